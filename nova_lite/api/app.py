@@ -1,0 +1,41 @@
+"""What API handlers may call, made once per process."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+
+from nova_lite import rpc
+from nova_lite.db.core import Database
+from nova_lite.image import base as image_base
+from nova_lite.network import base as network_base
+
+if TYPE_CHECKING:
+    from nova_lite.compute.api import ComputeAPI
+    from nova_lite.policy import Policy
+
+
+@dataclass
+class Services:
+    """``compute`` holds the rules for servers; ``db`` is for resources that are rows and nothing more."""
+
+    conf: cfg.ConfigOpts
+    db: Database
+    policy: Policy
+    image: image_base.ImageAPI
+    network: network_base.NetworkAPI
+    compute: ComputeAPI
+
+
+def make_services(conf: cfg.ConfigOpts) -> Services:
+    """Everything from the configuration; nothing connects before its first use."""
+    from nova_lite.compute.api import ComputeAPI
+    from nova_lite.db.networks import DatabasePortStore
+    from nova_lite.policy import Policy
+
+    db = Database(conf)
+    image = image_base.load(conf)
+    network = network_base.load(conf, DatabasePortStore(db))
+    compute = ComputeAPI(conf, db, rpc.get_transport(conf), image, network)
+    return Services(conf, db, Policy(conf), image, network, compute)

@@ -1,0 +1,63 @@
+"""What a resource module of the API is: a table of :class:`Route`.
+
+Each module named by the entry points ``nova_lite.api.v21.extensions`` has ``ROUTES: list[Route]``. The table serves routing,
+microversions, validation, policy, the tests (response schemas) and the documentation. Actions of
+``POST /servers/{server_id}/action`` are rows with ``action`` set to the body's single key.
+
+A handler is a plain function ``handler(req, **path_parameters)``: it gets an :class:`~nova_lite.api.openstack.wsgi.Request`
+and answers a dictionary (JSON), None (no body) or a ``webob.Response``. For an action ``req.body`` is the whole body,
+``req.argument`` what stands under the action's key.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Schema = Mapping[str, Any]
+Versioned = Mapping[str, Schema | None]
+"""Schemas by the microversion that they begin with: {"2.1": {...}, "2.19": {...}}; None ends one."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of one path, from ``first`` to ``last`` microversion (last None: to the newest).
+
+    Two routes with one method and path must not overlap in versions. ``path`` is written as ``/flavors/{flavor_id}``.
+    ``policy`` is a rule of ``nova_lite.policies``; it is checked before the handler with the caller's own project and user as
+    target. A handler that works on somebody's resource checks it again by ``req.can(rule, target)``; policy None: the handler
+    does all checks itself. ``body`` None: a body is ignored. ``query``: below 2.75 (or ``strict_query``) unknown keys pass.
+    ``status`` is the code of success, by microversion if a mapping: {"2.1": 200, "2.2": 201}.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    policy: str | None
+    first: str = "2.1"
+    last: str | None = None
+    body: Versioned | Schema | None = None
+    query: Versioned | Schema | None = None
+    response: Versioned | Schema | None = None
+    status: int | Mapping[str, int] = 200
+    action: str | None = None
+
+
+def at_version(table: Versioned | Schema | None, version: str) -> Schema | None:
+    """The schema of ``table`` that holds at microversion ``version``; a bare schema holds at all."""
+    if not table:
+        return table
+    if not all(key.partition(".")[0].isdigit() for key in table):
+        return table
+    wanted = as_tuple(version)
+    found: Schema | None = None
+    for first, schema in sorted(table.items(), key=lambda item: as_tuple(item[0])):
+        if as_tuple(first) <= wanted:
+            found = schema
+    return found
+
+
+def as_tuple(version: str) -> tuple[int, int]:
+    """'2.47' -> (2, 47)."""
+    major, _, minor = version.partition(".")
+    return int(major), int(minor)

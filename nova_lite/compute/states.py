@@ -1,0 +1,127 @@
+"""The states of a server and what each operation needs and does: the one table that API, workers, recovery and docs read.
+
+Nobody else compares state strings. Source of the preconditions: Nova's compute API (reference states_policies.md C4, C5).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nova_lite import exception
+from nova_lite.objects.instance import Instance
+
+# vm_state
+ACTIVE, BUILDING, PAUSED, SUSPENDED, STOPPED = "active", "building", "paused", "suspended", "stopped"
+RESCUED, RESIZED, SOFT_DELETED, DELETED, ERROR = "rescued", "resized", "soft-delete", "deleted", "error"
+SHELVED, SHELVED_OFFLOADED = "shelved", "shelved_offloaded"
+VM_STATES = (ACTIVE, BUILDING, PAUSED, SUSPENDED, STOPPED, RESCUED, RESIZED, SOFT_DELETED, DELETED, ERROR, SHELVED,
+             SHELVED_OFFLOADED)
+
+# task_state of the operations that exist so far; None is idle
+SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING = "scheduling", "networking", "block_device_mapping", "spawning"
+DELETING, POWERING_OFF, POWERING_ON = "deleting", "powering-off", "powering-on"
+REBOOTING, REBOOTING_HARD = "rebooting", "rebooting_hard"
+REBOOT_STARTED, REBOOT_STARTED_HARD = "reboot_started", "reboot_started_hard"
+PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
+
+# power_state
+NOSTATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
+
+ANY: tuple[str, ...] = ()
+IDLE: tuple[str | None, ...] = (None,)
+ANY_TASK: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row: what an operation needs, the task_state that it sets, and where a success ends.
+
+    ``vm_states`` and ``task_states`` empty: any. ``method`` is the RPC method of the compute manager that does the work.
+    ``verb`` is what errors call it ("Cannot 'reboot' instance ..."), ``action`` the name in os-instance-actions.
+    """
+
+    verb: str
+    action: str
+    method: str
+    vm_states: tuple[str, ...]
+    task_states: tuple[str | None, ...]
+    task_state: str | None
+    ends_in: str | None
+    power_state: int | None
+    respects_lock: bool = True
+    must_have_launched: bool = True
+
+
+OPERATIONS = {o.verb: o for o in (
+    Operation("build", "create", "build_and_run_instance", (BUILDING,), (SCHEDULING,), SCHEDULING, ACTIVE, RUNNING,
+              False, False),
+    Operation("delete", "delete", "terminate_instance", ANY, ANY_TASK, DELETING, DELETED, NOSTATE, True, False),
+    Operation("force_delete", "delete", "terminate_instance", ANY, ANY_TASK, DELETING, DELETED, NOSTATE, True, False),
+    Operation("start", "start", "start_instance", (STOPPED,), IDLE, POWERING_ON, ACTIVE, RUNNING),
+    Operation("stop", "stop", "stop_instance", (ACTIVE, ERROR), IDLE, POWERING_OFF, STOPPED, SHUTDOWN),
+    Operation("reboot", "reboot", "reboot_instance", (ACTIVE,), IDLE, REBOOTING, ACTIVE, RUNNING),
+    Operation("reboot_hard", "reboot", "reboot_instance", (ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR),
+              (None, REBOOTING, REBOOT_STARTED, RESUMING, UNPAUSING, PAUSING, SUSPENDING), REBOOTING_HARD, ACTIVE, RUNNING),
+    Operation("pause", "pause", "pause_instance", (ACTIVE,), IDLE, PAUSING, PAUSED, POWER_PAUSED),
+    Operation("unpause", "unpause", "unpause_instance", (PAUSED,), IDLE, UNPAUSING, ACTIVE, RUNNING),
+    Operation("suspend", "suspend", "suspend_instance", (ACTIVE,), IDLE, SUSPENDING, SUSPENDED, SHUTDOWN),
+    Operation("resume", "resume", "resume_instance", (SUSPENDED,), IDLE, RESUMING, ACTIVE, RUNNING),
+)}
+
+_STATUS: dict[str, str] = {
+    ACTIVE: "ACTIVE", BUILDING: "BUILD", STOPPED: "SHUTOFF", RESIZED: "VERIFY_RESIZE", PAUSED: "PAUSED",
+    SUSPENDED: "SUSPENDED", RESCUED: "RESCUE", ERROR: "ERROR", DELETED: "DELETED", SOFT_DELETED: "SOFT_DELETED",
+    SHELVED: "SHELVED", SHELVED_OFFLOADED: "SHELVED_OFFLOADED"}
+_REBUILD = dict.fromkeys(("rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"), "REBUILD")
+_RESIZE = dict.fromkeys(("resize_prep", "resize_migrating", "resize_migrated", "resize_finish"), "RESIZE")
+_STATUS_BY_TASK: dict[str, dict[str, str]] = {
+    ACTIVE: {**_REBUILD, **_RESIZE, REBOOTING: "REBOOT", "reboot_pending": "REBOOT", REBOOT_STARTED: "REBOOT",
+             REBOOTING_HARD: "HARD_REBOOT", "reboot_pending_hard": "HARD_REBOOT", REBOOT_STARTED_HARD: "HARD_REBOOT",
+             "updating_password": "PASSWORD", "migrating": "MIGRATING"},
+    STOPPED: {**_RESIZE, **_REBUILD},
+    RESIZED: {"resize_reverting": "REVERT_RESIZE"},
+    PAUSED: {"migrating": "MIGRATING"},
+    ERROR: _REBUILD,
+}
+UNKNOWN = "UNKNOWN"
+
+
+def status(vm_state: str, task_state: str | None) -> str:
+    """The ``status`` that clients see for a pair of states."""
+    default = _STATUS.get(vm_state, UNKNOWN)
+    return _STATUS_BY_TASK.get(vm_state, {}).get(task_state or "", default)
+
+
+def states_of(wanted: str) -> list[tuple[str, list[str] | None]]:
+    """The (vm_state, task_states) pairs that show as status ``wanted``; task_states None: any other than those of the table.
+
+    An unknown status gives an empty list.
+    """
+    wanted = wanted.upper()
+    found: list[tuple[str, list[str] | None]] = []
+    for vm_state, default in _STATUS.items():
+        tasks = _STATUS_BY_TASK.get(vm_state, {})
+        if default == wanted:
+            found.append((vm_state, None))
+        elif wanted in tasks.values():
+            found.append((vm_state, [t for t, s in tasks.items() if s == wanted]))
+    return found
+
+
+def other_tasks(vm_state: str) -> list[str]:
+    """The task_states in which ``vm_state`` shows as another status than its default one."""
+    return list(_STATUS_BY_TASK.get(vm_state, {}))
+
+
+def check(operation: Operation, instance: Instance, may_override_lock: bool = False) -> None:
+    """Raise InstanceIsLocked, InstanceNotReady or InstanceInvalidState (all 409) when the operation is not allowed now."""
+    if instance.locked and operation.respects_lock and not may_override_lock:
+        raise exception.InstanceIsLocked(instance_id=instance.uuid)
+    if operation.must_have_launched and instance.launched_at is None:
+        raise exception.InstanceNotReady(instance_id=instance.uuid)
+    verb = operation.verb.removesuffix("_hard")
+    if operation.vm_states and instance.vm_state not in operation.vm_states:
+        raise exception.InstanceInvalidState(action=verb, instance_id=instance.uuid, attr="vm_state",
+                                             state=instance.vm_state)
+    if operation.task_states and instance.task_state not in operation.task_states:
+        raise exception.InstanceInvalidState(action=verb, instance_id=instance.uuid, attr="task_state",
+                                             state=instance.task_state)

@@ -1,0 +1,52 @@
+"""The options of nova_lite: one file per group, fewer than 80 in all.
+
+A ``ConfigOpts`` is made once per process by :func:`load` and passed to whoever needs it; there is no global one, so that
+tests and the standalone cloud run many services, each with its own options, in one process.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import version
+from nova_lite.conf import (api, compute, conductor, database, default, fake, image, libvirt, metadata, network, quota,
+                            scheduler)
+
+GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, image, network, quota)
+
+
+def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
+    """Register every option of nova_lite on ``conf`` and return it."""
+    for module in GROUPS:
+        conf.register_opts(module.OPTS, group=module.GROUP)
+    log.register_options(conf)
+    return conf
+
+
+def load(argv: Sequence[str] = (), prog: str = "nova-lite", config_files: Sequence[str] | None = None,
+         cli_opts: Sequence[cfg.Opt] = (), **overrides: Any) -> cfg.ConfigOpts:
+    """Read the options of one process.
+
+    ``config_files`` of None means: what ``--config-file``/``--config-dir`` say, else oslo.config's usual places
+    (``/etc/nova_lite/nova-lite.conf``). ``overrides`` are ``group__name=value`` (or ``name=value`` for DEFAULT) and win over
+    the files. Raises oslo.config errors for a broken file or value.
+    """
+    conf = register(cfg.ConfigOpts())
+    if cli_opts:
+        conf.register_cli_opts(cli_opts)
+    files = list(config_files) if config_files is not None else None
+    if files is None and not any(a.startswith("--config") for a in argv):
+        files = cfg.find_config_files("nova_lite", "nova-lite")
+    conf(list(argv), project="nova_lite", prog=prog, version=version.VERSION, default_config_files=files)
+    for key, value in overrides.items():
+        group, _, name = key.rpartition("__")
+        conf.set_override(name, value, group=group or None)
+    return conf
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """For oslo-config-generator."""
+    return [(module.GROUP, list(module.OPTS)) for module in GROUPS]

@@ -1,0 +1,12 @@
+"""[database]: where the state lives. Only the api, conductor and scheduler read these."""
+from oslo_config import cfg
+
+GROUP = "database"
+OPTS = [
+    cfg.StrOpt("connection", default="sqlite:////var/lib/nova_lite/nova_lite.sqlite", secret=True,
+               help="SQLAlchemy URL: mysql+pymysql://, postgresql+psycopg2:// or sqlite://."),
+    cfg.IntOpt("max_pool_size", default=10, min=1, help="Connections that a process keeps; as many again may overflow."),
+    cfg.IntOpt("connect_timeout", default=5, min=1, help="Seconds to wait for a connection to the database."),
+    cfg.IntOpt("purge_deleted_after", default=30 * 86400, min=0,
+               help="Seconds after which deleted servers leave the database for good; 0 keeps them."),
+]

@@ -1,0 +1,16 @@
+"""[libvirt]: the KVM and QEMU driver."""
+from oslo_config import cfg
+
+GROUP = "libvirt"
+OPTS = [
+    cfg.StrOpt("connection_uri", default="qemu:///system", help="URI of the local libvirt daemon."),
+    cfg.StrOpt("virt_type", default="auto", choices=["auto", "kvm", "qemu"],
+               help="auto: KVM where the host can run a guest with it, else QEMU's emulation."),
+    cfg.StrOpt("cpu_mode", default="", choices=["", "host-model", "host-passthrough", "custom", "none"],
+               help="CPU of the guests; empty: host-model with KVM, the emulator's own model without."),
+    cfg.StrOpt("cpu_model", default="", help="Model for cpu_mode=custom."),
+    cfg.StrOpt("machine_type", default="", help="Machine type of new guests; empty: pc on x86-64."),
+    cfg.StrOpt("images_type", default="qcow2", choices=["qcow2", "raw"], help="Format of the guests' disks."),
+    cfg.StrOpt("disk_cachemode", default="none", help="QEMU cache mode of file disks."),
+    cfg.StrOpt("vnc_listen", default="127.0.0.1", help="Address of the guests' VNC consoles; empty: no graphics."),
+]

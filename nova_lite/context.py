@@ -1,0 +1,32 @@
+"""Who asks: the request context, as it travels from the API through RPC to the compute hosts."""
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_context import context
+
+
+class RequestContext(context.RequestContext):
+    """User, project, roles and request id of one request.
+
+    ``global_request_id`` is the caller's own id (``X-OpenStack-Request-ID``). ``is_admin`` is true for the role admin; policy
+    alone decides what that means. The token stays in the process that got it: ``to_rpc`` leaves it out, as nothing behind the
+    API may need a user's token in a message.
+    """
+
+    def to_rpc(self) -> dict[str, Any]:
+        """The context without token or catalog, ready for a message or for ``instance_actions.context``."""
+        values = self.to_dict()
+        for secret in ("auth_token", "service_token", "service_catalog"):
+            values.pop(secret, None)
+        return values
+
+    @classmethod
+    def from_rpc(cls, values: dict[str, Any]) -> RequestContext:
+        """The inverse of :meth:`to_rpc`; unknown keys are ignored."""
+        return cls.from_dict(values)
+
+
+def admin_context() -> RequestContext:
+    """A context for work that the service does on its own behalf."""
+    return RequestContext(is_admin=True, roles=["admin"], overwrite=False)

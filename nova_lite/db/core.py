@@ -1,0 +1,109 @@
+"""The connection to the database: transactions that are tried again after a deadlock."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+from sqlalchemy import exc
+
+from nova_lite import exception
+
+T = TypeVar("T")
+LOG = log.getLogger(__name__)
+TRIES = 8
+# MySQL: deadlock, lock wait timeout, record changed. PostgreSQL: serialization failure, deadlock
+_AGAIN = {"1213", "1205", "1020", "40001", "40P01"}
+
+
+class Database:
+    """One engine. The functions of ``nova_lite.db.<aggregate>`` take a ``sqlalchemy.Connection`` first; the caller opens the
+    transaction: ``with db.read() as c`` to look, ``db.write(function, *args)`` to change."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self.conf = conf
+        self.engine = make_engine(conf.database.connection, conf.database.max_pool_size, conf.database.connect_timeout)
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A connection for reading; whatever it did is rolled back."""
+        with self.engine.connect().execution_options(read_only=True) as connection:
+            yield connection
+
+    def write(self, function: Callable[..., T], *args: object, **kwargs: object) -> T:
+        """Run ``function(connection, *args)`` in one transaction; on a deadlock run it again, at most :data:`TRIES` times.
+
+        The function must have no effect but on the connection. Its exceptions roll back and pass through.
+        """
+        for attempt in range(1, TRIES + 1):
+            try:
+                with self.engine.begin() as connection:
+                    return function(connection, *args, **kwargs)
+            except exc.DBAPIError as error:
+                if attempt == TRIES or not _may_try_again(error):
+                    raise
+                LOG.debug("transaction %s again after %s", getattr(function, "__name__", function), error)
+                time.sleep(0.01 * attempt ** 2)
+        raise AssertionError("unreachable")
+
+    def check(self) -> None:
+        """Raise ServiceUnavailable, in one line and without the password, when the database does not answer."""
+        try:
+            with self.read() as connection:
+                connection.execute(sa.select(sa.literal(1)))
+        except exc.SQLAlchemyError as error:
+            cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise exception.ServiceUnavailable(what=f"Database {self.engine.url.render_as_string(hide_password=True)}",
+                                               reason=cause) from None
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def _may_try_again(error: exc.DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    original = error.orig
+    code = getattr(original, "pgcode", None) or (original.args[0] if original is not None and original.args else "")
+    return str(code) in _AGAIN or "database is locked" in str(original)
+
+
+def make_engine(url: str, pool_size: int = 10, connect_timeout: int = 5) -> sa.Engine:
+    """The engine for ``url``, with the settings that each kind of database needs.
+
+    All run at READ COMMITTED (SQLite: serialized): a conditional UPDATE then sees the newest committed row, which is what
+    leases and claims stand on.
+    """
+    made = sa.make_url(url)
+    options: dict = {"pool_pre_ping": True}
+    if made.get_backend_name() == "sqlite":
+        options["connect_args"] = {"timeout": 30, "check_same_thread": False}
+        if made.database in (None, "", ":memory:"):
+            options["poolclass"] = sa.StaticPool
+        engine = sa.create_engine(made, **options)
+        sa.event.listen(engine, "connect", _sqlite_pragmas)
+        sa.event.listen(engine, "begin", _sqlite_begin)
+        return engine
+    options.update(pool_size=pool_size, max_overflow=pool_size, pool_recycle=3600, isolation_level="READ COMMITTED")
+    options["connect_args"] = {"connect_timeout": connect_timeout}
+    return sa.create_engine(made, **options)
+
+
+def _sqlite_pragmas(connection: object, _record: object) -> None:
+    connection.isolation_level = None  # type: ignore[attr-defined]  # we say BEGIN ourselves, see _sqlite_begin
+    cursor = connection.cursor()  # type: ignore[attr-defined]
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _sqlite_begin(connection: sa.Connection) -> None:
+    # a transaction that writes takes the lock at its start: two that read first and then write would deadlock
+    mode = "DEFERRED" if connection.get_execution_options().get("read_only") else "IMMEDIATE"
+    connection.exec_driver_sql(f"BEGIN {mode}")

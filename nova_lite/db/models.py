@@ -1,0 +1,297 @@
+"""The tables, as SQLAlchemy Core. What is never joined or filtered on lives in JSON columns.
+
+Times are UTC without zone, microseconds kept. ``instances.deleted`` is 0 for a living server and its own id for a deleted one:
+deleted rows stay listable (``changes-since``) until ``[database] purge_deleted_after`` and then go in one statement.
+"""
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+metadata = sa.MetaData(naming_convention={
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"})
+
+Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+Json = sa.JSON(none_as_null=True)
+Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+
+
+def _id() -> sa.Column[int]:
+    return sa.Column("id", Id, primary_key=True, autoincrement=True)
+
+
+def _times() -> tuple[sa.Column, sa.Column]:
+    return sa.Column("created_at", Time, nullable=False), sa.Column("updated_at", Time)
+
+
+services = sa.Table(
+    "services", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("binary", sa.String(64), nullable=False),
+    sa.Column("disabled", sa.Boolean, nullable=False, default=False),
+    sa.Column("disabled_reason", sa.String(255)),
+    sa.Column("forced_down", sa.Boolean, nullable=False, default=False),
+    sa.Column("last_seen_at", Time, nullable=False),
+    sa.UniqueConstraint("host", "binary"),
+    sa.Index("ix_services_binary", "binary"),
+)
+
+compute_nodes = sa.Table(
+    "compute_nodes", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("hypervisor_hostname", sa.String(255), nullable=False),
+    sa.Column("host_ip", sa.String(64)),
+    sa.Column("hypervisor_type", sa.String(64), nullable=False),
+    sa.Column("hypervisor_version", sa.Integer, nullable=False),
+    sa.Column("cpu_info", Json),
+    sa.Column("supported_instances", Json),      # [[architecture, hypervisor type, vm mode], ...]
+    sa.Column("traits", Json),
+    sa.Column("vcpus", sa.Integer, nullable=False),
+    sa.Column("memory_mb", sa.Integer, nullable=False),
+    sa.Column("local_gb", sa.Integer, nullable=False),
+    sa.Column("reserved_vcpus", sa.Integer, nullable=False, default=0),
+    sa.Column("reserved_memory_mb", sa.Integer, nullable=False, default=0),
+    sa.Column("reserved_local_gb", sa.Integer, nullable=False, default=0),
+    sa.Column("cpu_allocation_ratio", sa.Float, nullable=False, default=1.0),
+    sa.Column("ram_allocation_ratio", sa.Float, nullable=False, default=1.0),
+    sa.Column("disk_allocation_ratio", sa.Float, nullable=False, default=1.0),
+    # the sums of the node's allocations: changed with them in one transaction, by conditional UPDATE only
+    sa.Column("vcpus_used", sa.Integer, nullable=False, default=0),
+    sa.Column("memory_mb_used", sa.Integer, nullable=False, default=0),
+    sa.Column("local_gb_used", sa.Integer, nullable=False, default=0),
+    sa.Column("instances_used", sa.Integer, nullable=False, default=0),
+    sa.Column("disk_available_least", sa.Integer),
+    sa.Column("free_disk_gb", sa.Integer),
+    sa.Column("io_ops", sa.Integer, nullable=False, default=0),
+    sa.Column("failed_builds", sa.Integer, nullable=False, default=0),
+    sa.UniqueConstraint("host", "hypervisor_hostname"),
+    sa.Index("ix_compute_nodes_updated_at", "updated_at"),
+)
+
+allocations = sa.Table(
+    "allocations", metadata, _id(), *_times(),
+    sa.Column("instance_uuid", sa.String(36), nullable=False),
+    sa.Column("compute_node_id", Id, nullable=False),
+    sa.Column("vcpus", sa.Integer, nullable=False),
+    sa.Column("memory_mb", sa.Integer, nullable=False),
+    sa.Column("disk_gb", sa.Integer, nullable=False),
+    sa.UniqueConstraint("instance_uuid", "compute_node_id"),
+    sa.Index("ix_allocations_compute_node_id", "compute_node_id"),
+)
+
+instances = sa.Table(
+    "instances", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("project_id", sa.String(255), nullable=False),
+    sa.Column("user_id", sa.String(255), nullable=False),
+    sa.Column("display_name", sa.String(255), nullable=False),
+    sa.Column("display_description", sa.String(255)),
+    sa.Column("hostname", sa.String(255)),
+    sa.Column("reservation_id", sa.String(32)),
+    sa.Column("launch_index", sa.Integer, nullable=False, default=0),
+    sa.Column("vm_state", sa.String(32), nullable=False),
+    sa.Column("task_state", sa.String(64)),
+    sa.Column("power_state", sa.Integer, nullable=False, default=0),
+    sa.Column("progress", sa.Integer, nullable=False, default=0),
+    sa.Column("image_ref", sa.String(255), nullable=False, default=""),
+    sa.Column("image", Json),                    # objects.ImageMeta as it was at the build
+    sa.Column("flavor_ref", sa.String(255), nullable=False),   # the flavor's public id
+    sa.Column("flavor", Json, nullable=False),   # objects.Flavor as it was at the build
+    sa.Column("vcpus", sa.Integer, nullable=False),
+    sa.Column("memory_mb", sa.Integer, nullable=False),
+    sa.Column("root_gb", sa.Integer, nullable=False),
+    sa.Column("key_name", sa.String(255)),
+    sa.Column("keypair", Json),                  # {"name", "type", "public_key"} as it was at the build
+    sa.Column("host", sa.String(255)),
+    sa.Column("node", sa.String(255)),
+    sa.Column("launched_on", sa.String(255)),
+    sa.Column("availability_zone", sa.String(255)),            # where it runs
+    sa.Column("pinned_availability_zone", sa.String(255)),     # what the user asked for
+    sa.Column("config_drive", sa.Boolean, nullable=False, default=False),
+    sa.Column("user_data", Text),
+    sa.Column("root_device_name", sa.String(255)),
+    sa.Column("access_ip_v4", sa.String(39)),
+    sa.Column("access_ip_v6", sa.String(39)),
+    sa.Column("auto_disk_config", sa.Boolean, nullable=False, default=False),
+    sa.Column("locked", sa.Boolean, nullable=False, default=False),
+    sa.Column("locked_by", sa.String(16)),       # owner or admin
+    sa.Column("locked_reason", sa.String(255)),
+    sa.Column("metadata", Json, nullable=False),
+    sa.Column("system_metadata", Json, nullable=False),
+    sa.Column("network_request", Json),          # "auto", "none" or a list of objects.NetworkRequest
+    sa.Column("network_info", Json, nullable=False),           # list of objects.VIF
+    sa.Column("security_groups", Json, nullable=False),        # names
+    sa.Column("scheduler_hints", Json, nullable=False),
+    sa.Column("requested_destination", Json),    # {"host", "node", "force": bool} or null
+    sa.Column("trusted_certs", Json),
+    sa.Column("personality", Json),              # [{"path", "contents"(base64)}], emptied after the build
+    sa.Column("fault", Json),                    # {"code", "message", "details", "created"}
+    sa.Column("launched_at", Time),
+    sa.Column("terminated_at", Time),
+    sa.Column("deleted_at", Time),
+    sa.Column("deleted", Id, nullable=False, default=0),
+    sa.Index("ix_instances_project_id", "project_id", "deleted", "created_at"),
+    sa.Index("ix_instances_host", "host", "deleted"),
+    sa.Index("ix_instances_deleted", "deleted", "created_at"),
+    sa.Index("ix_instances_updated_at", "updated_at"),
+    sa.Index("ix_instances_deleted_at", "deleted_at"),
+    sa.Index("ix_instances_reservation_id", "reservation_id"),
+)
+
+instance_tags = sa.Table(
+    "instance_tags", metadata,
+    sa.Column("instance_uuid", sa.String(36), primary_key=True),
+    sa.Column("tag", sa.String(60), primary_key=True),
+)
+
+# What is to be done, for whom, with which arguments, who works on it and until when: the heart of the service.
+instance_actions = sa.Table(
+    "instance_actions", metadata, _id(), *_times(),
+    sa.Column("instance_uuid", sa.String(36), nullable=False),
+    sa.Column("action", sa.String(64), nullable=False),        # the public name: create, delete, stop, ...
+    sa.Column("request_id", sa.String(64), nullable=False),
+    sa.Column("user_id", sa.String(255)),
+    sa.Column("project_id", sa.String(255)),
+    sa.Column("start_time", Time, nullable=False),
+    sa.Column("finish_time", Time),
+    sa.Column("message", sa.String(255)),        # "Error" when it failed, as in Nova
+    sa.Column("state", sa.String(16), nullable=False),         # pending, running, done, error
+    sa.Column("stage", sa.String(16)),           # who has to work on it: conductor or compute
+    sa.Column("host", sa.String(255)),           # the host, when the stage is compute
+    sa.Column("arguments", Json, nullable=False),
+    sa.Column("context", Json),                  # context.to_rpc()
+    sa.Column("owner", sa.String(128)),          # the process that holds the lease
+    sa.Column("lease_until", Time),
+    sa.Column("attempts", sa.Integer, nullable=False, default=0),
+    sa.Index("ix_instance_actions_instance_uuid", "instance_uuid"),
+    sa.Index("ix_instance_actions_request_id", "request_id"),
+    sa.Index("ix_instance_actions_state", "state", "lease_until"),
+    sa.Index("ix_instance_actions_host", "host", "state"),
+)
+
+instance_action_events = sa.Table(
+    "instance_action_events", metadata, _id(), *_times(),
+    sa.Column("action_id", Id, nullable=False),
+    sa.Column("event", sa.String(128), nullable=False),
+    sa.Column("host", sa.String(255)),
+    sa.Column("start_time", Time, nullable=False),
+    sa.Column("finish_time", Time),
+    sa.Column("result", sa.String(32)),          # Success or Error
+    sa.Column("traceback", Text),
+    sa.Column("details", sa.String(255)),
+    sa.Index("ix_instance_action_events_action_id", "action_id"),
+)
+
+flavors = sa.Table(
+    "flavors", metadata, _id(), *_times(),
+    sa.Column("flavorid", sa.String(255), nullable=False, unique=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    sa.Column("memory_mb", sa.Integer, nullable=False),
+    sa.Column("vcpus", sa.Integer, nullable=False),
+    sa.Column("root_gb", sa.Integer, nullable=False),
+    sa.Column("ephemeral_gb", sa.Integer, nullable=False, default=0),
+    sa.Column("swap", sa.Integer, nullable=False, default=0),
+    sa.Column("rxtx_factor", sa.Float, nullable=False, default=1.0),
+    sa.Column("disabled", sa.Boolean, nullable=False, default=False),
+    sa.Column("is_public", sa.Boolean, nullable=False, default=True),
+    sa.Column("description", Text),
+    sa.Column("extra_specs", Json, nullable=False),
+)
+
+flavor_projects = sa.Table(
+    "flavor_projects", metadata,
+    sa.Column("flavor_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("project_id", sa.String(255), primary_key=True),
+)
+
+key_pairs = sa.Table(
+    "key_pairs", metadata, _id(), *_times(),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("user_id", sa.String(255), nullable=False),
+    sa.Column("type", sa.String(16), nullable=False),
+    sa.Column("fingerprint", sa.String(255), nullable=False),
+    sa.Column("public_key", Text, nullable=False),
+    sa.UniqueConstraint("user_id", "name"),
+)
+
+aggregates = sa.Table(
+    "aggregates", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("name", sa.String(255), nullable=False, unique=True),
+    sa.Column("metadata", Json, nullable=False),               # availability_zone is one of its keys
+)
+
+aggregate_hosts = sa.Table(
+    "aggregate_hosts", metadata,
+    sa.Column("aggregate_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("host", sa.String(255), primary_key=True),
+)
+
+server_groups = sa.Table(
+    "server_groups", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("project_id", sa.String(255), nullable=False),
+    sa.Column("user_id", sa.String(255), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("policy", sa.String(64), nullable=False),
+    sa.Column("rules", Json, nullable=False),
+    # raised by each claim for a member: makes two schedulers that place members of one group take turns
+    sa.Column("generation", sa.Integer, nullable=False, default=0),
+    sa.Index("ix_server_groups_project_id", "project_id"),
+)
+
+server_group_members = sa.Table(
+    "server_group_members", metadata,
+    sa.Column("group_uuid", sa.String(36), primary_key=True),
+    sa.Column("instance_uuid", sa.String(36), primary_key=True),
+    sa.Index("ix_server_group_members_instance_uuid", "instance_uuid"),
+)
+
+# one row per override; project_id "" is the class "default"; user_id "" is the whole project
+quotas = sa.Table(
+    "quotas", metadata,
+    sa.Column("project_id", sa.String(255), primary_key=True),
+    sa.Column("user_id", sa.String(255), primary_key=True),
+    sa.Column("resource", sa.String(64), primary_key=True),
+    sa.Column("hard_limit", sa.Integer, nullable=False),
+)
+
+# a row per project: locked by whoever creates what counts against its quota, so that the check cannot be overtaken
+quota_locks = sa.Table(
+    "quota_locks", metadata,
+    sa.Column("project_id", sa.String(255), primary_key=True),
+    sa.Column("generation", Id, nullable=False, default=0),
+)
+
+# the embedded network (network/bridge.py); unused where Neutron serves
+networks = sa.Table(
+    "networks", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("project_id", sa.String(255)),     # null: shared by all
+    sa.Column("cidr", sa.String(64), nullable=False),
+    sa.Column("gateway", sa.String(64), nullable=False),
+    sa.Column("dns", Json, nullable=False),
+    sa.Column("mtu", sa.Integer, nullable=False),
+    sa.Column("bridge", sa.String(15), nullable=False, unique=True),
+)
+
+ports = sa.Table(
+    "ports", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("network_uuid", sa.String(36), nullable=False),
+    sa.Column("project_id", sa.String(255), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False, default=""),
+    sa.Column("mac_address", sa.String(17), nullable=False, unique=True),
+    sa.Column("address", sa.String(64), nullable=False),
+    sa.Column("instance_uuid", sa.String(36)),
+    # "<instance uuid>/<position>" for ports that a build made: makes a second run of that build find them again
+    sa.Column("request_key", sa.String(64), unique=True),
+    sa.Column("host", sa.String(255)),
+    sa.UniqueConstraint("network_uuid", "address"),
+    sa.Index("ix_ports_instance_uuid", "instance_uuid"),
+)

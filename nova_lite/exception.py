@@ -1,0 +1,301 @@
+"""Every error of nova_lite. An exception carries its HTTP status; the API makes a fault of it in one place.
+
+``code`` is the HTTP status, ``msg_fmt`` the message with the keyword arguments of the constructor filled in. Errors with a
+status below 500 are shown to the user as they are; others are shown only when ``safe`` is set.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+
+class NovaLiteError(Exception):
+    """Base of all errors that the service raises on purpose."""
+
+    msg_fmt = "An unknown error occurred."
+    code = 500
+    safe = False
+
+    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+        self.kwargs = kwargs
+        super().__init__(message if message is not None else self.msg_fmt % kwargs)
+
+    @property
+    def message(self) -> str:
+        """The text for the user."""
+        return str(self.args[0]) if self.args else self.msg_fmt
+
+
+# 400 ---------------------------------------------------------------------------------------------------------------
+class Invalid(NovaLiteError):
+    msg_fmt = "Bad Request - Invalid Parameters"
+    code = 400
+
+
+class ValidationError(Invalid):
+    msg_fmt = "%(detail)s"
+
+
+class MalformedRequestBody(Invalid):
+    msg_fmt = "Malformed request body"
+
+
+class MarkerNotFound(Invalid):
+    msg_fmt = "marker [%(marker)s] not found"
+
+
+class InvalidInput(Invalid):
+    msg_fmt = "Invalid input received: %(reason)s"
+
+
+class FlavorDiskSmallerThanImage(Invalid):
+    msg_fmt = ("Flavor's disk is too small for requested image. Flavor disk is %(flavor_size)i bytes, "
+               "image is %(image_size)i bytes.")
+
+
+class FlavorDiskSmallerThanMinDisk(Invalid):
+    msg_fmt = ("Flavor's disk is smaller than the minimum size specified in image metadata. Flavor disk is "
+               "%(flavor_size)i bytes, minimum size is %(image_min_disk)i bytes.")
+
+
+class FlavorMemoryTooSmall(Invalid):
+    msg_fmt = "Flavor's memory is too small for requested image."
+
+
+class ImageNotActive(Invalid):
+    msg_fmt = "Image %(image_id)s is not active."
+
+
+class ImageUnacceptable(Invalid):
+    msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
+
+
+class UnsupportedNetworkRequest(Invalid):
+    msg_fmt = "%(reason)s"
+
+
+# 403 ---------------------------------------------------------------------------------------------------------------
+class Forbidden(NovaLiteError):
+    msg_fmt = "Forbidden"
+    code = 403
+
+
+class PolicyNotAuthorized(Forbidden):
+    msg_fmt = "Policy doesn't allow %(action)s to be performed."
+
+
+class OverQuota(Forbidden):
+    msg_fmt = "Quota exceeded for resources: %(overs)s"
+
+
+class TooManyInstances(OverQuota):
+    msg_fmt = ("Quota exceeded for %(overs)s: Requested %(req)s, but already used %(used)s of %(allowed)s %(overs)s")
+
+
+class QuotaLimitExceeded(OverQuota):
+    msg_fmt = "Quota exceeded, too many %(what)s."
+
+
+class MetadataLimitExceeded(OverQuota):
+    msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
+
+
+# 404 ---------------------------------------------------------------------------------------------------------------
+class NotFound(NovaLiteError):
+    msg_fmt = "Resource could not be found."
+    code = 404
+
+
+class InstanceNotFound(NotFound):
+    msg_fmt = "Instance %(instance_id)s could not be found."
+
+
+class FlavorNotFound(NotFound):
+    msg_fmt = "Flavor %(flavor_id)s could not be found."
+
+
+class FlavorExtraSpecNotFound(NotFound):
+    msg_fmt = "Flavor %(flavor_id)s has no extra specs with key %(key)s."
+
+
+class FlavorAccessNotFound(NotFound):
+    msg_fmt = "Flavor access not found for %(flavor_id)s / %(project_id)s combination."
+
+
+class ImageNotFound(NotFound):
+    msg_fmt = "Image %(image_id)s could not be found."
+
+
+class NetworkNotFound(NotFound):
+    msg_fmt = "Network %(network_id)s could not be found."
+
+
+class PortNotFound(NotFound):
+    msg_fmt = "Port id %(port_id)s could not be found."
+
+
+class SecurityGroupNotFound(NotFound):
+    msg_fmt = "Security group %(security_group_id)s not found."
+
+
+class KeypairNotFound(NotFound):
+    msg_fmt = "Keypair %(name)s not found for user %(user_id)s"
+
+
+class ServiceNotFound(NotFound):
+    msg_fmt = "Service %(service_id)s could not be found."
+
+
+class ComputeHostNotFound(NotFound):
+    msg_fmt = "Compute host %(host)s could not be found."
+
+
+class HypervisorNotFound(NotFound):
+    msg_fmt = "Hypervisor with ID '%(hypervisor_id)s' could not be found."
+
+
+class AggregateNotFound(NotFound):
+    msg_fmt = "Aggregate %(aggregate_id)s could not be found."
+
+
+class AggregateHostNotFound(NotFound):
+    msg_fmt = "Aggregate %(aggregate_id)s has no host %(host)s."
+
+
+class ServerGroupNotFound(NotFound):
+    msg_fmt = "Instance group %(group_uuid)s could not be found."
+
+
+class ActionNotFound(NotFound):
+    msg_fmt = "Action for request_id %(request_id)s on instance %(instance_id)s not found"
+
+
+class TagNotFound(NotFound):
+    msg_fmt = "Server %(server_id)s has no tag '%(tag)s'"
+
+
+class MetadataItemNotFound(NotFound):
+    msg_fmt = "Metadata item was not found"
+
+
+# 406, 409, 410, 413 ------------------------------------------------------------------------------------------------
+class InvalidGlobalAPIVersion(NovaLiteError):
+    msg_fmt = "Version %(req_ver)s is not supported by the API. Minimum is %(min_ver)s and maximum is %(max_ver)s."
+    code = 406
+
+
+class Conflict(NovaLiteError):
+    msg_fmt = "Conflict"
+    code = 409
+
+
+class InstanceInvalidState(Conflict):
+    msg_fmt = "Cannot '%(action)s' instance %(instance_id)s while it is in %(attr)s %(state)s"
+
+
+class InstanceIsLocked(Conflict):
+    msg_fmt = "Instance %(instance_id)s is locked"
+
+
+class InstanceNotReady(Conflict):
+    msg_fmt = "Instance %(instance_id)s is not ready"
+
+
+class UnexpectedTaskState(Conflict):
+    msg_fmt = ("Conflict updating instance %(instance_id)s. Expected: task_state %(expected)s. "
+               "Actual: task_state %(actual)s")
+
+
+class LeaseLost(Conflict):
+    """Another worker took the action: the holder must stop at once and change nothing more."""
+
+    msg_fmt = "The lease of action %(action_id)s is not held by %(owner)s any more"
+
+
+class FlavorExists(Conflict):
+    msg_fmt = "Flavor with name %(name)s already exists."
+
+
+class FlavorIdExists(Conflict):
+    msg_fmt = "Flavor with ID %(flavor_id)s already exists."
+
+
+class FlavorAccessExists(Conflict):
+    msg_fmt = "Flavor access already exists for flavor %(flavor_id)s and project %(project_id)s combination."
+
+
+class KeyPairExists(Conflict):
+    msg_fmt = "Key pair '%(name)s' already exists."
+
+
+class AggregateNameExists(Conflict):
+    msg_fmt = "Aggregate %(name)s already exists."
+
+
+class AggregateHostExists(Conflict):
+    msg_fmt = "Aggregate %(aggregate_id)s already has host %(host)s."
+
+
+class HostInUse(Conflict):
+    msg_fmt = "%(reason)s"
+
+
+class PortInUse(Conflict):
+    msg_fmt = "Port %(port_id)s is still in use."
+
+
+class NoMoreFixedIps(NovaLiteError):
+    msg_fmt = "No fixed IP addresses available for network: %(net)s"
+    code = 400
+    safe = True
+
+
+class RequestTooLarge(NovaLiteError):
+    msg_fmt = "Request is too large. The limit is %(limit)d bytes."
+    code = 413
+
+
+# 5xx and internal --------------------------------------------------------------------------------------------------
+class NotImplementedByDriver(NovaLiteError):
+    msg_fmt = "The driver of this host does not support: %(what)s"
+    code = 501
+
+
+class ServiceUnavailable(NovaLiteError):
+    msg_fmt = "%(what)s is unavailable: %(reason)s"
+    code = 503
+    safe = True
+
+
+class NoValidHost(NovaLiteError):
+    """No host passed the filters. ``reason`` says how many hosts each filter left."""
+
+    msg_fmt = "No valid host was found. %(reason)s"
+    safe = True
+
+
+class HostDown(NovaLiteError):
+    msg_fmt = "Compute host %(host)s stopped reporting while it worked on '%(operation)s'"
+    safe = True
+
+
+class BuildFailed(NovaLiteError):
+    """A build that failed on this host and may be tried on another one."""
+
+    msg_fmt = "Build of instance %(instance_id)s failed: %(reason)s"
+    safe = True
+
+
+class BuildAborted(BuildFailed):
+    """A build that would fail on every host."""
+
+
+class VirtDriverError(NovaLiteError):
+    msg_fmt = "%(what)s failed: %(reason)s"
+    safe = True
+
+
+class ConfigError(NovaLiteError):
+    """A mistake of the operator, told in one line."""
+
+    msg_fmt = "%(reason)s"
+    safe = True

@@ -1,0 +1,63 @@
+"""The interface to the network: ports and addresses (``NetworkAPI``), and what a host does with them (``HostNetwork``)."""
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from oslo_config import cfg
+from stevedore import driver as stevedore_driver
+
+from nova_lite.context import RequestContext
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF, NetworkRequest
+
+
+class PortStore(Protocol):
+    """Where the embedded network keeps networks and ports. Two forms: ``db/networks.py`` where there is a database, and the
+    conductor's RPC on compute hosts. Dictionaries have the columns of ``networks`` and ``ports``."""
+
+    def list_networks(self, project_id: str | None) -> list[dict[str, Any]]:
+        """Networks that the project may use (None: all)."""
+
+    def allocate_ports(self, instance_uuid: str, project_id: str, host: str,
+                       requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Ports for the NetworkRequests (as primitives), in order; each with its ``network``. Called again for the same
+        instance it gives the same ports. Raises NetworkNotFound, PortNotFound, PortInUse, NoMoreFixedIps."""
+
+    def release_ports(self, instance_uuid: str) -> None:
+        """Delete the ports that ``allocate_ports`` made for the instance, unbind those that the user brought."""
+
+    def list_host_ports(self, host: str) -> list[dict[str, Any]]:
+        """All ports bound to a host, each with its ``network`` and instance ``hostname``: what DHCP must know."""
+
+
+class NetworkAPI(Protocol):
+    """Made by :func:`load` with a PortStore, which only the embedded drivers use."""
+
+    def validate(self, context: RequestContext, requests: list[NetworkRequest] | str | None, count: int) -> None:
+        """Called by the API before 202. Raises what ``allocate`` would raise for networks and ports that are not there."""
+
+    def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
+        """Networks of the project: ``id``, ``label``, ``cidr``, for the /os-networks proxies."""
+
+    def allocate(self, context: RequestContext, instance: Instance, requests: list[NetworkRequest] | str | None,
+                 host: str) -> list[VIF]:
+        """Ports for a new server on ``host``; run again it gives the same ones. "none" gives no port; "auto" and None the
+        project's only network (none when there is no network; InvalidInput-like 409 Conflict when there are several)."""
+
+    def deallocate(self, context: RequestContext, instance: Instance) -> None:
+        """Give back what ``allocate`` took; ports of the user are unbound, not deleted."""
+
+    def init_host(self, host: str) -> None:
+        """On a compute host: make bridges, DHCP and so on fit what the store says."""
+
+    def plug(self, instance: Instance, vif: VIF) -> None:
+        """On a compute host, before the guest starts: everything but the tap itself, which libvirt makes."""
+
+    def unplug(self, instance: Instance, vif: VIF) -> None:
+        """On a compute host, after the guest is gone: the inverse; a tap that stayed is removed."""
+
+
+def load(conf: cfg.ConfigOpts, store: PortStore | None) -> NetworkAPI:
+    """The driver ``[network] driver``."""
+    return stevedore_driver.DriverManager("nova_lite.network", conf.network.driver, invoke_on_load=True,
+                                          invoke_args=(conf, store)).driver

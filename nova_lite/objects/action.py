@@ -1,0 +1,35 @@
+"""One durable action (a row of ``instance_actions``) as its worker gets it."""
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova_lite.objects.base import Record
+
+PENDING, RUNNING, DONE, ERROR = "pending", "running", "done", "error"
+CONDUCTOR, COMPUTE = "conductor", "compute"
+
+
+@dataclass
+class Action(Record):
+    """``stage`` says who has to work on it, ``host`` which compute host; ``arguments`` are plain JSON."""
+
+    id: int
+    instance_uuid: str
+    action: str
+    request_id: str
+    state: str = PENDING
+    stage: str | None = None
+    host: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    context: dict[str, Any] | None = None
+    owner: str | None = None
+    lease_until: datetime.datetime | None = None
+    attempts: int = 0
+    user_id: str | None = None
+    project_id: str | None = None
+    start_time: datetime.datetime | None = None
+    finish_time: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+    message: str | None = None

@@ -1,0 +1,84 @@
+"""A server, as the database holds it and as it crosses RPC."""
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova_lite.objects.base import Record
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.network import VIF
+
+
+@dataclass
+class Instance(Record):
+    """One row of ``instances`` with its tags. Field meanings are those of the columns in ``db/models.py``."""
+
+    uuid: str
+    project_id: str
+    user_id: str
+    display_name: str
+    flavor: Flavor
+    id: int | None = None
+    display_description: str | None = None
+    hostname: str | None = None
+    reservation_id: str | None = None
+    launch_index: int = 0
+    vm_state: str = "building"
+    task_state: str | None = None
+    power_state: int = 0
+    progress: int = 0
+    image_ref: str = ""
+    image: ImageMeta | None = None
+    flavor_ref: str = ""
+    vcpus: int = 0
+    memory_mb: int = 0
+    root_gb: int = 0
+    key_name: str | None = None
+    keypair: dict[str, Any] | None = None
+    host: str | None = None
+    node: str | None = None
+    launched_on: str | None = None
+    availability_zone: str | None = None
+    pinned_availability_zone: str | None = None
+    config_drive: bool = False
+    user_data: str | None = None
+    root_device_name: str | None = None
+    access_ip_v4: str | None = None
+    access_ip_v6: str | None = None
+    auto_disk_config: bool = False
+    locked: bool = False
+    locked_by: str | None = None
+    locked_reason: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    system_metadata: dict[str, Any] = field(default_factory=dict)
+    network_request: str | list[dict[str, Any]] | None = None
+    network_info: list[VIF] = field(default_factory=list)
+    security_groups: list[str] = field(default_factory=list)
+    scheduler_hints: dict[str, Any] = field(default_factory=dict)
+    requested_destination: dict[str, Any] | None = None
+    trusted_certs: list[str] | None = None
+    personality: list[dict[str, str]] | None = None
+    fault: dict[str, Any] | None = None
+    tags: list[str] = field(default_factory=list)
+    launched_at: datetime.datetime | None = None
+    terminated_at: datetime.datetime | None = None
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+    deleted_at: datetime.datetime | None = None
+    deleted: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.flavor, dict):
+            self.flavor = Flavor.from_primitive(self.flavor)
+        if isinstance(self.image, dict):
+            self.image = ImageMeta.from_primitive(self.image)
+        self.network_info = [v if isinstance(v, VIF) else VIF.from_primitive(v) for v in self.network_info or []]
+
+    def domain_name(self, template: str) -> str:
+        """The hypervisor's name of this server, e.g. ``instance-0000002a``; ``template`` takes the number or the uuid."""
+        try:
+            return template % self.id
+        except TypeError:
+            return template % {"uuid": self.uuid, "id": self.id}

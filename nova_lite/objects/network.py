@@ -1,0 +1,55 @@
+"""What a server asks of the network, and what it got."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova_lite.objects.base import Record
+
+
+@dataclass
+class NetworkRequest(Record):
+    """One nic that a user asked for: a network, or a port of theirs, or an address on a network."""
+
+    network_id: str | None = None
+    port_id: str | None = None
+    address: str | None = None
+    tag: str | None = None
+
+
+@dataclass
+class FixedIP(Record):
+    """An address of a nic with what the guest needs to use it. ``version`` is 4 or 6."""
+
+    address: str
+    version: int
+    cidr: str
+    gateway: str | None = None
+    dns: list[str] = field(default_factory=list)
+    routes: list[dict[str, str]] = field(default_factory=list)   # [{"cidr", "gateway"}]
+    floating_ips: list[str] = field(default_factory=list)
+
+
+@dataclass
+class VIF(Record):
+    """One nic of a server, as cached in ``instances.network_info``.
+
+    ``type`` is the VIF type (bridge, ovs, null ...); ``details`` what the host needs to plug it, e.g. {"bridge": "nlbr1"}.
+    """
+
+    id: str
+    network_id: str
+    network_name: str
+    mac_address: str
+    type: str
+    fixed_ips: list[FixedIP] = field(default_factory=list)
+    mtu: int | None = None
+    devname: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    preserve_on_delete: bool = False
+    tag: str | None = None
+
+    def __post_init__(self) -> None:
+        self.fixed_ips = [f if isinstance(f, FixedIP) else FixedIP.from_primitive(f) for f in self.fixed_ips]
+        if not self.devname:
+            self.devname = "tap" + self.id[:11]      # an interface name has 15 characters at most; Nova's form

@@ -1,0 +1,84 @@
+"""The message bus: oslo.messaging with our context, our exceptions and quorum queues.
+
+Topics: ``conductor`` and ``scheduler`` (any worker takes a message) and ``compute`` with the server name of one host.
+A message holds plain JSON types only; records cross as the dictionaries of ``nova_lite.objects``.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+
+CONDUCTOR = "conductor"
+SCHEDULER = "scheduler"
+COMPUTE = "compute"
+VERSION = "1.0"
+EXCHANGE = "nova_lite"
+
+_QUEUE_DEFAULTS = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True, "amqp_durable_queues": True,
+                   "heartbeat_in_pthread": False, "kombu_reconnect_delay": 0.5}
+
+
+class ContextSerializer(messaging.Serializer):
+    """Carries the request context; bodies are plain JSON already."""
+
+    def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        return entity
+
+    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        return entity
+
+    def serialize_context(self, ctxt: RequestContext) -> dict[str, Any]:
+        return ctxt.to_rpc()
+
+    def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
+        return RequestContext.from_rpc(ctxt)
+
+
+def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
+    """The bus of ``transport_url``. No connection is made before the first message."""
+    messaging.set_transport_defaults(control_exchange=EXCHANGE)
+    transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=[exception.__name__])
+    if "oslo_messaging_rabbit" in conf:
+        for name, value in _QUEUE_DEFAULTS.items():
+            if name in conf.oslo_messaging_rabbit:
+                conf.set_default(name, value, group="oslo_messaging_rabbit")
+    return transport
+
+
+class Client:
+    """The client side of one topic. Sub-classed by each ``rpcapi.py``, whose method names are those of the manager."""
+
+    topic = ""
+
+    def __init__(self, transport: messaging.RPCTransport) -> None:
+        target = messaging.Target(topic=self.topic, version=VERSION)
+        self._client = messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
+
+    def call(self, context: RequestContext, method: str, server: str | None = None, timeout: float | None = None,
+             **arguments: Any) -> Any:
+        """Send and wait for the answer. Raises what the manager raised, or oslo_messaging.MessagingTimeout."""
+        options = {k: v for k, v in (("server", server), ("timeout", timeout)) if v is not None}
+        return self._client.prepare(**options).call(context, method, **arguments)
+
+    def cast(self, context: RequestContext, method: str, server: str | None = None, **arguments: Any) -> None:
+        """Send and forget. The database holds what must not be lost; a cast is only a wake-up."""
+        self._client.prepare(**({"server": server} if server else {})).cast(context, method, **arguments)
+
+
+def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpoints: Sequence[object]) -> Any:
+    """An RPC server on ``topic``; the caller starts, stops and waits for it."""
+    from nova_lite import concurrency
+
+    target = messaging.Target(topic=topic, server=server, version=VERSION)
+    for endpoint in endpoints:
+        endpoint.target = messaging.Target(version=VERSION)  # type: ignore[attr-defined]
+    return messaging.get_rpc_server(transport, target, list(endpoints),
+                                    executor="eventlet" if concurrency.is_green() else "threading",
+                                    serializer=ContextSerializer(),
+                                    access_policy=messaging.DefaultRPCAccessPolicy)

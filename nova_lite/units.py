@@ -1,0 +1,23 @@
+"""Sizes in bytes, and the clock of the service."""
+from __future__ import annotations
+
+import datetime
+
+KiB = 1024
+MiB = 1024 * KiB
+GiB = 1024 * MiB
+
+
+def utcnow() -> datetime.datetime:
+    """Now, in UTC, without time zone: as the database holds it."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
+def isotime(when: datetime.datetime | None) -> str | None:
+    """``2026-01-31T10:20:30Z``, the form of most times in the API."""
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ") if when else None
+
+
+def isotime_micro(when: datetime.datetime | None) -> str | None:
+    """``2026-01-31T10:20:30.000000``, the form of launched_at, of actions and of services in the API."""
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%f") if when else None

@@ -1,0 +1,117 @@
+"""The interface of a hypervisor driver. One driver object per host; every method blocks until it is done.
+
+Each method can be run twice: what is there already is kept or replaced, what is gone already is no error. Long C calls
+inside go through ``concurrency.native``. A driver knows objects, configuration and files: never the API, RPC or database.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from oslo_config import cfg
+from stevedore import driver as stevedore_driver
+
+from nova_lite import exception
+from nova_lite.objects.base import Record
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+
+
+@dataclass
+class Inventory(Record):
+    """What one node offers. memory is MiB, disk GiB; used numbers are not reported: the database's claims are the truth."""
+
+    hypervisor_hostname: str
+    hypervisor_type: str
+    hypervisor_version: int
+    vcpus: int
+    memory_mb: int
+    local_gb: int
+    cpu_info: dict[str, Any] = field(default_factory=dict)
+    supported_instances: list[list[str]] = field(default_factory=list)
+    disk_available_least: int | None = None
+    free_disk_gb: int | None = None
+    traits: list[str] = field(default_factory=list)
+
+
+@dataclass
+class GuestFiles:
+    """What a guest is given besides its disk. ``admin_password`` is never written to a log."""
+
+    injected_files: list[dict[str, str]] = field(default_factory=list)
+    admin_password: str | None = None
+    metadata: dict[str, bytes] = field(default_factory=dict)     # config drive: path inside the drive -> content
+
+
+PowerCallback = Callable[[str, int], None]
+"""Called with (instance uuid, power_state) when a guest changes its power state by itself."""
+Fetcher = Callable[[str, str], None]
+"""Called with (image id, path): writes the image's data to the path, checked against its checksum, or raises."""
+
+
+class ComputeDriver(Protocol):
+    """All operations take the whole instance; power_state numbers are those of ``compute/states.py``."""
+
+    def init_host(self, on_power_change: PowerCallback) -> None:
+        """Connect to the hypervisor. Raises VirtDriverError or ConfigError when it cannot be used."""
+
+    def stop_host(self) -> None:
+        """Let go of the hypervisor; the guests run on."""
+
+    def inventory(self) -> Inventory:
+        """What the host offers now."""
+
+    def power_states(self) -> dict[str, int]:
+        """instance uuid -> power_state of every guest that the hypervisor knows, running or not."""
+
+    def power_state(self, instance: Instance) -> int | None:
+        """power_state of one guest; None: the hypervisor does not know it."""
+
+    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher) -> None:
+        """Make disk, config drive (when ``instance.config_drive``) and guest, and start it.
+
+        Run again after a crash it finds what is there and completes it. Raises BuildFailed (another host may do better),
+        BuildAborted (none would); nothing half-made stays behind then.
+        """
+
+    def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
+        """End the guest and remove it with all its files and taps."""
+
+    def power_on(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Start a stopped guest."""
+
+    def power_off(self, instance: Instance, timeout: int) -> None:
+        """Ask the guest to shut down; after ``timeout`` seconds (0: at once) pull the plug."""
+
+    def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
+        """Soft: through the guest, falling back to hard after ``timeout`` seconds. Hard: the guest is defined anew."""
+
+    def pause(self, instance: Instance) -> None:
+        """Stop the CPUs; memory stays."""
+
+    def unpause(self, instance: Instance) -> None:
+        """The inverse of pause."""
+
+    def suspend(self, instance: Instance) -> None:
+        """Save memory to disk and end the process (managed save)."""
+
+    def resume(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Start from the saved memory, or boot when there is none."""
+
+    def console_output(self, instance: Instance, length: int | None) -> str:
+        """The last ``length`` lines of the serial console (None: all that is kept)."""
+
+
+def load(conf: cfg.ConfigOpts, host: str) -> ComputeDriver:
+    """The driver ``[compute] driver`` for one host; raises ConfigError when it does not exist or cannot be imported."""
+    name = conf.compute.driver
+    try:
+        return stevedore_driver.DriverManager("nova_lite.virt", name, invoke_on_load=True, invoke_args=(conf, host),
+                                              on_load_failure_callback=_raise).driver
+    except (stevedore_driver.NoMatches, ImportError) as error:
+        raise exception.ConfigError(reason=f"[compute] driver = {name}: {error}") from error
+
+
+def _raise(_manager: object, _entry_point: object, error: Exception) -> None:
+    raise error
