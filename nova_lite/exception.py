@@ -73,6 +73,11 @@ class UnsupportedNetworkRequest(Invalid):
     msg_fmt = "%(reason)s"
 
 
+class Unauthorized(NovaLiteError):
+    msg_fmt = "The request you have made requires authentication."
+    code = 401
+
+
 # 403 ---------------------------------------------------------------------------------------------------------------
 class Forbidden(NovaLiteError):
     msg_fmt = "Forbidden"

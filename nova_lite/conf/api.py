@@ -7,8 +7,9 @@ OPTS = [
     cfg.PortOpt("port", default=8774, help="Port of the compute API."),
     cfg.IntOpt("workers", default=1, min=1, help="Processes that answer the compute API."),
     cfg.StrOpt("paste_config", default="", help="Path of api-paste.ini; empty: the one that is installed or in the checkout."),
-    cfg.StrOpt("auth_strategy", default="keystone", choices=["keystone", "noauth2"],
-               help="keystone: keystonemiddleware. noauth2: for tests only; the token 'user:project' is believed."),
+    cfg.StrOpt("auth_strategy", default="keystone", choices=["keystone", "embedded", "noauth2"],
+               help="keystone: keystonemiddleware. embedded: users of this machine, see nova_lite/identity/local.py. "
+                    "noauth2: for tests only; the token 'user:project' is believed."),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one list answer holds."),
     cfg.IntOpt("max_request_body_size", default=114688, min=1024, help="Bytes of the largest request body."),
     cfg.BoolOpt("enable_instance_password", default=True, help="Answer adminPass to create, rebuild and rescue."),

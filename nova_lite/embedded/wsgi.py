@@ -1,0 +1,100 @@
+"""A small router for the embedded Identity, Image and Network APIs: what the stock clients need of them, nothing more."""
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import webob
+import webob.dec
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.identity.base import Token
+from nova_lite.identity.local import LocalIdentity
+
+LOG = log.getLogger(__name__)
+Handler = Callable[..., Any]
+
+
+class Request(webob.Request):
+    """``token`` is set where the route asks for one."""
+
+    token: Token
+
+    @property
+    def is_admin(self) -> bool:
+        """True for the role admin."""
+        return "admin" in self.token.roles
+
+    def json_object(self) -> dict[str, Any]:
+        """The body as a JSON object; raises MalformedRequestBody."""
+        try:
+            value = json.loads(self.body or b"{}")
+        except ValueError:
+            raise exception.MalformedRequestBody() from None
+        if not isinstance(value, dict):
+            raise exception.MalformedRequestBody()
+        return value
+
+
+class Route:
+    """``path`` holds ``{name}`` for one segment each; ``public`` routes need no token."""
+
+    def __init__(self, method: str, path: str, handler: Handler, status: int = 200, public: bool = False) -> None:
+        self.method, self.handler, self.status, self.public = method, handler, status, public
+        self.pattern = re.compile("^" + re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path.rstrip("/")) + "/?$")
+
+
+class Application:
+    """One embedded API. A handler answers a dictionary, None, or a response of its own; errors become JSON by their code."""
+
+    def __init__(self, identity: LocalIdentity, routes: list[Route]) -> None:
+        self.identity, self.routes = identity, routes
+
+    @webob.dec.wsgify(RequestClass=Request)
+    def __call__(self, req: Request) -> webob.Response:
+        """Answer one request."""
+        try:
+            return self._answer(req)
+        except exception.NovaLiteError as error:
+            return _fault(error.code, error.message)
+        except Exception:
+            LOG.exception("%s %s failed", req.method, req.path)
+            return _fault(500, "Internal error")
+
+    def _answer(self, req: Request) -> webob.Response:
+        allowed = []
+        for route in self.routes:
+            match = route.pattern.match(req.path_info.rstrip("/"))
+            if not match:
+                continue
+            if route.method != req.method:
+                allowed.append(route.method)
+                continue
+            if not route.public:
+                req.token = self.identity.validate(req.headers.get("X-Auth-Token", ""))
+            result = route.handler(req, **match.groupdict())
+            if isinstance(result, webob.Response):
+                return result
+            if result is None:
+                return webob.Response(status=204 if route.status == 200 else route.status, content_type=None)
+            return json_response(result, route.status)
+        if allowed:
+            return _fault(405, f"{req.method} is not allowed here")
+        return _fault(404, f"There is no {req.path_info} here")
+
+
+def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> webob.Response:
+    """A JSON answer."""
+    return webob.Response(json_body=body, status=status, headerlist=[("Content-Type", "application/json"),
+                                                                     *(headers or {}).items()])
+
+
+def _fault(code: int, message: str) -> webob.Response:
+    # one body that all clients read: keystone and glance use "error", neutron "NeutronError"
+    headers = {"WWW-Authenticate": 'Keystone uri="/identity"'} if code == 401 else {}
+    title = webob.Response(status=code).status.partition(" ")[2]
+    return json_response({"error": {"code": code, "title": title, "message": message},
+                          "NeutronError": {"type": title.replace(" ", ""), "message": message, "detail": ""}}, code, headers)
