@@ -1,0 +1,96 @@
+"""A server's life over REST, through conductor, scheduler and compute."""
+from __future__ import annotations
+
+import pytest
+
+ROUND = [("os-stop", None, "SHUTOFF", 4), ("os-start", None, "ACTIVE", 1), ("reboot", {"type": "SOFT"}, "ACTIVE", 1),
+         ("reboot", {"type": "HARD"}, "ACTIVE", 1), ("pause", None, "PAUSED", 3), ("unpause", None, "ACTIVE", 1),
+         ("suspend", None, "SUSPENDED", 4), ("resume", None, "ACTIVE", 1)]
+
+
+def test_every_operation_ends_where_the_table_says(demo):
+    server = demo.boot("walk", demo.flavor("m1.nano"))
+    demo.wait(server["id"], "ACTIVE")
+    for action, argument, status, power_state in ROUND:
+        demo.action(server["id"], action, argument)
+        shown = demo.wait(server["id"], status)
+        assert shown["OS-EXT-STS:power_state"] == power_state, action
+    actions = demo.ok("GET", f"/servers/{server['id']}/os-instance-actions")["instanceActions"]
+    assert [a["action"] for a in reversed(actions)] == [
+        "create", "stop", "start", "reboot", "reboot", "pause", "unpause", "suspend", "resume"]
+    assert {a["message"] for a in actions} == {None}
+    demo.delete(server["id"])
+    demo.wait_gone(server["id"])
+
+
+def test_multi_create_makes_numbered_servers(demo):
+    demo.ok("POST", "/servers", json={"server": {
+        "name": "many", "flavorRef": demo.flavor("m1.nano"), "imageRef": demo.image(), "networks": "none",
+        "min_count": 3, "max_count": 5}})
+    servers = demo.servers()
+    assert sorted(s["name"] for s in servers) == [f"many-{n}" for n in range(1, 6)]
+    for server in servers:
+        demo.wait(server["id"], "ACTIVE")
+
+
+def test_a_flavor_that_fits_nowhere_ends_in_error_and_says_why(admin, demo):
+    flavor = admin.ok("POST", "/flavors", json={"flavor": {
+        "name": "huge", "ram": 64, "vcpus": 100, "disk": 10_000_000}})["flavor"]["id"]
+    try:
+        server = demo.boot("huge", flavor)
+        fault = demo.wait(server["id"], "ERROR")["fault"]
+        assert fault["code"] == 500
+        assert "No valid host was found" in fault["message"]
+        assert "DiskFilter left 0" in fault["message"]
+        demo.delete(server["id"])
+        demo.wait_gone(server["id"])
+    finally:
+        admin.ok("DELETE", f"/flavors/{flavor}")
+
+
+def test_delete_right_after_create_wins(demo):
+    for _ in range(5):
+        server = demo.boot("short")
+        demo.delete(server["id"])
+        demo.wait_gone(server["id"])
+
+
+def test_a_locked_server_refuses_its_owner(demo):
+    server = demo.boot("locked")
+    demo.wait(server["id"], "ACTIVE")
+    demo.action(server["id"], "lock")
+    answer = demo.request("POST", f"/servers/{server['id']}/action", json={"os-stop": None})
+    assert (answer.status_code, "is locked" in answer.json()["conflictingRequest"]["message"]) == (409, True)
+    demo.action(server["id"], "unlock")
+    demo.action(server["id"], "os-stop")
+    demo.wait(server["id"], "SHUTOFF")
+
+
+@pytest.mark.parametrize("action", ["os-start", "unpause", "resume"])
+def test_an_operation_in_the_wrong_state_is_a_conflict_that_names_it(demo, action):
+    server = demo.boot("wrong")
+    demo.wait(server["id"], "ACTIVE")
+    answer = demo.request("POST", f"/servers/{server['id']}/action", json={action: None})
+    assert answer.status_code == 409
+    assert "while it is in vm_state active" in answer.json()["conflictingRequest"]["message"]
+
+
+def test_one_tenant_never_sees_the_server_of_another(standalone, admin, demo):
+    server = admin.boot("private")
+    try:
+        for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/ips"), ("GET", "/metadata"), ("GET", "/tags"),
+                             ("GET", "/os-instance-actions")):
+            assert demo.request(method, f"/servers/{server['id']}{path}").status_code == 404, (method, path)
+        assert server["id"] not in [s["id"] for s in demo.servers()]
+        assert demo.request("GET", "/servers/detail?all_tenants=1").status_code == 403
+    finally:
+        admin.delete(server["id"])
+        admin.wait_gone(server["id"])
+
+
+def test_console_output_of_a_running_guest(demo):
+    server = demo.boot("console")
+    demo.wait(server["id"], "ACTIVE")
+    output = demo.action(server["id"], "os-getConsoleOutput", {"length": 5})["output"]
+    assert output
+    assert len(output.splitlines()) <= 5
