@@ -1,0 +1,76 @@
+"""The migrated schema is the one of models.py, and two migrations at once do no harm."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from nova_lite import conf as nova_conf
+from nova_lite import exception
+from nova_lite.db import core, migration, models
+
+# a database server of your own may be tested too: its database must be empty, and is emptied again
+URLS = [url for url in os.environ.get("NOVA_LITE_TEST_DATABASES", "").split() if url]
+
+
+@pytest.fixture(params=["sqlite", *URLS], ids=lambda url: url.partition(":")[0])
+def conf(request, tmp_path):
+    url = f"sqlite:///{tmp_path}/nova.sqlite" if request.param == "sqlite" else request.param
+    yield nova_conf.load([], config_files=[], database__connection=url)
+    if request.param != "sqlite":
+        engine = core.make_engine(url)
+        leftover = sa.MetaData()
+        leftover.reflect(engine)
+        leftover.drop_all(engine)
+        engine.dispose()
+
+
+def test_migrated_schema_is_the_one_of_the_models(conf):
+    migration.sync(conf)
+    engine = core.make_engine(conf.database.connection)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, models.metadata) == []
+        names = set(sa.inspect(connection).get_table_names())
+    engine.dispose()
+    assert names == set(models.metadata.tables) | {"alembic_version"}
+
+
+def test_version_before_and_after(conf):
+    current, head = migration.version(conf)
+    assert current is None and head is not None
+    with pytest.raises(exception.ConfigError, match="db sync"):
+        migration.check_head(conf)
+    migration.sync(conf)
+    assert migration.version(conf) == (head, head)
+    migration.check_head(conf)
+    migration.sync(conf)
+    assert migration.version(conf) == (head, head)
+
+
+def test_a_migration_that_was_killed_half_way_is_finished_by_the_next(conf):
+    migration.sync(conf)
+    engine = core.make_engine(conf.database.connection)
+    with engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM alembic_version"))
+        connection.execute(sa.text("DROP TABLE ports"))
+        models.flavors.drop(connection)
+    migration.sync(conf)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), models.metadata) == []
+    engine.dispose()
+
+
+def test_processes_that_sync_at_the_same_time_all_succeed(conf):
+    script = ("import sys; from nova_lite import conf; from nova_lite.db import migration; "
+              "migration.sync(conf.load([], config_files=[], database__connection=sys.argv[1]))")
+    running = [subprocess.Popen([sys.executable, "-c", script, conf.database.connection], stderr=subprocess.PIPE, text=True,
+                                cwd=Path(__file__).parents[3]) for _ in range(3)]
+    for process in running:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    migration.check_head(conf)
