@@ -1,0 +1,188 @@
+"""Network v2.0, as much as the stock clients need, on the embedded network's rows. A network has one subnet, with its id."""
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import webob
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.db import networks
+from nova_lite.db.core import Database
+from nova_lite.embedded.wsgi import Application, Request, Route
+from nova_lite.identity.local import LocalIdentity
+
+EXTENSIONS = ("security-group", "port-security", "net-mtu")
+
+
+def factory(conf: cfg.ConfigOpts) -> Application:
+    """The WSGI application, mounted at /network."""
+    api = NetworkHandlers(conf, Database(conf))
+    return Application(LocalIdentity(f"{conf.state_path}/identity"), [
+        Route("GET", "/", api.versions, public=True),
+        Route("GET", "/v2.0", api.versions, public=True),
+        Route("GET", "/v2.0/extensions", api.extensions),
+        Route("GET", "/v2.0/networks", api.list_networks),
+        Route("POST", "/v2.0/networks", api.create_network, 201),
+        Route("GET", "/v2.0/networks/{network_id}", api.show_network),
+        Route("DELETE", "/v2.0/networks/{network_id}", api.delete_network),
+        Route("GET", "/v2.0/subnets", api.list_subnets),
+        Route("GET", "/v2.0/subnets/{network_id}", api.show_subnet),
+        Route("GET", "/v2.0/ports", api.list_ports),
+        Route("POST", "/v2.0/ports", api.create_port, 201),
+        Route("GET", "/v2.0/ports/{port_id}", api.show_port),
+        Route("DELETE", "/v2.0/ports/{port_id}", api.delete_port),
+        Route("GET", "/v2.0/security-groups", api.list_security_groups),
+        Route("GET", "/v2.0/floatingips", lambda req: {"floatingips": []}),
+        Route("GET", "/v2.0/routers", lambda req: {"routers": []}),
+    ])
+
+
+class NetworkHandlers:
+    """Handlers over ``db/networks.py``; a member sees its own and the shared networks, and its own ports."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
+        self.conf, self.db = conf, db
+
+    def versions(self, req: Request) -> dict[str, Any]:
+        """GET /network and /network/v2.0"""
+        return {"versions": [{"id": "v2.0", "status": "CURRENT", "updated": "2013-07-23T00:00:00Z",
+                              "links": [{"rel": "self", "href": f"{req.application_url}/v2.0/"}]}], "resources": []}
+
+    def extensions(self, req: Request) -> dict[str, Any]:
+        """GET /v2.0/extensions"""
+        return {"extensions": [{"alias": e, "name": e, "description": "", "updated": "2016-01-01T00:00:00Z", "links": []}
+                               for e in EXTENSIONS]}
+
+    # networks -------------------------------------------------------------------------------------------------------
+    def list_networks(self, req: Request) -> dict[str, Any]:
+        """GET /v2.0/networks"""
+        return {"networks": _select(req, [_network(n) for n in self._visible(req)])}
+
+    def show_network(self, req: Request, network_id: str) -> dict[str, Any]:
+        """GET /v2.0/networks/{id}"""
+        with self.db.read() as c:
+            return {"network": _network(networks.get_network(c, network_id, _scope(req)))}
+
+    def create_network(self, req: Request) -> dict[str, Any]:
+        """POST /v2.0/networks. Beside Neutron's fields it takes ``cidr``; without one the next free 10.x.y.0/24 is used.
+
+        A member's network is its own; an admin's may be shared.
+        """
+        body = _body(req, "network")
+        shared = bool(body.get("shared")) and req.is_admin
+        with self.db.read() as c:
+            taken = {n["cidr"] for n in networks.list_networks(c)}
+        cidr = body.get("cidr") or next(f"10.71.{n}.0/24" for n in range(256) if f"10.71.{n}.0/24" not in taken)
+        made = self.db.write(networks.create_network, name=str(body.get("name", "")), cidr=str(cidr),
+                             project_id=None if shared else req.token.project_id,
+                             mtu=_integer(body, "mtu", self.conf.network.mtu), bridge_prefix=self.conf.network.bridge_prefix)
+        return {"network": _network(made)}
+
+    def delete_network(self, req: Request, network_id: str) -> None:
+        """DELETE /v2.0/networks/{id}"""
+        with self.db.read() as c:
+            network = networks.get_network(c, network_id, _scope(req))
+        if network["project_id"] != req.token.project_id and not req.is_admin:
+            raise exception.Forbidden("Only an admin may delete a shared network.")
+        self.db.write(networks.delete_network, network_id)
+
+    def _visible(self, req: Request) -> list[dict[str, Any]]:
+        with self.db.read() as c:
+            return networks.list_networks(c, _scope(req))
+
+    def list_subnets(self, req: Request) -> dict[str, Any]:
+        """GET /v2.0/subnets"""
+        return {"subnets": _select(req, [_subnet(n) for n in self._visible(req)])}
+
+    def show_subnet(self, req: Request, network_id: str) -> dict[str, Any]:
+        """GET /v2.0/subnets/{id}"""
+        with self.db.read() as c:
+            return {"subnet": _subnet(networks.get_network(c, network_id, _scope(req)))}
+
+    # ports ----------------------------------------------------------------------------------------------------------
+    def list_ports(self, req: Request) -> dict[str, Any]:
+        """GET /v2.0/ports"""
+        with self.db.read() as c:
+            ports = networks.list_ports(c, project_id=_scope(req), instance_uuid=req.GET.get("device_id"))
+        return {"ports": _select(req, [_port(p) for p in ports])}
+
+    def show_port(self, req: Request, port_id: str) -> dict[str, Any]:
+        """GET /v2.0/ports/{id}"""
+        with self.db.read() as c:
+            return {"port": _port(networks.get_port(c, port_id, _scope(req)))}
+
+    def create_port(self, req: Request) -> dict[str, Any]:
+        """POST /v2.0/ports: network_id, name, one fixed ip."""
+        body = _body(req, "port")
+        fixed = body.get("fixed_ips") or [{}]
+        if not isinstance(fixed, list) or len(fixed) != 1 or not isinstance(fixed[0], dict):
+            raise exception.InvalidInput(reason="fixed_ips must hold exactly one address")
+        made = self.db.write(networks.create_port, str(body.get("network_id")), req.token.project_id,
+                             name=str(body.get("name", "")), address=fixed[0].get("ip_address"),
+                             mac_address=body.get("mac_address"))
+        return {"port": self.show_port(req, made["uuid"])["port"]}
+
+    def delete_port(self, req: Request, port_id: str) -> webob.Response:
+        """DELETE /v2.0/ports/{id}; 409 while a server uses it."""
+        self.db.write(networks.delete_port, port_id, _scope(req))
+        return webob.Response(status=204, content_type=None)
+
+    def list_security_groups(self, req: Request) -> dict[str, Any]:
+        """GET /v2.0/security-groups: the embedded network has the group default only, which allows all."""
+        project = req.token.project_id
+        group = {"id": str(uuid.uuid5(uuid.NAMESPACE_OID, project)), "name": "default", "project_id": project,
+                 "tenant_id": project, "description": "Allows all", "security_group_rules": [], "tags": [], "stateful": True}
+        return {"security_groups": _select(req, [group])}
+
+
+def _scope(req: Request) -> str | None:
+    return None if req.is_admin else req.token.project_id
+
+
+def _body(req: Request, key: str) -> dict[str, Any]:
+    body = req.json_object().get(key)
+    if not isinstance(body, dict):
+        raise exception.InvalidInput(reason=f"the body must hold an object {key!r}")
+    return body
+
+
+def _integer(body: dict[str, Any], key: str, default: int) -> int:
+    try:
+        return int(body.get(key) or default)
+    except (TypeError, ValueError):
+        raise exception.InvalidInput(reason=f"{key} must be an integer") from None
+
+
+def _select(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Apply the query's filters on plain fields, repeated ones as alternatives; unknown ones are ignored, as Neutron does."""
+    for key in set(req.GET):
+        wanted = req.GET.getall(key)
+        if views and key in views[0] and not isinstance(views[0][key], (list, dict)):
+            views = [v for v in views if str(v[key]).lower() in [w.lower() for w in wanted]]
+    return views
+
+
+def _network(row: dict[str, Any]) -> dict[str, Any]:
+    owner = row["project_id"] or ""
+    return {"id": row["uuid"], "name": row["name"], "status": "ACTIVE", "admin_state_up": True, "project_id": owner,
+            "tenant_id": owner, "shared": row["project_id"] is None, "router:external": False, "mtu": row["mtu"],
+            "subnets": [row["uuid"]], "port_security_enabled": False, "availability_zones": [], "tags": [],
+            "description": "", "is_default": False, "provider:network_type": "flat"}
+
+
+def _subnet(row: dict[str, Any]) -> dict[str, Any]:
+    owner = row["project_id"] or ""
+    return {"id": row["uuid"], "name": row["name"], "network_id": row["uuid"], "cidr": row["cidr"], "ip_version": 4,
+            "gateway_ip": row["gateway"], "enable_dhcp": True, "dns_nameservers": row["dns"], "host_routes": [],
+            "allocation_pools": [], "project_id": owner, "tenant_id": owner, "tags": [], "description": ""}
+
+
+def _port(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": row["uuid"], "name": row["name"], "network_id": row["network_uuid"], "mac_address": row["mac_address"],
+            "fixed_ips": [{"subnet_id": row["network_uuid"], "ip_address": row["address"]}], "admin_state_up": True,
+            "status": "ACTIVE" if row["instance_uuid"] else "DOWN", "device_id": row["instance_uuid"] or "",
+            "device_owner": "compute:nova" if row["instance_uuid"] else "", "project_id": row["project_id"],
+            "tenant_id": row["project_id"], "security_groups": [], "binding:host_id": row["host"] or "",
+            "binding:vnic_type": "normal", "tags": [], "description": ""}

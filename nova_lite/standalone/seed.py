@@ -1,0 +1,90 @@
+"""What a new standalone cloud starts with: schema, users, flavors, a network and an image. Safe to run at every start."""
+from __future__ import annotations
+
+import os
+import pathlib
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite.context import RequestContext
+from nova_lite.db import flavors, migration, networks
+from nova_lite.db.core import Database
+from nova_lite.identity.local import LocalIdentity
+from nova_lite.image import base as image_base
+
+LOG = log.getLogger(__name__)
+
+USERS = {"admin": ("admin", ["admin", "manager", "member", "reader"]), "demo": ("demo", ["member", "reader"])}
+FLAVORS = (  # id, name, MiB of memory, vcpus, GiB of disk
+    ("1", "m1.tiny", 512, 1, 1), ("2", "m1.small", 2048, 1, 20), ("3", "m1.medium", 4096, 2, 40),
+    ("4", "m1.large", 8192, 4, 80), ("42", "m1.nano", 128, 1, 1))
+NETWORK, CIDR = "private", "10.71.0.0/24"
+IMAGE = "tiny"
+
+
+def seed(conf: cfg.ConfigOpts, db: Database) -> None:
+    """Make what is missing. What a user deleted from a seeded cloud stays deleted: the mark ``seeded`` remembers."""
+    migration.sync(conf)
+    state = pathlib.Path(conf.state_path)
+    passwords = LocalIdentity(f"{state}/identity").ensure(USERS)
+    mark = state / "seeded"
+    if not mark.exists():
+        db.write(_flavors)
+        db.write(_network, conf)
+        _image(conf)
+        mark.touch()
+    write_clouds_yaml(conf, passwords)
+
+
+def _flavors(connection: object) -> None:
+    have = {f.name for f in flavors.list_all(connection)}
+    for flavorid, name, memory_mb, vcpus, root_gb in FLAVORS:
+        if name not in have:
+            flavors.create(connection, {"flavorid": flavorid, "name": name, "memory_mb": memory_mb, "vcpus": vcpus,
+                                        "root_gb": root_gb})
+
+
+def _network(connection: object, conf: cfg.ConfigOpts) -> None:
+    if not networks.list_networks(connection, None):
+        networks.create_network(connection, name=NETWORK, cidr=CIDR, mtu=conf.network.mtu,
+                                bridge_prefix=conf.network.bridge_prefix)
+
+
+def _image(conf: cfg.ConfigOpts) -> None:
+    path = conf.standalone_image
+    if not path and conf.compute.driver != "fake":
+        LOG.warning("no --image was given: the cloud starts without an image")
+        return
+    images = image_base.load(conf)
+    context = RequestContext(roles=["admin"], is_admin=True, overwrite=False)
+    for old in images.list(context):
+        if old.name == IMAGE and old.status == "active":
+            return
+        if old.name == IMAGE:
+            images.delete(context, old.id)      # the start before this one died in the middle of the upload
+    made = images.create(context, {"name": IMAGE, "visibility": "public", "disk_format": "qcow2" if path else "raw"})
+    if not path:
+        images.upload(context, made.id, [b"nothing but a few bytes, for guests that are played\n"])
+        return
+    with open(path, "rb") as stream:
+        images.upload(context, made.id, iter(lambda: stream.read(1 << 20), b""))
+
+
+def write_clouds_yaml(conf: cfg.ConfigOpts, passwords: dict[str, str]) -> pathlib.Path:
+    """``<state_path>/clouds.yaml``, readable by its owner only: one entry per user."""
+    scheme = "https" if conf.api.tls_cert_file else "http"
+    lines = ["clouds:"]
+    for user, (project, _roles) in USERS.items():
+        name = "nova-lite" if user == "admin" else f"nova-lite-{user}"
+        lines += [f"  {name}:", "    auth:", f"      auth_url: {scheme}://127.0.0.1:{conf.api.port}/identity/v3",
+                  f"      username: {user}", f"      password: {passwords[user]}", f"      project_name: {project}",
+                  "      user_domain_id: default", "      project_domain_id: default", "    region_name: RegionOne",
+                  "    identity_api_version: 3"]
+    path = pathlib.Path(conf.state_path) / "clouds.yaml"
+    partial = path.with_suffix(".partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write("\n".join(lines) + "\n")
+    os.replace(partial, path)
+    return path
