@@ -33,3 +33,8 @@ class Action(Record):
     finish_time: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
     message: str | None = None
+
+    @property
+    def verb(self) -> str:
+        """The key of ``states.OPERATIONS``: what is to be done, where ``action`` is only the public name."""
+        return self.arguments.get("verb", self.action)

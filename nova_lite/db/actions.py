@@ -1,0 +1,239 @@
+"""Durable actions: what is to be done, by whom, and until when its worker may be silent.
+
+An action is open while its state is pending (nobody works on it) or running (``owner`` holds it until ``lease_until``).
+``lease_until`` of a pending action is when the sweeper wakes somebody up for it. A worker that was silent for longer than
+its lease loses the action: whoever claims it next is the owner, and what the old one still writes is refused.
+"""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception, units
+from nova_lite.compute import states
+from nova_lite.context import RequestContext
+from nova_lite.db import models
+from nova_lite.objects import action as objects
+from nova_lite.objects.action import Action
+
+T = models.instance_actions
+E = models.instance_action_events
+OPEN = (objects.PENDING, objects.RUNNING)
+SECRETS = ("admin_password",)          # arguments that are forgotten when the action ends
+
+
+def lease(seconds: float) -> datetime.datetime:
+    """The end of a lease that starts now."""
+    return units.utcnow() + datetime.timedelta(seconds=seconds)
+
+
+def create(conn: sa.Connection, context: RequestContext, verb: str, instance_uuids: Sequence[str], lease_seconds: float,
+           stage: str = objects.COMPUTE, host: str | None = None, arguments: Mapping[str, Any] | None = None) -> list[int]:
+    """Write down one operation (``verb``: a key of ``states.OPERATIONS``) for some servers; returns the ids, in order.
+
+    Goes into the transaction that changes the servers' task_state, before the 202. The sweeper leaves the actions alone for
+    ``lease_seconds``, in which the cast that follows the transaction should have found a worker.
+    """
+    now = units.utcnow()
+    operation = states.OPERATIONS[verb]
+    common = {"action": operation.action, "request_id": context.request_id, "user_id": context.user_id,
+              "project_id": context.project_id, "start_time": now, "created_at": now, "updated_at": now,
+              "state": objects.PENDING, "stage": stage, "host": host, "context": context.to_rpc(), "attempts": 0,
+              "lease_until": lease(lease_seconds), "arguments": {**(arguments or {}), "verb": verb}}
+    if len(instance_uuids) == 1:
+        made = conn.execute(sa.insert(T).values(instance_uuid=instance_uuids[0], **common))
+        return [made.inserted_primary_key[0]]
+    conn.execute(sa.insert(T), [{"instance_uuid": uuid, **common} for uuid in instance_uuids])
+    query = sa.select(sa.func.max(T.c.id), T.c.instance_uuid).where(
+        T.c.instance_uuid.in_(instance_uuids), T.c.request_id == context.request_id).group_by(T.c.instance_uuid)
+    ids = {uuid: action_id for action_id, uuid in conn.execute(query)}
+    return [ids[uuid] for uuid in instance_uuids]
+
+
+def record(conn: sa.Connection, context: RequestContext, action: str, instance_uuid: str, error: str | None = None) -> int:
+    """Note an action that is done already (lock, unlock ...), for os-instance-actions."""
+    now = units.utcnow()
+    made = conn.execute(sa.insert(T).values(
+        instance_uuid=instance_uuid, action=action, request_id=context.request_id, user_id=context.user_id,
+        project_id=context.project_id, start_time=now, finish_time=now, created_at=now, updated_at=now, arguments={},
+        state=objects.ERROR if error else objects.DONE, message="Error" if error else None, attempts=0))
+    return made.inserted_primary_key[0]
+
+
+def claim(conn: sa.Connection, ids: Collection[int], owner: str, lease_seconds: float, stage: str,
+          host: str | None = None) -> list[Action]:
+    """Become the owner of those of the actions that wait at ``stage`` (on ``host``) and that nobody else holds.
+
+    Of two workers that claim at once one gets the action; the other's list is without it. The row lock that decides it
+    ends with the transaction.
+    """
+    now = units.utcnow()
+    free = sa.or_(T.c.state == objects.PENDING, sa.and_(T.c.state == objects.RUNNING, T.c.lease_until < now))
+    query = sa.select(T).where(T.c.id.in_(sorted(ids)), T.c.stage == stage, free)
+    if host is not None:
+        query = query.where(T.c.host == host)
+    found = [Action.from_primitive(row._mapping) for row in conn.execute(query.order_by(T.c.id).with_for_update())]
+    until = lease(lease_seconds)
+    if found:
+        conn.execute(sa.update(T).where(T.c.id.in_([a.id for a in found]))
+                     .values(state=objects.RUNNING, owner=owner, lease_until=until, updated_at=now))
+    for action in found:
+        action.state, action.owner, action.lease_until, action.updated_at = objects.RUNNING, owner, until, now
+    return found
+
+
+def held(conn: sa.Connection, ids: Collection[int], owner: str) -> dict[int, Action]:
+    """Those of the actions that ``owner`` holds, locked until the transaction ends. What is not in it is lost."""
+    query = sa.select(T).where(T.c.id.in_(sorted(ids)), T.c.state == objects.RUNNING, T.c.owner == owner)
+    rows = conn.execute(query.order_by(T.c.id).with_for_update())
+    return {row.id: Action.from_primitive(row._mapping) for row in rows}
+
+
+def check_held(conn: sa.Connection, action_id: int, owner: str) -> Action:
+    """The action, locked; raises LeaseLost when ``owner`` does not hold it any more."""
+    found = held(conn, [action_id], owner)
+    if action_id not in found:
+        raise exception.LeaseLost(action_id=action_id, owner=owner)
+    return found[action_id]
+
+
+def renew(conn: sa.Connection, owner: str, ids: Collection[int], lease_seconds: float) -> int:
+    """Lengthen the leases that ``owner`` still holds; returns how many those are."""
+    if not ids:
+        return 0
+    return conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.owner == owner, T.c.state == objects.RUNNING)
+                        .values(lease_until=lease(lease_seconds))).rowcount
+
+
+def hand_over(conn: sa.Connection, ids: Collection[int], lease_seconds: float, stage: str, host: str | None = None,
+              arguments: Mapping[str, Any] | None = None) -> None:
+    """Let go of actions, for the worker of the next stage. The caller holds them in this transaction."""
+    values: dict[str, Any] = {"state": objects.PENDING, "stage": stage, "host": host, "owner": None,
+                              "lease_until": lease(lease_seconds), "updated_at": units.utcnow()}
+    if arguments is not None:
+        values["arguments"] = dict(arguments)
+    conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
+
+
+def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
+           arguments: Mapping[str, Any] | None = None) -> None:
+    """Close actions. ``arguments`` are what is kept of them (None: as they are); see :func:`without_secrets`."""
+    if not ids:
+        return
+    now = units.utcnow()
+    values: dict[str, Any] = {"state": objects.ERROR if failed else objects.DONE, "message": "Error" if failed else None,
+                              "finish_time": now, "updated_at": now, "owner": None, "lease_until": None}
+    if arguments is not None:
+        values["arguments"] = dict(arguments)
+    conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
+
+
+def without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments of an action that ends, or None when there is nothing to forget."""
+    if any(name in arguments for name in SECRETS):
+        return {k: v for k, v in arguments.items() if k not in SECRETS}
+    return None
+
+
+def event(name: str, host: str | None, start: datetime.datetime, error: str | None = None, traceback: str | None = None,
+          finish: datetime.datetime | None = None) -> dict[str, Any]:
+    """One step of an action for os-instance-actions, in plain JSON: it may cross RPC before :func:`add_events` stores it."""
+    return {"event": name, "host": host, "start_time": start.isoformat(), "traceback": traceback,
+            "finish_time": (finish or units.utcnow()).isoformat(), "result": "Error" if error else "Success",
+            "details": error[:255] if error else None}
+
+
+def add_events(conn: sa.Connection, events: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+    """Store events, given as (action id, what :func:`event` made)."""
+    now = units.utcnow()
+    rows = []
+    for action_id, values in events:
+        row = {"action_id": action_id, "created_at": now, "updated_at": now, **values}
+        for key in ("start_time", "finish_time"):
+            if isinstance(row.get(key), str):
+                row[key] = datetime.datetime.fromisoformat(row[key])
+        rows.append(row)
+    if rows:
+        conn.execute(sa.insert(E), rows)
+
+
+# what the sweeper and the heartbeats look for ----------------------------------------------------------------------------
+def expired(conn: sa.Connection, limit: int = 500) -> list[Action]:
+    """Open actions whose lease is over, locked; those that another transaction looks at are left out."""
+    query = sa.select(T).where(T.c.state.in_(OPEN), T.c.lease_until < units.utcnow()).order_by(T.c.id).limit(limit)
+    return [Action.from_primitive(row._mapping) for row in conn.execute(query.with_for_update(skip_locked=True))]
+
+
+def release(conn: sa.Connection, ids: Collection[int], lease_seconds: float, died: bool) -> None:
+    """Make actions free for the next worker; ``died`` counts an attempt, since their worker went away in the middle."""
+    if not ids:
+        return
+    conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.state.in_(OPEN)).values(
+        state=objects.PENDING, owner=None, lease_until=lease(lease_seconds), updated_at=units.utcnow(),
+        attempts=T.c.attempts + (1 if died else 0)))
+
+
+def open_of_host(conn: sa.Connection, host: str, lock: bool = False) -> list[Action]:
+    """The open actions that wait for or run on one compute host, oldest first."""
+    query = sa.select(T).where(T.c.host == host, T.c.state.in_(OPEN), T.c.stage == objects.COMPUTE).order_by(T.c.id)
+    return [Action.from_primitive(row._mapping) for row in conn.execute(query.with_for_update() if lock else query)]
+
+
+def pending_ids_of_host(conn: sa.Connection, host: str, limit: int = 1000) -> list[int]:
+    """Ids of the actions that nobody on the host has taken up yet, oldest first."""
+    query = sa.select(T.c.id).where(T.c.host == host, T.c.state == objects.PENDING, T.c.stage == objects.COMPUTE)
+    return list(conn.execute(query.order_by(T.c.id).limit(limit)).scalars())
+
+
+def open_of_instances(conn: sa.Connection, uuids: Collection[str]) -> dict[str, list[Action]]:
+    """Open actions by server."""
+    found: dict[str, list[Action]] = {}
+    if uuids:
+        query = sa.select(T).where(T.c.instance_uuid.in_(sorted(uuids)), T.c.state.in_(OPEN)).order_by(T.c.id)
+        for row in conn.execute(query):
+            found.setdefault(row.instance_uuid, []).append(Action.from_primitive(row._mapping))
+    return found
+
+
+# what users see -------------------------------------------------------------------------------------------------------------
+def get(conn: sa.Connection, action_id: int) -> Action | None:
+    """One action by its id."""
+    row = conn.execute(sa.select(T).where(T.c.id == action_id)).first()
+    return Action.from_primitive(row._mapping) if row else None
+
+
+def get_by_request_id(conn: sa.Connection, instance_uuid: str, request_id: str) -> Action:
+    """One action of a server; raises ActionNotFound."""
+    row = conn.execute(sa.select(T).where(T.c.instance_uuid == instance_uuid, T.c.request_id == request_id)
+                       .order_by(T.c.id.desc()).limit(1)).first()
+    if row is None:
+        raise exception.ActionNotFound(request_id=request_id, instance_id=instance_uuid)
+    return Action.from_primitive(row._mapping)
+
+
+def list_for_instance(conn: sa.Connection, instance_uuid: str, limit: int | None = None, marker: str | None = None,
+                      changes_since: datetime.datetime | None = None,
+                      changes_before: datetime.datetime | None = None) -> list[Action]:
+    """Actions of a server, newest first; ``marker`` is the request id after which the page starts (MarkerNotFound)."""
+    query = sa.select(T).where(T.c.instance_uuid == instance_uuid)
+    if changes_since is not None:
+        query = query.where(T.c.updated_at >= changes_since)
+    if changes_before is not None:
+        query = query.where(T.c.updated_at <= changes_before)
+    if marker is not None:
+        try:
+            query = query.where(T.c.id < get_by_request_id(conn, instance_uuid, marker).id)
+        except exception.ActionNotFound:
+            raise exception.MarkerNotFound(marker=marker) from None
+    if limit is not None:
+        query = query.limit(limit)
+    return [Action.from_primitive(row._mapping) for row in conn.execute(query.order_by(T.c.id.desc()))]
+
+
+def events_of(conn: sa.Connection, action_id: int) -> list[dict[str, Any]]:
+    """The events of an action, newest first, as dictionaries of the columns."""
+    query = sa.select(E).where(E.c.action_id == action_id).order_by(E.c.id.desc())
+    return [dict(row._mapping) for row in conn.execute(query)]

@@ -1,0 +1,186 @@
+"""Servers: rows of ``instances`` and the records that the rest of the code works with."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception, units
+from nova_lite.db import models
+from nova_lite.objects.base import Record
+from nova_lite.objects.instance import Instance
+
+T = models.instances
+_TIMES = {c.name for c in T.columns if isinstance(c.type, sa.DateTime)}
+_DEFAULTS: dict[str, Any] = {"vm_state": "building", "task_state": None, "metadata": {}, "system_metadata": {},
+                             "network_info": [], "security_groups": [], "scheduler_hints": {}}
+
+
+def to_columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as the columns hold them: records become JSON, ISO times datetimes; keys that are no column raise KeyError."""
+    made = {}
+    for key, value in values.items():
+        if key not in T.c:
+            raise KeyError(f"instances has no column {key}")
+        made[key] = _column_value(key, value)
+    return made
+
+
+def _column_value(key: str, value: Any) -> Any:
+    if key in _TIMES and isinstance(value, str):
+        return datetime.datetime.fromisoformat(value).replace(tzinfo=None)
+    if isinstance(value, Record):
+        return value.to_primitive()
+    if isinstance(value, list):
+        return [v.to_primitive() if isinstance(v, Record) else v for v in value]
+    return value
+
+
+def from_rows(conn: sa.Connection, rows: Iterable[sa.Row]) -> list[Instance]:
+    """Records of whole rows of ``instances``; their tags come by one more query."""
+    found = [Instance.from_primitive(row._mapping) for row in rows]
+    if found:
+        tags = models.instance_tags
+        by_uuid = {i.uuid: i for i in found}
+        query = sa.select(tags.c.instance_uuid, tags.c.tag).where(tags.c.instance_uuid.in_(by_uuid)).order_by(tags.c.tag)
+        for uuid, tag in conn.execute(query):
+            by_uuid[uuid].tags.append(tag)
+    return found
+
+
+def create_many(conn: sa.Connection, servers: Sequence[Mapping[str, Any]]) -> None:
+    """Insert servers. Each has ``uuid``, ``project_id``, ``user_id``, ``display_name``, ``flavor`` at least; ``tags`` too if any.
+
+    vcpus, memory_mb, root_gb and flavor_ref follow from the flavor when they are not given.
+    """
+    now = units.utcnow()
+    rows, tags = [], []
+    for server in servers:
+        values = {"created_at": now, **_DEFAULTS, **server}
+        tags += [{"instance_uuid": server["uuid"], "tag": tag} for tag in values.pop("tags", None) or ()]
+        row = to_columns(values)
+        flavor = row["flavor"]
+        for column, source in (("vcpus", "vcpus"), ("memory_mb", "memory_mb"), ("root_gb", "root_gb"),
+                               ("flavor_ref", "flavorid")):
+            row.setdefault(column, flavor[source])
+        rows.append(row)
+    if rows:
+        # one executemany needs the same keys in each row; None is the default of what is not the same
+        keys = {key for row in rows for key in row}
+        conn.execute(sa.insert(T), [{**dict.fromkeys(keys), **row} for row in rows])
+    if tags:
+        conn.execute(sa.insert(models.instance_tags), tags)
+
+
+def get(conn: sa.Connection, uuid: str, deleted: bool = False, lock: bool = False) -> Instance:
+    """One server; a deleted one only when ``deleted``. ``lock`` keeps the row from others until the transaction ends."""
+    query = sa.select(T).where(T.c.uuid == uuid)
+    if not deleted:
+        query = query.where(T.c.deleted == 0)
+    if lock:
+        query = query.with_for_update()
+    found = from_rows(conn, conn.execute(query).all())
+    if not found:
+        raise exception.InstanceNotFound(instance_id=uuid)
+    return found[0]
+
+
+def get_many(conn: sa.Connection, uuids: Collection[str], deleted: bool = False, lock: bool = False) -> dict[str, Instance]:
+    """The servers that exist, by uuid."""
+    if not uuids:
+        return {}
+    query = sa.select(T).where(T.c.uuid.in_(sorted(uuids)))
+    if not deleted:
+        query = query.where(T.c.deleted == 0)
+    if lock:
+        query = query.order_by(T.c.id).with_for_update()
+    return {i.uuid: i for i in from_rows(conn, conn.execute(query).all())}
+
+
+def on_host(conn: sa.Connection, host: str) -> list[Instance]:
+    """The living servers of one host."""
+    return from_rows(conn, conn.execute(sa.select(T).where(T.c.host == host, T.c.deleted == 0)).all())
+
+
+def state_in(column: sa.ColumnElement, wanted: Collection[str | None]) -> sa.ColumnElement[bool]:
+    """``column`` is one of ``wanted``, where None stands for NULL."""
+    texts = sorted(w for w in wanted if w is not None)
+    parts: list[sa.ColumnElement[bool]] = []
+    if texts:
+        parts.append(column.in_(texts))
+    if None in wanted:
+        parts.append(column.is_(None))
+    return sa.or_(*parts) if parts else sa.false()
+
+
+def update(conn: sa.Connection, uuid: str, values: Mapping[str, Any],
+           expected_task_states: Collection[str | None] | None = None,
+           expected_vm_states: Collection[str] | None = None) -> None:
+    """Change a living server, if its states are the expected ones (None: whatever they are).
+
+    Raises InstanceNotFound or UnexpectedTaskState (whose ``kwargs["actual"]`` says what was found) and changes nothing then.
+    """
+    query = sa.update(T).where(T.c.uuid == uuid, T.c.deleted == 0)
+    if expected_task_states is not None:
+        query = query.where(state_in(T.c.task_state, expected_task_states))
+    if expected_vm_states is not None:
+        query = query.where(state_in(T.c.vm_state, expected_vm_states))
+    changed = conn.execute(query.values(**{"updated_at": units.utcnow(), **to_columns(values)}))
+    if changed.rowcount:
+        return
+    row = conn.execute(sa.select(T.c.vm_state, T.c.task_state).where(T.c.uuid == uuid, T.c.deleted == 0)).first()
+    if row is None:
+        raise exception.InstanceNotFound(instance_id=uuid)
+    expected = list(expected_vm_states or ()) + list(expected_task_states or ())
+    raise exception.UnexpectedTaskState(instance_id=uuid, expected=expected, actual=row.task_state)
+
+
+def update_many(conn: sa.Connection, uuids: Collection[str], values: Mapping[str, Any],
+                expected_task_states: Collection[str | None] | None = None) -> int:
+    """The same change for many living servers; returns how many were in an expected state and so were changed."""
+    if not uuids:
+        return 0
+    query = sa.update(T).where(T.c.uuid.in_(sorted(uuids)), T.c.deleted == 0)
+    if expected_task_states is not None:
+        query = query.where(state_in(T.c.task_state, expected_task_states))
+    return conn.execute(query.values(**{"updated_at": units.utcnow(), **to_columns(values)})).rowcount
+
+
+def mark_deleted(conn: sa.Connection, uuid: str) -> bool:
+    """The server is gone: nothing of it counts any more. False when it was marked before (nothing changes then)."""
+    return mark_many_deleted(conn, [uuid]) == 1
+
+
+def mark_many_deleted(conn: sa.Connection, uuids: Collection[str]) -> int:
+    """Mark servers as deleted, take them out of their groups, drop their tags, give back their claims."""
+    from nova_lite.db import claims
+
+    if not uuids:
+        return 0
+    now = units.utcnow()
+    chosen = sorted(uuids)
+    changed = conn.execute(
+        sa.update(T).where(T.c.uuid.in_(chosen), T.c.deleted == 0)
+        .values(deleted=T.c.id, deleted_at=now, terminated_at=now, updated_at=now, vm_state="deleted", task_state=None,
+                power_state=0))
+    for table in (models.instance_tags, models.server_group_members):
+        conn.execute(sa.delete(table).where(table.c.instance_uuid.in_(chosen)))
+    claims.release_many(conn, chosen)
+    return changed.rowcount
+
+
+def purge(conn: sa.Connection, before: datetime.datetime, limit: int = 1000) -> int:
+    """Remove servers that were deleted before a time, with their actions and events, for good; returns how many."""
+    rows = conn.execute(sa.select(T.c.id, T.c.uuid).where(T.c.deleted != 0, T.c.deleted_at < before).limit(limit)).all()
+    if not rows:
+        return 0
+    uuids = [row.uuid for row in rows]
+    actions, events = models.instance_actions, models.instance_action_events
+    ids = conn.execute(sa.select(actions.c.id).where(actions.c.instance_uuid.in_(uuids))).scalars().all()
+    if ids:
+        conn.execute(sa.delete(events).where(events.c.action_id.in_(ids)))
+        conn.execute(sa.delete(actions).where(actions.c.id.in_(ids)))
+    conn.execute(sa.delete(T).where(T.c.id.in_([row.id for row in rows])))
+    return len(rows)
