@@ -25,6 +25,10 @@ OPEN = (objects.PENDING, objects.RUNNING)
 SECRETS = ("admin_password",)          # arguments that are forgotten when the action ends
 
 
+def _record(row: sa.Row) -> Action:
+    return Action.from_primitive(dict(row._mapping))
+
+
 def lease(seconds: float) -> datetime.datetime:
     """The end of a lease that starts now."""
     return units.utcnow() + datetime.timedelta(seconds=seconds)
@@ -75,7 +79,7 @@ def claim(conn: sa.Connection, ids: Collection[int], owner: str, lease_seconds: 
     query = sa.select(T).where(T.c.id.in_(sorted(ids)), T.c.stage == stage, free)
     if host is not None:
         query = query.where(T.c.host == host)
-    found = [Action.from_primitive(row._mapping) for row in conn.execute(query.order_by(T.c.id).with_for_update())]
+    found = [_record(row) for row in conn.execute(query.order_by(T.c.id).with_for_update())]
     until = lease(lease_seconds)
     if found:
         conn.execute(sa.update(T).where(T.c.id.in_([a.id for a in found]))
@@ -89,7 +93,7 @@ def held(conn: sa.Connection, ids: Collection[int], owner: str) -> dict[int, Act
     """Those of the actions that ``owner`` holds, locked until the transaction ends. What is not in it is lost."""
     query = sa.select(T).where(T.c.id.in_(sorted(ids)), T.c.state == objects.RUNNING, T.c.owner == owner)
     rows = conn.execute(query.order_by(T.c.id).with_for_update())
-    return {row.id: Action.from_primitive(row._mapping) for row in rows}
+    return {row.id: _record(row) for row in rows}
 
 
 def check_held(conn: sa.Connection, action_id: int, owner: str) -> Action:
@@ -140,7 +144,7 @@ def without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def event(name: str, host: str | None, start: datetime.datetime, error: str | None = None, traceback: str | None = None,
           finish: datetime.datetime | None = None) -> dict[str, Any]:
-    """One step of an action for os-instance-actions, in plain JSON: it may cross RPC before :func:`add_events` stores it."""
+    """One step of an action for os-instance-actions, as plain JSON: it may cross RPC before it is stored."""
     return {"event": name, "host": host, "start_time": start.isoformat(), "traceback": traceback,
             "finish_time": (finish or units.utcnow()).isoformat(), "result": "Error" if error else "Success",
             "details": error[:255] if error else None}
@@ -160,11 +164,11 @@ def add_events(conn: sa.Connection, events: Iterable[tuple[int, Mapping[str, Any
         conn.execute(sa.insert(E), rows)
 
 
-# what the sweeper and the heartbeats look for ----------------------------------------------------------------------------
+# what the sweeper and the heartbeats look for ----------------------------------------------------------------------
 def expired(conn: sa.Connection, limit: int = 500) -> list[Action]:
     """Open actions whose lease is over, locked; those that another transaction looks at are left out."""
     query = sa.select(T).where(T.c.state.in_(OPEN), T.c.lease_until < units.utcnow()).order_by(T.c.id).limit(limit)
-    return [Action.from_primitive(row._mapping) for row in conn.execute(query.with_for_update(skip_locked=True))]
+    return [_record(row) for row in conn.execute(query.with_for_update(skip_locked=True))]
 
 
 def release(conn: sa.Connection, ids: Collection[int], lease_seconds: float, died: bool) -> None:
@@ -179,7 +183,7 @@ def release(conn: sa.Connection, ids: Collection[int], lease_seconds: float, die
 def open_of_host(conn: sa.Connection, host: str, lock: bool = False) -> list[Action]:
     """The open actions that wait for or run on one compute host, oldest first."""
     query = sa.select(T).where(T.c.host == host, T.c.state.in_(OPEN), T.c.stage == objects.COMPUTE).order_by(T.c.id)
-    return [Action.from_primitive(row._mapping) for row in conn.execute(query.with_for_update() if lock else query)]
+    return [_record(row) for row in conn.execute(query.with_for_update() if lock else query)]
 
 
 def pending_ids_of_host(conn: sa.Connection, host: str, limit: int = 1000) -> list[int]:
@@ -194,15 +198,15 @@ def open_of_instances(conn: sa.Connection, uuids: Collection[str]) -> dict[str, 
     if uuids:
         query = sa.select(T).where(T.c.instance_uuid.in_(sorted(uuids)), T.c.state.in_(OPEN)).order_by(T.c.id)
         for row in conn.execute(query):
-            found.setdefault(row.instance_uuid, []).append(Action.from_primitive(row._mapping))
+            found.setdefault(row.instance_uuid, []).append(_record(row))
     return found
 
 
-# what users see -------------------------------------------------------------------------------------------------------------
+# what users see ----------------------------------------------------------------------------------------------------
 def get(conn: sa.Connection, action_id: int) -> Action | None:
     """One action by its id."""
     row = conn.execute(sa.select(T).where(T.c.id == action_id)).first()
-    return Action.from_primitive(row._mapping) if row else None
+    return _record(row) if row else None
 
 
 def get_by_request_id(conn: sa.Connection, instance_uuid: str, request_id: str) -> Action:
@@ -211,7 +215,7 @@ def get_by_request_id(conn: sa.Connection, instance_uuid: str, request_id: str) 
                        .order_by(T.c.id.desc()).limit(1)).first()
     if row is None:
         raise exception.ActionNotFound(request_id=request_id, instance_id=instance_uuid)
-    return Action.from_primitive(row._mapping)
+    return _record(row)
 
 
 def list_for_instance(conn: sa.Connection, instance_uuid: str, limit: int | None = None, marker: str | None = None,
@@ -230,7 +234,7 @@ def list_for_instance(conn: sa.Connection, instance_uuid: str, limit: int | None
             raise exception.MarkerNotFound(marker=marker) from None
     if limit is not None:
         query = query.limit(limit)
-    return [Action.from_primitive(row._mapping) for row in conn.execute(query.order_by(T.c.id.desc()))]
+    return [_record(row) for row in conn.execute(query.order_by(T.c.id.desc()))]
 
 
 def events_of(conn: sa.Connection, action_id: int) -> list[dict[str, Any]]:

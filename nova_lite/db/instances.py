@@ -40,7 +40,7 @@ def _column_value(key: str, value: Any) -> Any:
 
 def from_rows(conn: sa.Connection, rows: Iterable[sa.Row]) -> list[Instance]:
     """Records of whole rows of ``instances``; their tags come by one more query."""
-    found = [Instance.from_primitive(row._mapping) for row in rows]
+    found = [Instance.from_primitive(dict(row._mapping)) for row in rows]
     if found:
         tags = models.instance_tags
         by_uuid = {i.uuid: i for i in found}
@@ -51,7 +51,7 @@ def from_rows(conn: sa.Connection, rows: Iterable[sa.Row]) -> list[Instance]:
 
 
 def create_many(conn: sa.Connection, servers: Sequence[Mapping[str, Any]]) -> None:
-    """Insert servers. Each has ``uuid``, ``project_id``, ``user_id``, ``display_name``, ``flavor`` at least; ``tags`` too if any.
+    """Insert servers. Each has at least ``uuid``, ``project_id``, ``user_id``, ``display_name``, ``flavor``; perhaps ``tags``.
 
     vcpus, memory_mb, root_gb and flavor_ref follow from the flavor when they are not given.
     """
@@ -120,7 +120,7 @@ def update(conn: sa.Connection, uuid: str, values: Mapping[str, Any],
            expected_vm_states: Collection[str] | None = None) -> None:
     """Change a living server, if its states are the expected ones (None: whatever they are).
 
-    Raises InstanceNotFound or UnexpectedTaskState (whose ``kwargs["actual"]`` says what was found) and changes nothing then.
+    Raises InstanceNotFound or UnexpectedTaskState (``kwargs["actual"]`` says what was found) and changes nothing then.
     """
     query = sa.update(T).where(T.c.uuid == uuid, T.c.deleted == 0)
     if expected_task_states is not None:
