@@ -27,7 +27,7 @@ LOCK_TIMEOUT = 300
 
 
 def sync(conf: cfg.ConfigOpts, revision: str = "head") -> None:
-    """Migrate the database to ``revision``. Several processes may call this at the same time: one works, the others wait."""
+    """Migrate the database to ``revision``. Several processes may call this at once: one works, the others wait."""
     with _file_lock(conf.database.connection), _engine(conf) as engine, engine.begin() as connection:
         _take_lock(connection)
         before = _current(connection)
@@ -93,6 +93,8 @@ def _take_lock(connection: sa.Connection) -> None:
     """PostgreSQL gives the lock back with the transaction, MySQL with the connection: both after the commit."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_NUMBER)))
-    elif connection.dialect.name in ("mysql", "mariadb"):
-        if connection.scalar(sa.select(sa.func.get_lock(LOCK_NAME, LOCK_TIMEOUT))) != 1:
-            raise exception.ServiceUnavailable(what="The lock for 'db sync'", reason="another process holds it")
+        return
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        return
+    if connection.scalar(sa.select(sa.func.get_lock(LOCK_NAME, LOCK_TIMEOUT))) != 1:
+        raise exception.ServiceUnavailable(what="The lock for 'db sync'", reason="another process holds it")

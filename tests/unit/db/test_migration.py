@@ -42,7 +42,8 @@ def test_migrated_schema_is_the_one_of_the_models(conf):
 
 def test_version_before_and_after(conf):
     current, head = migration.version(conf)
-    assert current is None and head is not None
+    assert current is None
+    assert head is not None
     with pytest.raises(exception.ConfigError, match="db sync"):
         migration.check_head(conf)
     migration.sync(conf)

@@ -1,4 +1,6 @@
 """The first schema."""
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
@@ -14,7 +16,7 @@ Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 Json = sa.JSON(none_as_null=True)
 Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 # names compare byte by byte on each kind of database; MySQL would take "Small" and "small" for the same otherwise
-OPTIONS = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
+OPTIONS: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 
 def upgrade() -> None:
