@@ -1,0 +1,242 @@
+"""Claims: which instance takes how much of which compute node.
+
+A claim is a row of ``allocations`` together with the sums in ``compute_nodes.*_used``, changed in one transaction and only
+by an UPDATE that holds the capacity in its WHERE clause: however many schedulers run, no node is promised twice.
+Everything here can be run twice, and locks in one order (group, allocations, nodes by id), so that deadlocks stay rare;
+``Database.write`` runs the transaction again after one.
+"""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import units
+from nova_lite.db import models
+
+NODES = models.compute_nodes
+ALLOCATIONS = models.allocations
+_HARD_POLICIES = ("affinity", "anti-affinity")
+_CHUNK = 500    # values in one IN list: SQLite allows 999 parameters in old builds
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one instance takes of one node: vCPUs, MiB, GiB."""
+
+    instance_uuid: str
+    node_id: int
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+
+
+def claim(conn: sa.Connection, instance_uuid: str, node_id: int, vcpus: int, memory_mb: int, disk_gb: int,
+          group: Mapping[str, Any] | None = None) -> bool:
+    """Take room on a node; False when it has none left, is gone, or the group's hard policy forbids its host.
+
+    Claiming again for the same instance and node is True and changes nothing. ``group`` is {"uuid", "policy", "rules"}.
+    """
+    return bool(claim_many(conn, [Claim(instance_uuid, node_id, vcpus, memory_mb, disk_gb)], group))
+
+
+def claim_many(conn: sa.Connection, claims: Sequence[Claim], group: Mapping[str, Any] | None = None) -> set[str]:
+    """Take room for several instances; returns the instances that have it now.
+
+    All fit: a handful of statements, however many they are. Otherwise one by one in the order given.
+    """
+    members = _lock_group(conn, group)
+    held = _held(conn, claims)
+    wanted = [c for c in claims if (c.instance_uuid, c.node_id) not in held]
+    granted = {c.instance_uuid for c in claims if (c.instance_uuid, c.node_id) in held}
+    if not wanted:
+        return granted
+    hosts = _hosts(conn, {c.node_id for c in wanted}) if members else {}
+    if len(wanted) > 1 and (members is None or members.allow_all(wanted, hosts)) and _take(conn, wanted):
+        return granted | {c.instance_uuid for c in wanted}
+    for one in wanted:
+        host = hosts.get(one.node_id)
+        if members and not members.allows(one.instance_uuid, host):
+            continue
+        if _take(conn, [one]) or _held(conn, [one]):
+            granted.add(one.instance_uuid)
+            if members and host is not None:
+                members.add(one.instance_uuid, host)
+    return granted
+
+
+def release(conn: sa.Connection, instance_uuid: str, node_id: int | None = None) -> int:
+    """Give back what an instance holds (on one node only, when named); returns how many claims ended."""
+    return release_many(conn, [instance_uuid], node_id)
+
+
+def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: int | None = None) -> int:
+    """Give back what these instances hold; returns how many claims ended. Nothing held is no error."""
+    freed: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    count = 0
+    for some in _chunks(instance_uuids):
+        query = sa.select(ALLOCATIONS).where(ALLOCATIONS.c.instance_uuid.in_(some))
+        if node_id is not None:
+            query = query.where(ALLOCATIONS.c.compute_node_id == node_id)
+        # locked before they are deleted: of two that release the same claim only one may lower the sums
+        rows = conn.execute(query.order_by(ALLOCATIONS.c.id).with_for_update()).all()
+        if not rows:
+            continue
+        conn.execute(sa.delete(ALLOCATIONS).where(ALLOCATIONS.c.id.in_([r.id for r in rows])))
+        count += len(rows)
+        for row in rows:
+            _add(freed[row.compute_node_id], -row.vcpus, -row.memory_mb, -row.disk_gb, -1)
+    if freed:
+        conn.execute(_change(freed, guarded=False))
+    return count
+
+
+def recompute(conn: sa.Connection, node_id: int) -> bool:
+    """Set a node's sums to those of its allocations; True when they were wrong."""
+    node = conn.execute(sa.select(NODES.c.vcpus_used, NODES.c.memory_mb_used, NODES.c.local_gb_used, NODES.c.instances_used)
+                        .where(NODES.c.id == node_id).with_for_update()).one_or_none()
+    if node is None:
+        return False
+    sums = conn.execute(
+        sa.select(*(sa.func.coalesce(sa.func.sum(ALLOCATIONS.c[n]), 0) for n in ("vcpus", "memory_mb", "disk_gb")),
+                  sa.func.count()).where(ALLOCATIONS.c.compute_node_id == node_id)).one()
+    right = tuple(int(s) for s in sums)
+    if right == tuple(node):
+        return False
+    conn.execute(sa.update(NODES).where(NODES.c.id == node_id).values(
+        vcpus_used=right[0], memory_mb_used=right[1], local_gb_used=right[2], instances_used=right[3],
+        updated_at=units.utcnow()))
+    return True
+
+
+def held_by(conn: sa.Connection, instance_uuids: Iterable[str]) -> dict[str, list[Claim]]:
+    """instance uuid -> its claims; instances without any are left out."""
+    found: dict[str, list[Claim]] = defaultdict(list)
+    for some in _chunks(instance_uuids):
+        for row in conn.execute(sa.select(ALLOCATIONS).where(ALLOCATIONS.c.instance_uuid.in_(some)).order_by("id")):
+            found[row.instance_uuid].append(Claim(row.instance_uuid, row.compute_node_id, row.vcpus, row.memory_mb,
+                                                  row.disk_gb))
+    return dict(found)
+
+
+class _Members:
+    """Which member of a group is on which host, under the group's lock."""
+
+    def __init__(self, policy: str, limit: int, hosts: Mapping[str, set[str]]) -> None:
+        self._policy, self._limit = policy, limit
+        self._hosts = {host: set(instances) for host, instances in hosts.items()}
+
+    def allows(self, instance_uuid: str, host: str | None) -> bool:
+        others = {h: i - {instance_uuid} for h, i in self._hosts.items()}
+        if host is None:
+            return False
+        if self._policy == "anti-affinity":
+            return len(others.get(host, ())) < self._limit
+        return not any(others.values()) or bool(others.get(host))
+
+    def add(self, instance_uuid: str, host: str) -> None:
+        self._hosts.setdefault(host, set()).add(instance_uuid)
+
+    def allow_all(self, claims: Sequence[Claim], hosts: Mapping[int, str]) -> bool:
+        trial = _Members(self._policy, self._limit, self._hosts)
+        for one in claims:
+            host = hosts.get(one.node_id)
+            if host is None or not trial.allows(one.instance_uuid, host):
+                return False
+            trial.add(one.instance_uuid, host)
+        return True
+
+
+def _lock_group(conn: sa.Connection, group: Mapping[str, Any] | None) -> _Members | None:
+    """Make all who place members of this group take turns until commit; None when its policy needs no look."""
+    if not group or group.get("policy") not in _HARD_POLICIES:
+        return None
+    groups, members = models.server_groups, models.server_group_members
+    conn.execute(sa.update(groups).where(groups.c.uuid == group["uuid"]).values(generation=groups.c.generation + 1))
+    rows = conn.execute(
+        sa.select(ALLOCATIONS.c.instance_uuid, NODES.c.host)
+        .join(members, members.c.instance_uuid == ALLOCATIONS.c.instance_uuid)
+        .join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id).where(members.c.group_uuid == group["uuid"]))
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        hosts[row.host].add(row.instance_uuid)
+    return _Members(group["policy"], int((group.get("rules") or {}).get("max_server_per_host", 1)), hosts)
+
+
+def _held(conn: sa.Connection, claims: Sequence[Claim]) -> set[tuple[str, int]]:
+    found: set[tuple[str, int]] = set()
+    for some in _chunks({c.instance_uuid for c in claims}):
+        found.update((r.instance_uuid, r.compute_node_id) for r in conn.execute(
+            sa.select(ALLOCATIONS.c.instance_uuid, ALLOCATIONS.c.compute_node_id)
+            .where(ALLOCATIONS.c.instance_uuid.in_(some))))
+    return found
+
+
+def _hosts(conn: sa.Connection, node_ids: set[int]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for some in _chunks(node_ids):
+        found.update({r.id: r.host for r in conn.execute(sa.select(NODES.c.id, NODES.c.host).where(NODES.c.id.in_(some)))})
+    return found
+
+
+def _take(conn: sa.Connection, claims: Sequence[Claim]) -> bool:
+    """All of these claims or none: one INSERT of the allocations, one conditional UPDATE of the sums."""
+    sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for one in claims:
+        _add(sums[one.node_id], one.vcpus, one.memory_mb, one.disk_gb, 1)
+    now = units.utcnow()
+    savepoint = conn.begin_nested()
+    try:
+        conn.execute(sa.insert(ALLOCATIONS).values([
+            {"created_at": now, "instance_uuid": c.instance_uuid, "compute_node_id": c.node_id, "vcpus": c.vcpus,
+             "memory_mb": c.memory_mb, "disk_gb": c.disk_gb} for c in claims]))
+        changed = conn.execute(_change(sums, guarded=True)).rowcount
+    except exc.IntegrityError:      # somebody claims the same at this moment
+        savepoint.rollback()
+        return False
+    if changed != len(sums):
+        savepoint.rollback()
+        return False
+    savepoint.commit()
+    return True
+
+
+def _change(sums: Mapping[int, Sequence[int]], guarded: bool) -> sa.Update:
+    """UPDATE the sums of several nodes by one statement; ``guarded`` leaves out every node without the room."""
+    ids = sorted(sums)
+    columns = (NODES.c.vcpus_used, NODES.c.memory_mb_used, NODES.c.local_gb_used, NODES.c.instances_used)
+    deltas = [_delta(ids, [sums[i][position] for i in ids]) for position in range(4)]
+    statement = sa.update(NODES).where(NODES.c.id.in_(ids)).values(
+        {column.name: column + delta for column, delta in zip(columns, deltas, strict=True)}
+        | {"updated_at": units.utcnow()})
+    if not guarded:
+        return statement
+    rooms = ((NODES.c.vcpus - NODES.c.reserved_vcpus) * NODES.c.cpu_allocation_ratio,
+             (NODES.c.memory_mb - NODES.c.reserved_memory_mb) * NODES.c.ram_allocation_ratio,
+             (NODES.c.local_gb - NODES.c.reserved_local_gb) * NODES.c.disk_allocation_ratio)
+    for position, room in enumerate(rooms):
+        # what nobody asks for is not checked: a host whose disk is over-full still takes servers without a disk
+        if any(sums[i][position] for i in ids):
+            statement = statement.where(columns[position] + deltas[position] <= room)
+    return statement
+
+
+def _delta(ids: Sequence[int], amounts: Sequence[int]) -> sa.ColumnElement[int]:
+    if len(set(amounts)) == 1:
+        return sa.literal(amounts[0])
+    return sa.case(dict(zip(ids, (sa.literal(a) for a in amounts), strict=True)), value=NODES.c.id, else_=sa.literal(0))
+
+
+def _add(total: list[int], *amounts: int) -> None:
+    for position, amount in enumerate(amounts):
+        total[position] += amount
+
+
+def _chunks(values: Iterable[Any]) -> Iterable[list[Any]]:
+    listed = sorted(set(values))
+    for start in range(0, len(listed), _CHUNK):
+        yield listed[start:start + _CHUNK]
