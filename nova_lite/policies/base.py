@@ -1,0 +1,72 @@
+"""The rules that others stand on, and one constructor for each persona.
+
+Keystone implies admin > manager > member > reader. Each persona's rule also admits the admin, of any project.
+"""
+from __future__ import annotations
+
+from oslo_policy import policy
+
+_BASE = (
+    ("context_is_admin", "role:admin", "Decides what makes an administrator."),
+    ("admin_api", "rule:context_is_admin", "Default of the rules for administrators."),
+    ("project_manager_api", "role:manager and project_id:%(project_id)s", "Default of the rules for project managers."),
+    ("project_member_api", "role:member and project_id:%(project_id)s", "Default of the rules that change a project."),
+    ("project_reader_api", "role:reader and project_id:%(project_id)s", "Default of the rules that read a project."),
+    ("project_manager_or_admin", "rule:project_manager_api or rule:context_is_admin", "Project manager or administrator."),
+    ("project_member_or_admin", "rule:project_member_api or rule:context_is_admin", "Project member or administrator."),
+    ("project_reader_or_admin", "rule:project_reader_api or rule:context_is_admin", "Project reader or administrator."),
+    ("service_api", "role:service", "Default of the rules for other services of the cloud."),
+    ("service_or_admin", "rule:service_api or rule:context_is_admin", "Another service or administrator."),
+)
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """The base rules. ``default`` denies whatever has no rule."""
+    rules = [policy.RuleDefault("default", "!", "What no rule names is denied.")]
+    return rules + [policy.RuleDefault(name, check, text) for name, check, text in _BASE]
+
+
+def _rule(name: str, check: str, description: str, operations: tuple[str, ...]) -> policy.DocumentedRuleDefault:
+    pairs = [operation.partition(" ")[::2] for operation in operations]
+    return policy.DocumentedRuleDefault(name, check, description, [{"method": m, "path": p} for m, p in pairs],
+                                        scope_types=["project"])
+
+
+def admin(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule for administrators; an operation is written ``"GET /path"``."""
+    return _rule(name, "rule:context_is_admin", description, operations)
+
+
+def manager(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule for the managers of a project."""
+    return _rule(name, "rule:project_manager_or_admin", description, operations)
+
+
+def member(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule for the members of a project."""
+    return _rule(name, "rule:project_member_or_admin", description, operations)
+
+
+def reader(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule for whoever may read a project."""
+    return _rule(name, "rule:project_reader_or_admin", description, operations)
+
+
+def service(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule for other services."""
+    return _rule(name, "rule:service_or_admin", description, operations)
+
+
+def owner(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule for what belongs to a user."""
+    return _rule(name, "rule:context_is_admin or user_id:%(user_id)s", description, operations)
+
+
+def anyone(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule for every authenticated caller."""
+    return _rule(name, "@", description, operations)
+
+
+def nobody(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule that an operator must open first."""
+    return _rule(name, "!", description, operations)
