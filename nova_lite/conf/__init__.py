@@ -21,7 +21,7 @@ GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake,
 def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
     """Register every option of nova_lite on ``conf`` and return it."""
     for module in GROUPS:
-        conf.register_opts(module.OPTS, group=module.GROUP)
+        conf.register_opts(module.OPTS, group=None if module.GROUP == "DEFAULT" else module.GROUP)
     log.register_options(conf)
     return conf
 

@@ -1,4 +1,4 @@
-"""How the options of the standalone cloud differ from those of five services: one machine, one directory, no server to set up."""
+"""How the options of the standalone cloud differ from those of five services: one machine, one directory."""
 from __future__ import annotations
 
 import pathlib

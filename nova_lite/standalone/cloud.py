@@ -1,0 +1,64 @@
+"""The whole cloud in one process: every manager, the APIs and the metadata service on SQLite and the in-memory transport."""
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+from typing import IO, Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception, rpc, service
+from nova_lite.api import wsgi as api_wsgi
+from nova_lite.compute.manager import ComputeManager
+from nova_lite.conductor.manager import ConductorManager
+from nova_lite.db.core import Database
+from nova_lite.scheduler.manager import SchedulerManager
+from nova_lite.standalone import seed
+
+LOG = log.getLogger(__name__)
+
+
+class StandaloneCloud:
+    """Owns the state directory (one cloud at a time) and, with libvirt, the daemon that it had to start."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self.conf = conf
+        self._lock: IO[str] | None = None
+        self._daemon: Any = None
+
+    def prepare(self) -> None:
+        """Directory, lock, hypervisor, schema and first contents. Raises ConfigError when another cloud runs here."""
+        state = pathlib.Path(self.conf.state_path)
+        state.mkdir(parents=True, exist_ok=True)
+        os.chmod(state, 0o711)      # noqa: S103  qemu passes through to the disks; names inside are private
+        self._lock = open(state / "lock", "w")      # noqa: SIM115  held as long as the process lives
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise exception.ConfigError(reason=f"another nova-lite-standalone runs on {state}") from None
+        if self.conf.compute.driver == "libvirt":
+            self._start_hypervisor()
+        seed.seed(self.conf, Database(self.conf))
+
+    def _start_hypervisor(self) -> None:
+        from nova_lite.virt.libvirt import local_daemon
+
+        self._daemon = local_daemon.ensure(self.conf)
+
+    def add_to(self, runner: service.Service) -> None:
+        """Hang everything into the process's service."""
+        transport = rpc.get_transport(self.conf)
+        host = self.conf.host
+        runner.add_manager(rpc.CONDUCTOR, host, ConductorManager(self.conf, transport))
+        runner.add_manager(rpc.SCHEDULER, host, SchedulerManager(self.conf, transport))
+        for name in service.compute_hosts(self.conf):
+            runner.add_manager(rpc.COMPUTE, name, ComputeManager(self.conf, transport, name))
+        runner.add_wsgi(api_wsgi.loadapp(self.conf, "compute"), self.conf.api.listen, self.conf.api.port)
+        runner.add_wsgi(api_wsgi.loadapp(self.conf, "metadata"), self.conf.metadata.listen, self.conf.metadata.port)
+
+    def stop(self) -> None:
+        """After the services have stopped: the guests run on, and so does the daemon that holds them."""
+        if self._lock is not None:
+            self._lock.close()

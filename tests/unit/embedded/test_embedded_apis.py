@@ -1,0 +1,86 @@
+"""The embedded Identity and Network APIs, over WSGI, as the stock clients call them."""
+from __future__ import annotations
+
+import pytest
+import webob
+
+from nova_lite import conf as conf_module
+from nova_lite.db import migration, networks
+from nova_lite.db.core import Database
+from nova_lite.embedded import identity as identity_api
+from nova_lite.embedded import network as network_api
+from nova_lite.identity.local import LocalIdentity
+
+USERS = {"admin": ("admin", ["admin", "member", "reader"]), "demo": ("demo", ["member", "reader"])}
+
+
+@pytest.fixture
+def conf(tmp_path):
+    made = conf_module.load([], config_files=[], state_path=str(tmp_path), database__connection=f"sqlite:///{tmp_path}/db")
+    migration.sync(made)
+    return made
+
+
+@pytest.fixture
+def passwords(conf):
+    return LocalIdentity(f"{conf.state_path}/identity").ensure(USERS)
+
+
+def _send(app, method, path, body=None, token="", **headers):
+    request = webob.Request.blank(path, method=method, headers={"X-Auth-Token": token, **headers})
+    if body is not None:
+        request.json = body
+    return request.get_response(app)
+
+
+def _login(conf, passwords, user):
+    answer = _send(identity_api.factory(conf), "POST", "/v3/auth/tokens", {"auth": {
+        "identity": {"methods": ["password"], "password": {"user": {
+            "name": user, "domain": {"id": "default"}, "password": passwords[user]}}},
+        "scope": {"project": {"name": user, "domain": {"id": "default"}}}}})
+    assert answer.status_code == 201, answer.text
+    return answer
+
+
+def test_login_gives_a_catalog_of_all_four_services(conf, passwords):
+    answer = _login(conf, passwords, "demo")
+    catalog = {s["type"]: s["endpoints"][0]["url"] for s in answer.json["token"]["catalog"]}
+    assert catalog == {"compute": "http://localhost/v2.1", "identity": "http://localhost/identity/v3",
+                       "image": "http://localhost/image", "network": "http://localhost/network"}
+    assert answer.json["token"]["expires_at"] > answer.json["token"]["issued_at"]
+
+
+@pytest.mark.parametrize("body", [{}, {"auth": None}, {"auth": {"identity": {"methods": ["password"]}}}, [1]])
+def test_a_malformed_login_is_a_400_or_401_never_a_500(conf, passwords, body):
+    assert _send(identity_api.factory(conf), "POST", "/v3/auth/tokens", body).status_code in (400, 401)
+
+
+def test_a_member_sees_shared_and_own_networks_only(conf, passwords):
+    db = Database(conf)
+    db.write(networks.create_network, name="shared", cidr="10.1.0.0/24")
+    db.write(networks.create_network, name="other", cidr="10.2.0.0/24", project_id="somebody")
+    app = network_api.factory(conf)
+    demo = _login(conf, passwords, "demo").headers["X-Subject-Token"]
+    admin = _login(conf, passwords, "admin").headers["X-Subject-Token"]
+    made = _send(app, "POST", "/v2.0/networks", {"network": {"name": "mine"}}, demo)
+    assert made.status_code == 201
+    assert [n["name"] for n in _send(app, "GET", "/v2.0/networks", token=demo).json["networks"]] == ["shared", "mine"]
+    assert len(_send(app, "GET", "/v2.0/networks", token=admin).json["networks"]) == 3
+    assert [n["name"] for n in _send(app, "GET", "/v2.0/networks?name=mine", token=demo).json["networks"]] == ["mine"]
+    other = next(n["id"] for n in _send(app, "GET", "/v2.0/networks?name=other", token=admin).json["networks"])
+    assert _send(app, "GET", f"/v2.0/networks/{other}", token=demo).status_code == 404
+    assert _send(app, "GET", "/v2.0/networks").status_code == 401
+
+
+def test_a_port_is_made_shown_and_deleted_by_its_owner(conf, passwords):
+    db = Database(conf)
+    network = db.write(networks.create_network, name="shared", cidr="10.1.0.0/24")
+    app = network_api.factory(conf)
+    demo = _login(conf, passwords, "demo").headers["X-Subject-Token"]
+    body = {"port": {"network_id": network["uuid"], "fixed_ips": [{"ip_address": "10.1.0.77"}]}}
+    port = _send(app, "POST", "/v2.0/ports", body, demo).json["port"]
+    assert port["fixed_ips"] == [{"subnet_id": network["uuid"], "ip_address": "10.1.0.77"}]
+    assert _send(app, "POST", "/v2.0/ports", body, demo).status_code in (400, 409)
+    assert _send(app, "DELETE", f"/v2.0/ports/{port['id']}", token=demo).status_code == 204
+    assert _send(app, "GET", f"/v2.0/ports/{port['id']}", token=demo).status_code == 404
+    assert _send(app, "PUT", "/v2.0/ports", token=demo).status_code == 405
