@@ -6,7 +6,10 @@ blocking code on ``threading`` and ``concurrent.futures``, which eventlet's monk
 """
 from __future__ import annotations
 
+import collections
 import os
+import queue
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -51,3 +54,59 @@ def native(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     from eventlet import tpool
 
     return tpool.execute(function, *args, **kwargs)
+
+
+def native_thread(target: Callable[[], None], name: str) -> Any:
+    """Start a daemon thread of the operating system, whatever the switch says: for loops that live in C code.
+
+    ``target`` may not touch anything green (locks, queues, sockets, logging): it hands its news over by a NativeQueue.
+    """
+    module: Any = threading
+    if is_green():
+        from eventlet import patcher
+
+        module = patcher.original("threading")
+    thread = module.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+class NativeQueue:
+    """A queue filled by any thread (native ones too) and emptied by the service's own threads, green or not."""
+
+    def __init__(self) -> None:
+        self._green = is_green()
+        self._plain: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._items: collections.deque[Any] = collections.deque()
+        if self._green:
+            from eventlet import patcher
+
+            self._os = patcher.original("os")
+            self._read_end, self._write_end = os.pipe()
+            os.set_blocking(self._read_end, False)
+            os.set_blocking(self._write_end, False)
+
+    def put(self, item: Any) -> None:
+        """Add an item; never blocks."""
+        if not self._green:
+            self._plain.put(item)
+            return
+        self._items.append(item)
+        try:
+            self._os.write(self._write_end, b"x")
+        except BlockingIOError:
+            pass        # the pipe is full of wake-ups that nobody has read yet: the reader will come
+
+    def get(self) -> Any:
+        """The next item; waits for it."""
+        if not self._green:
+            return self._plain.get()
+        from eventlet.hubs import trampoline
+
+        while not self._items:
+            trampoline(self._read_end, read=True)
+            try:
+                self._os.read(self._read_end, 4096)
+            except BlockingIOError:
+                continue
+        return self._items.popleft()
