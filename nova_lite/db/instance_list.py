@@ -1,0 +1,232 @@
+"""Lists of servers: filters, order and paging, as raw rows of the columns that the caller names.
+
+A list of 100 servers is one statement for the servers and one for their tags, whatever is shown of them.
+"""
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.db import models
+
+I = models.instances  # noqa: E741
+Row = dict[str, Any]
+
+# names of the API and the columns behind them; what is not here is called as its column
+SORT_COLUMNS = {
+    "access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_zone", "config_drive", "created_at",
+    "display_description", "display_name", "host", "hostname", "image_ref", "key_name", "launch_index", "launched_at",
+    "locked", "locked_by", "node", "power_state", "progress", "project_id", "root_device_name", "task_state",
+    "terminated_at", "updated_at", "user_id", "uuid", "vm_state", "instance_type_id"}
+_ALIASES = {"instance_type_id": "flavor_ref"}
+EXACT = {"project_id", "user_id", "image_ref", "flavor_ref", "vm_state", "task_state", "uuid", "host", "node", "locked",
+         "power_state", "progress", "launch_index", "config_drive", "auto_disk_config", "root_gb", "created_at",
+         "launched_at", "terminated_at", "updated_at", "deleted_at", "locked_by"}
+PATTERN = {"display_name", "display_description", "hostname", "reservation_id", "key_name", "availability_zone",
+           "root_device_name", "access_ip_v4", "access_ip_v6", "launched_on"}
+_BATCH = 1000
+
+
+@dataclass
+class Query:
+    """What to list. ``exact`` compares columns with a value or a list of values, ``patterns`` with a regular expression.
+
+    ``states`` are pairs of :func:`states.states_of` joined by "or". ``deleted``: True only deleted servers, False only living
+    ones, None both. ``tags`` maps tags, tags-any, not-tags and not-tags-any to lists. ``ip`` maps 4 and 6 to expressions.
+    """
+
+    exact: dict[str, Any] = field(default_factory=dict)
+    patterns: dict[str, str] = field(default_factory=dict)
+    states: list[tuple[str, list[str] | None]] | None = None
+    deleted: bool | None = False
+    changes_since: datetime.datetime | None = None
+    changes_before: datetime.datetime | None = None
+    tags: dict[str, list[str]] = field(default_factory=dict)
+    ip: dict[int, str] = field(default_factory=dict)
+    sort: list[tuple[str, str]] = field(default_factory=list)
+    limit: int = 1000
+    marker: str | None = None
+
+
+def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[Any]]) -> list[Row]:
+    """The servers of ``query``, with the wanted columns, in its order. Raises MarkerNotFound or InvalidInput."""
+    if query.limit <= 0:
+        return []
+    order = _order(query.sort)
+    wanted = list(dict.fromkeys([*columns, I.c.uuid, *([I.c.network_info] if query.ip else [])]))
+    statement = sa.select(*wanted).where(*_conditions(query))
+    marker = query.marker
+    found: list[Row] = []
+    while True:
+        page = statement
+        if marker is not None:
+            page = page.where(_after(order, _marker_values(connection, query, marker, order)))
+        page = page.order_by(*_order_by(order)).limit(_BATCH if query.ip else query.limit)
+        batch = _run(connection, page)
+        found.extend(_with_addresses(batch, query.ip) if query.ip else batch)
+        if not query.ip or len(batch) < _BATCH or len(found) >= query.limit:
+            return found[:query.limit]
+        marker = batch[-1]["uuid"]
+
+
+def tags_of(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, list[str]]:
+    """The sorted tags of several servers, by one statement."""
+    table = models.instance_tags
+    found: dict[str, list[str]] = {}
+    wanted = list(uuids)
+    if not wanted:
+        return found
+    for uuid, tag in connection.execute(sa.select(table.c.instance_uuid, table.c.tag).where(
+            table.c.instance_uuid.in_(wanted)).order_by(table.c.tag)):
+        found.setdefault(uuid, []).append(tag)
+    return found
+
+
+def _run(connection: sa.Connection, statement: sa.Select[Any]) -> list[Row]:
+    try:
+        result = connection.execute(statement)
+    except exc.DBAPIError as error:
+        # an expression that Python understands and the database does not: "1139 Got error ... from regexp"
+        if "regular expression" in str(error.orig).lower() or "regexp" in str(error.orig).lower():
+            raise exception.InvalidInput(reason=f"invalid regular expression: {error.orig}") from error
+        raise
+    keys = list(result.keys())
+    return [dict(zip(keys, row, strict=True)) for row in result]
+
+
+def _conditions(query: Query) -> list[sa.ColumnElement[bool]]:
+    where: list[sa.ColumnElement[bool]] = []
+    for name, value in query.exact.items():
+        where.append(_equals(I.c[_ALIASES.get(name, name)], value))
+    for name, pattern in query.patterns.items():
+        where.append(_matches(I.c[name], pattern))
+    if query.states is not None:
+        where.append(sa.or_(sa.false(), *(_in_state(*pair) for pair in query.states)))
+    if query.deleted is not None:
+        where.append(I.c.deleted != 0 if query.deleted else I.c.deleted == 0)
+    touched = sa.func.coalesce(I.c.updated_at, I.c.created_at)
+    if query.changes_since is not None:
+        where.append(touched >= query.changes_since)
+    if query.changes_before is not None:
+        where.append(touched <= query.changes_before)
+    return where + _tag_conditions(query.tags)
+
+
+def _equals(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
+    if isinstance(value, (list, tuple, set)):
+        known = [v for v in value if v is not None]
+        same = column.in_(known)
+        return sa.or_(same, column.is_(None)) if len(known) < len(value) else same
+    return column.is_(None) if value is None else column == value
+
+
+def _matches(column: sa.Column[Any], pattern: str) -> sa.ColumnElement[bool]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise exception.InvalidInput(reason=f"invalid regular expression {pattern!r}: {error}") from error
+    if re.escape(pattern).replace("\\-", "-").replace("\\ ", " ") == pattern:
+        return column.contains(pattern, autoescape=True)     # plain text: LIKE is cheaper
+    return column.regexp_match(pattern)
+
+
+def _in_state(vm_state: str, task_states: list[str] | None) -> sa.ColumnElement[bool]:
+    here = I.c.vm_state == vm_state
+    if task_states is not None:
+        return sa.and_(here, I.c.task_state.in_(task_states))
+    others = states.other_tasks(vm_state)
+    if not others:
+        return here
+    return sa.and_(here, sa.or_(I.c.task_state.is_(None), I.c.task_state.not_in(others)))
+
+
+def _tag_conditions(tags: dict[str, list[str]]) -> list[sa.ColumnElement[bool]]:
+    table = models.instance_tags
+
+    def has_any(names: list[str]) -> sa.ColumnElement[bool]:
+        return I.c.uuid.in_(sa.select(table.c.instance_uuid).where(table.c.tag.in_(names)))
+
+    def has_all(names: list[str]) -> sa.ColumnElement[bool]:
+        return sa.and_(*(has_any([name]) for name in names))
+
+    makers = {"tags": has_all, "tags-any": has_any, "not-tags": lambda names: sa.not_(has_all(names)),
+              "not-tags-any": lambda names: sa.not_(has_any(names))}
+    return [makers[kind](names) for kind, names in tags.items() if names]
+
+
+# order and paging -----------------------------------------------------------------------------------------------------
+def _order(sort: list[tuple[str, str]]) -> list[tuple[sa.Column[Any], bool]]:
+    """(column, descending) in order, ended by the number, so that no two servers are equal."""
+    keys = [(I.c[_ALIASES.get(name, name)], direction.lower() == "desc") for name, direction in sort]
+    default = keys[0][1] if keys else True
+    for column in (I.c.created_at, I.c.id):
+        if all(column is not known for known, _ in keys):
+            keys.append((column, default))
+    return keys
+
+
+def _order_by(order: list[tuple[sa.Column[Any], bool]]) -> list[sa.ColumnElement[Any]]:
+    expressions: list[sa.ColumnElement[Any]] = []
+    for column, descending in order:
+        if column.nullable:      # databases disagree about the place of NULL: here it is the smallest value
+            known = sa.case((column.is_(None), 0), else_=1)
+            expressions.append(known.desc() if descending else known.asc())
+        expressions.append(column.desc() if descending else column.asc())
+    return expressions
+
+
+def _marker_values(connection: sa.Connection, query: Query, marker: str,
+                   order: list[tuple[sa.Column[Any], bool]]) -> list[Any]:
+    where = [I.c.uuid == marker]
+    if isinstance(query.exact.get("project_id"), str):
+        where.append(I.c.project_id == query.exact["project_id"])
+    row = connection.execute(sa.select(*(column for column, _ in order)).where(*where)).first()
+    if row is None:
+        raise exception.MarkerNotFound(marker=marker)
+    return list(row)
+
+
+def _after(order: list[tuple[sa.Column[Any], bool]], values: list[Any]) -> sa.ColumnElement[bool]:
+    """The rows behind ``values``: (a after A) or (a = A and b after B) or ..."""
+    ways: list[sa.ColumnElement[bool]] = []
+    equal: list[sa.ColumnElement[bool]] = []
+    for (column, descending), value in zip(order, values, strict=True):
+        ways.append(sa.and_(*equal, _beyond(column, descending, value)))
+        equal.append(_equals(column, value))
+    return sa.or_(*ways)
+
+
+def _beyond(column: sa.Column[Any], descending: bool, value: Any) -> sa.ColumnElement[bool]:
+    if value is None:
+        return sa.false() if descending else column.is_not(None)
+    if isinstance(value, bool):
+        number = sa.case((column.is_(True), 1), else_=0)
+        return number < int(value) if descending else number > int(value)
+    if not descending:
+        return column > value
+    return sa.or_(column < value, column.is_(None)) if column.nullable else column < value
+
+
+def _with_addresses(found: list[Row], ip: dict[int, str]) -> list[Row]:
+    """The rows that have, for each IP version asked for, an address that begins as the expression says."""
+    expressions: dict[int, re.Pattern[str]] = {}
+    for version, text in ip.items():
+        try:
+            expressions[version] = re.compile(text)
+        except re.error as error:
+            raise exception.InvalidInput(reason=f"invalid regular expression {text!r}: {error}") from error
+
+    def fits(row: Row) -> bool:
+        addresses = [(a["version"], a["address"]) for vif in row["network_info"] or [] for a in vif["fixed_ips"]]
+        return all(any(v == version and expression.match(a) for v, a in addresses)
+                   for version, expression in expressions.items())
+
+    return [row for row in found if fits(row)]
