@@ -78,6 +78,18 @@ class Unauthorized(NovaLiteError):
     code = 401
 
 
+class FixedIpAlreadyInUse(Invalid):
+    msg_fmt = "Fixed IP address %(address)s is already in use on network %(network_id)s."
+
+
+class InvalidAggregateAction(Invalid):
+    msg_fmt = "Cannot %(action)s aggregate %(aggregate_id)s. Reason: %(reason)s."
+
+
+class InvalidKeypair(Invalid):
+    msg_fmt = "Keypair data is invalid: %(reason)s"
+
+
 # 403 ---------------------------------------------------------------------------------------------------------------
 class Forbidden(NovaLiteError):
     msg_fmt = "Forbidden"
@@ -148,6 +160,10 @@ class KeypairNotFound(NotFound):
 
 class ServiceNotFound(NotFound):
     msg_fmt = "Service %(service_id)s could not be found."
+
+
+class HostBinaryNotFound(NotFound):
+    msg_fmt = "Could not find binary %(binary)s on host %(host)s."
 
 
 class ComputeHostNotFound(NotFound):
@@ -246,6 +262,10 @@ class HostInUse(Conflict):
 
 class PortInUse(Conflict):
     msg_fmt = "Port %(port_id)s is still in use."
+
+
+class NetworkAmbiguous(Conflict):
+    msg_fmt = "Multiple possible networks found, use a Network ID to be more specific."
 
 
 class NoMoreFixedIps(NovaLiteError):

@@ -1,0 +1,152 @@
+"""Quotas: the limits of a project or user, what is used of them, and checks that cannot be overtaken.
+
+A limit is, in this order, the override of the user in the project, of the project, of the class "default", or the option of
+``[quota]``; -1 is no limit. Usage is counted from the living rows, never stored. Whoever creates something that counts calls
+the check in the same transaction: it locks the project's row of ``quota_locks`` first, so that creators take turns.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.db import models
+
+T = models.quotas
+CONFIGURED = ("instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups", "server_group_members")
+INJECTED = {"injected_files": 5, "injected_file_content_bytes": 10240, "injected_file_path_bytes": 255}
+RESOURCES = (*CONFIGURED, *INJECTED)
+PER_USER_COUNTED = ("instances", "cores", "ram", "server_groups")
+
+
+def _class_key(class_name: str) -> str:
+    return "" if class_name == "default" else f"class:{class_name}"
+
+
+def defaults(conn: sa.Connection, conf: cfg.ConfigOpts, class_name: str = "default") -> dict[str, int]:
+    """The limits of a class; "default" is the one of every project without an override."""
+    return limits_for(conn, conf, _class_key(class_name))
+
+
+def limits_for(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str = "") -> dict[str, int]:
+    """All limits by resource, for a project or (``user_id``) for one user of it."""
+    limits = {name: getattr(conf.quota, name) for name in CONFIGURED} | INJECTED
+    query = sa.select(T.c.project_id, T.c.user_id, T.c.resource, T.c.hard_limit).where(
+        T.c.project_id.in_({"", project_id}), T.c.user_id.in_({"", user_id}))
+    for _, _, resource, limit in sorted(conn.execute(query).all(), key=lambda row: (row[0] != "", row[1] != "")):
+        limits[resource] = limit
+    return limits
+
+
+def set_limits(conn: sa.Connection, project_id: str, limits: Mapping[str, int], user_id: str = "") -> None:
+    """Override limits of a project, or of a user in it."""
+    lock(conn, project_id)
+    for resource, limit in limits.items():
+        mine = (T.c.project_id == project_id, T.c.user_id == user_id, T.c.resource == resource)
+        conn.execute(sa.delete(T).where(*mine))
+        conn.execute(sa.insert(T).values(project_id=project_id, user_id=user_id, resource=resource, hard_limit=limit))
+
+
+def set_class_limits(conn: sa.Connection, class_name: str, limits: Mapping[str, int]) -> None:
+    """Override limits of a class."""
+    set_limits(conn, _class_key(class_name), limits)
+
+
+def delete_limits(conn: sa.Connection, project_id: str, user_id: str = "") -> None:
+    """Forget a user's overrides, or a project's together with those of its users."""
+    query = sa.delete(T).where(T.c.project_id == project_id)
+    conn.execute(query.where(T.c.user_id == user_id) if user_id else query)
+
+
+def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, int]:
+    """What a project (or one user of it) uses of instances, cores, ram and server_groups. One query."""
+    servers, groups = models.instances, models.server_groups
+    mine = [servers.c.project_id == project_id, servers.c.deleted == 0]
+    mine_too = [groups.c.project_id == project_id]
+    if user_id:
+        mine.append(servers.c.user_id == user_id)
+        mine_too.append(groups.c.user_id == user_id)
+    group_count = sa.select(sa.func.count()).select_from(groups).where(*mine_too).scalar_subquery()
+    row = conn.execute(sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(servers.c.vcpus), 0),
+                                 sa.func.coalesce(sa.func.sum(servers.c.memory_mb), 0), group_count)
+                       .select_from(servers).where(*mine)).one()
+    return dict(zip(PER_USER_COUNTED, map(int, row), strict=True))
+
+
+def lock(conn: sa.Connection, project_id: str) -> None:
+    """Wait for the other transactions that create something in this project, and hold off the next until this one ends."""
+    locks = models.quota_locks
+    take = sa.update(locks).where(locks.c.project_id == project_id).values(generation=locks.c.generation + 1)
+    if conn.execute(take).rowcount:
+        return
+    try:
+        with conn.begin_nested():
+            conn.execute(sa.insert(locks).values(project_id=project_id, generation=1))
+    except exc.IntegrityError:
+        conn.execute(take)      # somebody else made the row meanwhile
+
+
+def check_servers(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str, instances: int, cores: int,
+                  ram: int) -> None:
+    """Raise TooManyInstances unless this much more fits; call it in the transaction that creates the servers."""
+    lock(conn, project_id)
+    wanted = {"instances": instances, "cores": cores, "ram": ram}
+    for user in ("", user_id):
+        limits, used = limits_for(conn, conf, project_id, user), usage(conn, project_id, user)
+        overs = sorted(name for name, more in wanted.items() if more > 0 and 0 <= limits[name] < used[name] + more)
+        if overs:
+            raise exception.TooManyInstances(
+                overs=", ".join(overs), req=", ".join(str(wanted[name]) for name in overs),
+                used=", ".join(str(used[name]) for name in overs), allowed=", ".join(str(limits[name]) for name in overs))
+
+
+def servers_that_fit(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str, min_count: int,
+                     max_count: int, vcpus: int, memory_mb: int) -> int:
+    """How many equal servers, at most ``max_count``, may be created; raises TooManyInstances if not even ``min_count``.
+
+    Call it in the transaction that creates them.
+    """
+    lock(conn, project_id)
+    fit = max_count
+    for user in ("", user_id):
+        limits, used = limits_for(conn, conf, project_id, user), usage(conn, project_id, user)
+        for name, each in (("instances", 1), ("cores", vcpus), ("ram", memory_mb)):
+            if limits[name] >= 0 and each > 0:
+                fit = min(fit, max(0, limits[name] - used[name]) // each)
+    if fit < min_count:
+        check_servers(conn, conf, project_id, user_id, min_count, min_count * vcpus, min_count * memory_mb)
+    return fit
+
+
+def check_server_groups(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str) -> None:
+    """Raise QuotaLimitExceeded unless one more server group fits; call it in the transaction that creates the group."""
+    lock(conn, project_id)
+    for user in ("", user_id):
+        limit = limits_for(conn, conf, project_id, user)["server_groups"]
+        if 0 <= limit <= usage(conn, project_id, user)["server_groups"]:
+            raise exception.QuotaLimitExceeded(what="server groups")
+
+
+def check_server_group_members(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str, group_uuid: str,
+                               more: int = 1) -> None:
+    """Raise QuotaLimitExceeded unless ``more`` servers of the user fit into the group."""
+    lock(conn, project_id)
+    members, servers = models.server_group_members, models.instances
+    query = sa.select(sa.func.count()).select_from(
+        members.join(servers, servers.c.uuid == members.c.instance_uuid)).where(
+        members.c.group_uuid == group_uuid, servers.c.user_id == user_id, servers.c.deleted == 0)
+    limit = limits_for(conn, conf, project_id, user_id)["server_group_members"]
+    if 0 <= limit < (conn.scalar(query) or 0) + more:
+        raise exception.QuotaLimitExceeded(what="servers in group")
+
+
+def check_key_pairs(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str) -> None:
+    """Raise QuotaLimitExceeded unless the user may have one more key pair, whichever project it asks from."""
+    lock(conn, f"user:{user_id}"[:255])
+    keys = models.key_pairs
+    have = conn.scalar(sa.select(sa.func.count()).select_from(keys).where(keys.c.user_id == user_id)) or 0
+    if 0 <= limits_for(conn, conf, project_id, user_id)["key_pairs"] <= have:
+        raise exception.QuotaLimitExceeded(what="key pairs")

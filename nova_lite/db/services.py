@@ -1,0 +1,69 @@
+"""Service records: who reports, since when it is silent, and whether new servers may go there."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception, units
+from nova_lite.db import aggregates, models
+
+T = models.services
+COMPUTE = "nova-compute"
+
+
+def is_up(service: Mapping[str, Any], down_time: float) -> bool:
+    """Whether the service was heard of in the last ``down_time`` seconds and nobody declared it down."""
+    silent = units.utcnow() - service["last_seen_at"]
+    return not service["forced_down"] and silent <= datetime.timedelta(seconds=down_time)
+
+
+def list_all(conn: sa.Connection, host: str | None = None, binary: str | None = None) -> list[dict[str, Any]]:
+    """Service records, those of one host or binary if given."""
+    query = sa.select(T).order_by(T.c.id)
+    if host is not None:
+        query = query.where(T.c.host == host)
+    if binary is not None:
+        query = query.where(T.c.binary == binary)
+    return [dict(row._mapping) for row in conn.execute(query)]
+
+
+def get(conn: sa.Connection, service_id: int | str) -> dict[str, Any]:
+    """One record by its number or uuid; raises ServiceNotFound."""
+    key = T.c.uuid if isinstance(service_id, str) else T.c.id
+    row = conn.execute(sa.select(T).where(key == service_id)).first()
+    if row is None:
+        raise exception.ServiceNotFound(service_id=service_id)
+    return dict(row._mapping)
+
+
+def get_by_host(conn: sa.Connection, host: str, binary: str) -> dict[str, Any]:
+    """One record; raises HostBinaryNotFound."""
+    found = list_all(conn, host, binary)
+    if not found:
+        raise exception.HostBinaryNotFound(host=host, binary=binary)
+    return found[0]
+
+
+def update(conn: sa.Connection, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Change disabled, disabled_reason or forced_down."""
+    conn.execute(sa.update(T).where(T.c.id == number).values(updated_at=units.utcnow(), **values))
+    return get(conn, number)
+
+
+def delete(conn: sa.Connection, number: int) -> None:
+    """Forget a service; a compute host's nodes and aggregate memberships go with it. Raises HostInUse if it has servers."""
+    service = get(conn, number)
+    if service["binary"] == COMPUTE:
+        host = service["host"]
+        # the nodes first: a claim that is being made locks them, so it is either seen below or finds no node
+        nodes = models.compute_nodes
+        conn.execute(sa.select(nodes.c.id).where(nodes.c.host == host).with_for_update())
+        if aggregates.has_servers(conn, [host]):
+            raise exception.HostInUse(reason="Unable to delete compute service that is hosting instances. "
+                                             "Migrate or delete the instances first.")
+        conn.execute(sa.delete(nodes).where(nodes.c.host == host))
+        aggregates.forget_host(conn, host)
+    conn.execute(sa.delete(T).where(T.c.id == number))
