@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 Schema = Mapping[str, Any]
@@ -26,8 +27,14 @@ class Route:
     Two routes with one method and path must not overlap in versions. ``path`` is written as ``/flavors/{flavor_id}``.
     ``policy`` is a rule of ``nova_lite.policies``; it is checked before the handler with the caller's own project and user as
     target. A handler that works on somebody's resource checks it again by ``req.can(rule, target)``; policy None: the handler
-    does all checks itself. ``body`` None: a body is ignored. ``query``: below 2.75 (or ``strict_query``) unknown keys pass.
+    does all checks itself. The order is: body schema, query schema, policy, handler. ``body`` None: a body is ignored.
     ``status`` is the code of success, by microversion if a mapping: {"2.1": 200, "2.2": 201}.
+
+    ``query`` is the schema of an object whose properties are arrays of strings, as a parameter may come more than once:
+    ``{"type": "object", "properties": {"limit": single(QUERY_LIMIT), "sort_key": multi(STRING)}}``, with ``single`` and
+    ``multi`` of ``validation`` and the values of ``parameters``. Keys that it does not name are dropped before the handler
+    sees them; with ``"additionalProperties": False`` they are refused (400). From 2.102 the framework refuses them on every
+    route, also on those without a query schema.
     """
 
     method: str
@@ -57,6 +64,7 @@ def at_version(table: Versioned | Schema | None, version: str) -> Schema | None:
     return found
 
 
+@lru_cache(maxsize=1024)
 def as_tuple(version: str) -> tuple[int, int]:
     """'2.47' -> (2, 47)."""
     major, _, minor = version.partition(".")

@@ -5,19 +5,23 @@ from typing import TYPE_CHECKING, Any
 
 import webob
 
+from nova_lite.api.openstack import links, validation
 from nova_lite.api.openstack.routes import as_tuple
 from nova_lite.context import RequestContext
 
 if TYPE_CHECKING:
     from nova_lite.api.app import Services
 
+QUERY = "nova_lite.query"
+"""Key of the environ: the validated query."""
+
 
 class Request(webob.Request):
     """A webob request with what the framework found out.
 
-    ``context``: who asks. ``version``: the microversion in use, as text ("2.90"). ``body``-like attributes: ``json_in`` is the
-    validated body, ``argument`` an action's argument, ``params`` the validated query. ``services``: everything a handler may
-    call (see ``nova_lite.api.app.Services``).
+    ``context``: who asks. ``version``: the microversion in use, as text ("2.90"). ``json_in``: the validated body;
+    ``argument``: an action's argument; ``params_in``: the validated query, lists of strings by name (``GET`` holds the same
+    parameters). ``services``: everything a handler may call (see ``nova_lite.api.app.Services``).
     """
 
     # webob keeps attributes in the environ, so that every wrapper of one request sees the same ones
@@ -26,6 +30,14 @@ class Request(webob.Request):
     services: Services
     json_in: Any
     argument: Any
+
+    @property
+    def params_in(self) -> dict[str, list[str]]:
+        """The query as lists of values; what the route's schema does not know is not in it."""
+        query = self.environ.get(QUERY)
+        if query is None:
+            query = self.environ[QUERY] = validation.parse_query(self.environ.get("QUERY_STRING", ""))
+        return query
 
     def since(self, version: str) -> bool:
         """True when the microversion in use is ``version`` or newer."""
@@ -37,3 +49,7 @@ class Request(webob.Request):
         Raises PolicyNotAuthorized (403) when ``fatal``.
         """
         return self.services.policy.can(self.context, rule, target, fatal)
+
+    def link(self, kind: str, *parts: object) -> str:
+        """A link of kind ``self`` or ``bookmark``: ``req.link("self", "servers", uuid)``; see also ``links.links``."""
+        return links.bookmark(self, *parts) if kind == "bookmark" else links.self_link(self, *parts)

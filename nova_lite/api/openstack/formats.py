@@ -1,0 +1,122 @@
+"""The formats that JSON schemas of the API may name."""
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import ipaddress
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import jsonschema
+from oslo_utils import timeutils
+
+CHECKER = jsonschema.FormatChecker(formats=())
+_UUID = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
+_MAC = re.compile(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}")
+_FQDN = re.compile(r"(?!-)[a-zA-Z0-9-]{1,63}(?<!-)(?:\.(?!-)[a-zA-Z0-9-]{1,63}(?<!-))*")
+
+
+class FormatError(ValueError):
+    """A value of the wrong form; the text is for the user."""
+
+
+def _format(name: str) -> Callable[[Callable[[str], object]], Callable[[str], object]]:
+    """Register a check: it answers False or raises ValueError for a wrong string. Other types are the schema's matter."""
+    def register(check: Callable[[str], object]) -> Callable[[str], object]:
+        CHECKER.checks(name, raises=ValueError)(lambda value: not isinstance(value, str) or check(value))
+        return check
+    return register
+
+
+@_format("uuid")
+def is_uuid(value: str) -> bool:
+    """A UUID, with dashes or without."""
+    return _UUID.fullmatch(value) is not None
+
+
+@_format("base64")
+def _base64(value: str) -> bool:
+    try:
+        # line breaks are usual in what clients send, see RFC 2045
+        base64.b64decode("".join(value.split()).encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        return False
+    return True
+
+
+@_format("ipv4")
+def _ipv4(value: str) -> bool:
+    ipaddress.IPv4Address(value)
+    return True
+
+
+@_format("ipv6")
+def _ipv6(value: str) -> bool:
+    ipaddress.IPv6Address(value)
+    return True
+
+
+@_format("ip")
+def _ip(value: str) -> bool:
+    ipaddress.ip_address(value)
+    return True
+
+
+@_format("cidr")
+def _cidr(value: str) -> bool:
+    ipaddress.ip_network(value, strict=False)
+    return "/" in value
+
+
+@_format("mac-address")
+def _mac(value: str) -> bool:
+    return _MAC.fullmatch(value) is not None
+
+
+@_format("date-time")
+def _date_time(value: str) -> bool:
+    timeutils.parse_isotime(value)
+    return True
+
+
+@_format("date")
+def _date(value: str) -> bool:
+    datetime.date.fromisoformat(value)
+    return True
+
+
+@_format("regex")
+def _regex(value: str) -> bool:
+    try:
+        re.compile(value)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+@_format("uri")
+def _uri(value: str) -> bool:
+    return bool(urlsplit(value).scheme)
+
+
+@_format("fqdn")
+def _fqdn(value: str) -> bool:
+    return len(value) <= 255 and _FQDN.fullmatch(value) is not None
+
+
+@_format("name")
+def _name(value: str) -> bool:
+    if not value.strip() or value != value.strip() or not value.isprintable():
+        raise FormatError("An invalid 'name' value was provided. The name must be: printable characters. "
+                          "Can not start or end with whitespace.")
+    return True
+
+
+@_format("az_name")
+def _az_name(value: str) -> bool:
+    if not value.strip() or value != value.strip() or not value.isprintable() or ":" in value:
+        raise FormatError("An invalid 'availability_zone' value was provided. The name must be: printable characters, "
+                          "without a colon. Can not start or end with whitespace.")
+    return True

@@ -1,0 +1,84 @@
+"""Microversions: which one a request asks for, and the headers of the answer.
+
+Change :data:`MAX` only when every resource is right at the new version; the framework itself carries 2.104.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import microversion_parse
+
+from nova_lite import exception
+from nova_lite.api.openstack.routes import as_tuple
+
+MIN = "2.1"
+MAX = "2.96"
+HEADER = "OpenStack-API-Version"
+LEGACY_HEADER = "X-OpenStack-Nova-API-Version"
+LEGACY_V2 = "nova_lite.legacy_v2"
+"""Key of the environ: set for requests below /v2, which know no microversions."""
+
+_FORM = re.compile(r"[1-9]\d{0,5}\.(?:0|[1-9]\d{0,5})")
+VARY = [("Vary", HEADER), ("Vary", LEGACY_HEADER)]
+
+
+class InvalidVersionString(exception.Invalid):
+    msg_fmt = "API Version String %(version)s is of invalid format. Must be of format MajorNum.MinorNum."
+
+
+def requested(environ: Mapping[str, Any]) -> str:
+    """The microversion of a request: of its headers, :data:`MIN` without any.
+
+    Raises InvalidVersionString (400) and InvalidGlobalAPIVersion (406).
+    """
+    if environ.get(LEGACY_V2):
+        return MIN
+    return _resolve(environ.get("HTTP_OPENSTACK_API_VERSION"), environ.get("HTTP_X_OPENSTACK_NOVA_API_VERSION"), MAX)
+
+
+@lru_cache(maxsize=1024)
+def _resolve(modern: str | None, legacy: str | None, newest: str) -> str:
+    headers = {name: value for name, value in ((HEADER, modern), (LEGACY_HEADER, legacy)) if value is not None}
+    if not headers:
+        return MIN
+    try:
+        asked = microversion_parse.get_version(headers, "compute", legacy_headers=[LEGACY_HEADER])
+    except ValueError:
+        raise InvalidVersionString(version=modern or legacy) from None
+    if asked is None:
+        return MIN
+    if asked == "latest":
+        return newest
+    if not _FORM.fullmatch(asked):
+        raise InvalidVersionString(version=asked)
+    if not as_tuple(MIN) <= as_tuple(asked) <= as_tuple(newest):
+        raise exception.InvalidGlobalAPIVersion(req_ver=asked, min_ver=MIN, max_ver=newest)
+    return asked
+
+
+def answer_headers(environ: Mapping[str, Any], version: str | None) -> list[tuple[str, str]]:
+    """The headers that tell the microversion in use; ``version`` None: it could not be found out. None below /v2."""
+    if environ.get(LEGACY_V2):
+        return []
+    if version is None:
+        return VARY
+    return [(HEADER, f"compute {version}"), (LEGACY_HEADER, version), *VARY]
+
+
+class LegacyV2:
+    """A WSGI filter for /v2: the same API at 2.1, without microversion headers and with relaxed schemas."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        environ[LEGACY_V2] = True
+        return self.app(environ, start_response)
+
+
+def legacy_v2_factory(_global_conf: dict[str, str], **_local: str) -> type[LegacyV2]:
+    """Paste filter factory of :class:`LegacyV2`."""
+    return LegacyV2

@@ -1,0 +1,146 @@
+"""Validation by JSON schema: bodies, queries and (in tests) answers.
+
+A validator is compiled once per schema. Numbers in strings are compared with minimum and maximum as numbers, as clients send
+both. A query is checked as an object of lists: ``?sort_key=a&sort_key=b`` is ``{"sort_key": ["a", "b"]}``; see
+:func:`multi` and :func:`single`.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qs
+
+import jsonschema
+from jsonschema import validators
+from jsonschema.exceptions import ValidationError as SchemaError
+
+from nova_lite import exception
+from nova_lite.api.openstack import formats
+from nova_lite.api.openstack.routes import Schema
+
+_Draft = jsonschema.Draft202012Validator
+MAX_MESSAGE = 1000
+
+
+def multi(schema: Schema) -> dict[str, Any]:
+    """A query parameter that may be given more than once."""
+    return {"type": "array", "items": dict(schema)}
+
+
+def single(schema: Schema) -> dict[str, Any]:
+    """A query parameter that may be given once."""
+    return {"type": "array", "items": dict(schema), "maxItems": 1}
+
+
+def _number(instance: object) -> float | int | None:
+    if isinstance(instance, bool):
+        return None
+    if isinstance(instance, (int, float)):
+        return instance
+    if isinstance(instance, str):
+        try:
+            return int(instance)
+        except ValueError:
+            return None
+    return None
+
+
+def _minimum(_validator: Any, minimum: float, instance: object, _schema: Any) -> Iterator[SchemaError]:
+    number = _number(instance)
+    if number is not None and number < minimum:
+        yield SchemaError(f"{instance!r} is less than the minimum of {minimum!r}")
+
+
+def _maximum(_validator: Any, maximum: float, instance: object, _schema: Any) -> Iterator[SchemaError]:
+    number = _number(instance)
+    if number is not None and number > maximum:
+        yield SchemaError(f"{instance!r} is greater than the maximum of {maximum!r}")
+
+
+def _drop_additional(_validator: Any, allowed: object, instance: object, schema: Mapping[str, Any]) -> Iterator[SchemaError]:
+    """additionalProperties of /v2: what is not known is taken out instead of refused."""
+    if allowed is False and isinstance(instance, dict):
+        for key in _additional(instance, schema):
+            del instance[key]
+    elif isinstance(allowed, Mapping):
+        yield from _Draft.VALIDATORS["additionalProperties"](_validator, allowed, instance, schema)
+
+
+def _additional(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    known = schema.get("properties", {})
+    patterns = schema.get("patternProperties", {})
+    return [key for key in instance if key not in known and not any(re.search(p, key) for p in patterns)]
+
+
+# an integer is an int: 1.0 would reach handlers as a float
+_TYPES = _Draft.TYPE_CHECKER.redefine("integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool))
+_Strict = validators.extend(_Draft, {"minimum": _minimum, "maximum": _maximum}, type_checker=_TYPES)
+_Relaxed = validators.extend(_Strict, {"additionalProperties": _drop_additional})
+
+
+class Validator:
+    """One compiled schema. ``relaxed``: additional properties are dropped from the value, not refused."""
+
+    def __init__(self, schema: Schema, relaxed: bool = False) -> None:
+        kind = _Relaxed if relaxed else _Strict
+        self._validator = kind(dict(schema), format_checker=formats.CHECKER)
+
+    def error(self, value: object) -> SchemaError | None:
+        """The first fault of ``value``, None when there is none."""
+        return next(self._validator.iter_errors(value), None)
+
+    def check(self, value: object, what: str = "field/attribute") -> None:
+        """Raise ValidationError (400) with the path, value and reason of the first fault."""
+        error = self.error(value)
+        if error is not None:
+            raise exception.ValidationError(detail=describe(error, what))
+
+
+def check_schema(schema: Schema) -> None:
+    """Raise jsonschema.SchemaError for a schema that is not one."""
+    _Draft.check_schema(dict(schema))
+
+
+def describe(error: SchemaError, what: str) -> str:
+    """The text of a fault for the user."""
+    cause = getattr(error, "cause", None)
+    reason = str(cause) if isinstance(cause, formats.FormatError) else error.message
+    path = list(error.absolute_path)
+    if not path:
+        return _short(reason)
+    # in a query the first part is the parameter, the second the number of its value
+    name = path[-1] if what == "field/attribute" else path[0]
+    return f"Invalid input for {what} {name}. Value: {_short(str(error.instance))}. {_short(reason)}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "..."
+
+
+class QueryValidator:
+    """A compiled query schema. What ``additionalProperties: False`` does not refuse and no property names is dropped."""
+
+    def __init__(self, schema: Schema, strict: bool = False) -> None:
+        schema = {**schema, "additionalProperties": False} if strict else schema
+        self._schema = schema
+        self._open = bool(schema.get("additionalProperties", True))
+        self._validator = Validator(schema)
+
+    def check(self, query: dict[str, list[str]]) -> dict[str, list[str]]:
+        """The parameters that the schema knows; raises ValidationError (400)."""
+        self._validator.check(query, "query parameters")
+        if self._open:
+            for key in _additional(query, self._schema):
+                del query[key]
+        return query
+
+
+def parse_query(text: str) -> dict[str, list[str]]:
+    """A query string as lists of values; raises ValidationError for bytes that are not UTF-8."""
+    if not text:
+        return {}
+    try:
+        return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=1000)
+    except ValueError:
+        raise exception.ValidationError(detail="Query string is not UTF-8 encoded") from None
