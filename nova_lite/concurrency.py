@@ -7,6 +7,7 @@ blocking code on ``threading`` and ``concurrent.futures``, which eventlet's monk
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import queue
 import threading
@@ -92,10 +93,8 @@ class NativeQueue:
             self._plain.put(item)
             return
         self._items.append(item)
-        try:
+        with contextlib.suppress(BlockingIOError):      # the pipe is full of wake-ups: the reader will come
             self._os.write(self._write_end, b"x")
-        except BlockingIOError:
-            pass        # the pipe is full of wake-ups that nobody has read yet: the reader will come
 
     def get(self) -> Any:
         """The next item; waits for it."""

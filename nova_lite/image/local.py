@@ -1,0 +1,239 @@
+"""Images in a local directory: ``<id>.json`` is the record, ``<id>.data`` the data.
+
+Files appear and change by an atomic rename, so a reader sees an old file or a new one and a killed writer leaves at most a
+``.part`` file. Writers of all processes take turns by a lock file. Ids are UUIDs and nothing else, so no id leads elsewhere.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import threading
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import concurrency, exception, units
+from nova_lite.context import RequestContext
+from nova_lite.objects.image import ImageMeta
+
+LOG = log.getLogger(__name__)
+
+QUEUED, ACTIVE = "queued", "active"
+PUBLIC, COMMUNITY, SHARED, PRIVATE = "public", "community", "shared", "private"
+VISIBILITIES = (PUBLIC, COMMUNITY, SHARED, PRIVATE)
+CHUNK = units.MiB
+_SETTABLE = {"name", "visibility", "owner", "min_disk", "min_ram", "disk_format", "container_format", "properties", "tags",
+             "protected"}
+_FIELDS = {f.name for f in dataclasses.fields(ImageMeta)}
+
+
+class LocalImages:
+    """The image driver ``local``."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._directory = pathlib.Path(conf.image.local_path)
+        self._lock = threading.Lock()
+
+    def get(self, context: RequestContext, image_id: str) -> ImageMeta:
+        """One image; ImageNotFound for what the project may not see."""
+        image = self._read(image_id)
+        if not _visible(context, image):
+            raise exception.ImageNotFound(image_id=image_id)
+        return image
+
+    def list(self, context: RequestContext) -> list[ImageMeta]:
+        """The project's own images and the public ones, newest first."""
+        images = []
+        for path in self._directory.glob("*.json"):
+            with contextlib.suppress(exception.ImageNotFound):      # deleted since the directory was read
+                images.append(self._read(path.stem))
+        wanted = [i for i in images if _visible(context, i) and (i.visibility != COMMUNITY or _owned(context, i))]
+        return sorted(wanted, key=lambda i: (i.created_at, i.id), reverse=True)
+
+    def download(self, context: RequestContext, image_id: str, path: str) -> None:
+        """Write the data to ``path``; raises ImageUnacceptable when it does not fit its checksum."""
+        image = self._active(context, image_id)
+        digest = concurrency.native(_copy, self._data(image_id), path, image.hash_algo)
+        if image.checksum is not None and digest != image.checksum:
+            raise exception.ImageUnacceptable(image_id=image_id, reason="its data does not fit its checksum")
+
+    def read(self, context: RequestContext, image_id: str) -> Iterator[bytes]:
+        """The data in pieces."""
+        self._active(context, image_id)
+        stream = open(self._data(image_id), "rb")       # noqa: SIM115  closed by the generator
+        return _pieces(stream)
+
+    def create(self, context: RequestContext, values: dict[str, Any]) -> ImageMeta:
+        """A new image record in status queued. Its id, when given, must be an unused UUID (409 otherwise)."""
+        image_id = values.get("id") or str(uuid.uuid4())
+        if not _is_uuid(image_id):
+            raise exception.InvalidInput(reason=f"image id {image_id!r} is not a UUID")
+        now = units.isotime(units.utcnow()) or ""
+        image = ImageMeta(id=image_id, status=QUEUED, visibility=PRIVATE, owner=context.project_id or "", created_at=now,
+                          updated_at=now)
+        _assign(image, {k: v for k, v in values.items() if k in _SETTABLE})
+        with self._locked():
+            if self._record(image_id).exists():
+                raise exception.Conflict(f"Image ID {image_id} already exists!")
+            self._write(image)
+        return image
+
+    def upload(self, context: RequestContext, image_id: str, data: Iterable[bytes]) -> ImageMeta:
+        """Store the data of a queued image: size and checksum are set, the status becomes active."""
+        image = self._own(context, image_id)
+        if image.status != QUEUED:
+            raise exception.Conflict(f"Image {image_id} has data already.")
+        part = self._directory / f"{image_id}.{uuid.uuid4()}.part"
+        try:
+            size, digest = _store(data, part, image.hash_algo)
+            with self._locked():
+                image = self._read(image_id)        # it may have been changed, filled or deleted meanwhile
+                if image.status != QUEUED:
+                    raise exception.Conflict(f"Image {image_id} has data already.")
+                os.rename(part, self._data(image_id))
+                image = dataclasses.replace(image, size=size, checksum=digest, status=ACTIVE, updated_at=_now())
+                self._write(image)
+        finally:
+            part.unlink(missing_ok=True)
+        LOG.info("Image %s: %d bytes stored, %s %s", image_id, size, image.hash_algo, digest)
+        return image
+
+    def update(self, context: RequestContext, image_id: str, values: dict[str, Any]) -> ImageMeta:
+        """Change fields of the record; what only the service may set (status, size, checksum ...) is InvalidInput."""
+        refused = set(values) - _SETTABLE
+        if refused:
+            raise exception.InvalidInput(reason=f"image attributes cannot be changed: {', '.join(sorted(refused))}")
+        self._own(context, image_id)
+        with self._locked():
+            image = self._read(image_id)
+            _assign(image, values)
+            image.updated_at = _now()
+            self._write(image)
+        return image
+
+    def delete(self, context: RequestContext, image_id: str) -> None:
+        """Remove record and data; Forbidden for a protected image."""
+        self._own(context, image_id)
+        with self._locked():
+            if self._read(image_id).protected:
+                raise exception.Forbidden(f"Image {image_id} is protected and cannot be deleted.")
+            self._record(image_id).unlink()
+            self._data(image_id).unlink(missing_ok=True)
+
+    def _record(self, image_id: str) -> pathlib.Path:
+        return self._directory / f"{image_id}.json"
+
+    def _data(self, image_id: str) -> pathlib.Path:
+        return self._directory / f"{image_id}.data"
+
+    def _active(self, context: RequestContext, image_id: str) -> ImageMeta:
+        image = self.get(context, image_id)
+        if image.status != ACTIVE:
+            raise exception.ImageNotActive(image_id=image_id)
+        return image
+
+    def _own(self, context: RequestContext, image_id: str) -> ImageMeta:
+        image = self.get(context, image_id)
+        if not _owned(context, image):
+            raise exception.Forbidden(f"You are not permitted to change image {image_id}.")
+        return image
+
+    def _read(self, image_id: str) -> ImageMeta:
+        if not _is_uuid(image_id):
+            raise exception.ImageNotFound(image_id=image_id)
+        try:
+            values = json.loads(self._record(image_id).read_text())
+        except FileNotFoundError:
+            raise exception.ImageNotFound(image_id=image_id) from None
+        return ImageMeta.from_primitive({k: v for k, v in values.items() if k in _FIELDS})
+
+    def _write(self, image: ImageMeta) -> None:
+        part = self._directory / f"{image.id}.{uuid.uuid4()}.part"
+        try:
+            part.write_text(json.dumps(image.to_primitive(), indent=1, sort_keys=True))
+            os.rename(part, self._record(image.id))
+        finally:
+            part.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with self._lock, open(self._directory / ".lock", "w") as lock:
+            concurrency.native(fcntl.flock, lock, fcntl.LOCK_EX)
+            yield
+
+
+def _now() -> str:
+    return units.isotime(units.utcnow()) or ""
+
+
+def _is_uuid(value: object) -> bool:
+    """Only the canonical form: nothing else may become part of a path."""
+    try:
+        return isinstance(value, str) and str(uuid.UUID(value)) == value
+    except ValueError:
+        return False
+
+
+def _owned(context: RequestContext, image: ImageMeta) -> bool:
+    return bool(context.is_admin) or (bool(image.owner) and image.owner == context.project_id)
+
+
+def _visible(context: RequestContext, image: ImageMeta) -> bool:
+    return image.visibility in (PUBLIC, COMMUNITY) or _owned(context, image)
+
+
+def _assign(image: ImageMeta, values: dict[str, Any]) -> None:
+    if values.get("visibility", PRIVATE) not in VISIBILITIES:
+        raise exception.InvalidInput(reason=f"visibility {values['visibility']!r} is not one of {', '.join(VISIBILITIES)}")
+    for name, value in values.items():
+        setattr(image, name, value)
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    with stream:
+        while chunk := concurrency.native(stream.read, CHUNK):
+            yield chunk
+
+
+def _copy(source: pathlib.Path, target: str, algorithm: str) -> str:
+    """Copy a file and return the hexadecimal digest of what was read."""
+    digest = hashlib.new(algorithm)
+    with open(source, "rb") as reader, open(target, "wb") as writer:
+        while chunk := reader.read(CHUNK):
+            digest.update(chunk)
+            writer.write(chunk)
+    return digest.hexdigest()
+
+
+def _store(data: Iterable[bytes], path: pathlib.Path, algorithm: str) -> tuple[int, str]:
+    """Write pieces to a new file; its size and digest."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.new(algorithm)
+    size = 0
+
+    def add(chunk: bytes) -> None:
+        digest.update(chunk)
+        writer.write(chunk)
+
+    try:
+        with open(path, "xb") as writer:
+            for chunk in data:
+                concurrency.native(add, chunk)
+                size += len(chunk)
+            writer.flush()
+            concurrency.native(os.fsync, writer.fileno())
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise exception.ServiceUnavailable(what="Image storage", reason="no space left") from error
+        raise
+    return size, digest.hexdigest()
