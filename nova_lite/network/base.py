@@ -18,10 +18,15 @@ class PortStore(Protocol):
     def list_networks(self, project_id: str | None) -> list[dict[str, Any]]:
         """Networks that the project may use (None: all)."""
 
+    def check_requests(self, project_id: str, requests: list[dict[str, Any]], count: int) -> None:
+        """Raise what ``allocate_ports`` would raise for ``count`` servers; changes nothing. Only called where the API runs,
+        so the form for compute hosts need not have it (it inherits this one)."""
+
     def allocate_ports(self, instance_uuid: str, project_id: str, host: str,
                        requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Ports for the NetworkRequests (as primitives), in order; each with its ``network``. Called again for the same
-        instance it gives the same ports. Raises NetworkNotFound, PortNotFound, PortInUse, NoMoreFixedIps."""
+        """Ports for the NetworkRequests (as primitives), in order; each with its ``network``. A request without network and
+        port means the project's only network (no port when there is none). Called again for the same instance it gives the
+        same ports. Raises NetworkAmbiguous, NetworkNotFound, PortNotFound, PortInUse, NoMoreFixedIps."""
 
     def release_ports(self, instance_uuid: str) -> None:
         """Delete the ports that ``allocate_ports`` made for the instance, unbind those that the user brought."""
@@ -59,5 +64,6 @@ class NetworkAPI(Protocol):
 
 def load(conf: cfg.ConfigOpts, store: PortStore | None) -> NetworkAPI:
     """The driver ``[network] driver``."""
-    return stevedore_driver.DriverManager("nova_lite.network", conf.network.driver, invoke_on_load=True,
-                                          invoke_args=(conf, store)).driver
+    manager: Any = stevedore_driver.DriverManager("nova_lite.network", conf.network.driver, invoke_on_load=True,
+                                                  invoke_args=(conf, store))
+    return manager.driver

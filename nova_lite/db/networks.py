@@ -1,0 +1,315 @@
+"""The embedded network's rows: networks and ports.
+
+Whoever gives away addresses of a network locks its row first (in the order of the uuids), so that two builds never want the
+same address; the unique constraints would stop them if they did. ``request_key`` makes an allocation that is run again find
+the ports of its first run.
+"""
+from __future__ import annotations
+
+import ipaddress
+import uuid as uuidlib
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.db import models
+from nova_lite.db.core import Database
+from nova_lite.network import ipam
+from nova_lite.units import utcnow
+
+NETWORKS = models.networks
+PORTS = models.ports
+_MAC_TRIES = 5
+_BRIDGE_LENGTH = 15      # of an interface's name in Linux
+
+
+# networks ----------------------------------------------------------------------------------------------------------
+def create_network(c: sa.Connection, name: str, cidr: str, project_id: str | None = None, gateway: str | None = None,
+                   dns: Sequence[str] = (), mtu: int = 1500, bridge_prefix: str = "nlbr",
+                   uuid: str | None = None) -> dict[str, Any]:
+    """Add a network; ``project_id`` None: every project may use it.
+
+    Raises InvalidInput for a bad range, gateway, resolver or MTU, and for a range that overlaps another network's: the host
+    routes all of them, and the metadata service knows a guest by its address.
+    """
+    parsed = ipam.parse_cidr(cidr)
+    if not ipam.MIN_MTU <= mtu <= ipam.MAX_MTU:
+        raise exception.InvalidInput(reason=f"MTU {mtu} is not between {ipam.MIN_MTU} and {ipam.MAX_MTU}")
+    for other in c.execute(sa.select(NETWORKS.c.uuid, NETWORKS.c.cidr)):
+        if parsed.overlaps(ipaddress.IPv4Network(other.cidr)):
+            raise exception.InvalidInput(reason=f"range {cidr} overlaps {other.cidr} of network {other.uuid}")
+    uuid = uuid or str(uuidlib.uuid4())
+    values = {"uuid": uuid, "name": name, "project_id": project_id, "cidr": str(parsed),
+              "gateway": ipam.parse_gateway(parsed, gateway), "dns": [_resolver(d) for d in dns], "mtu": mtu,
+              "bridge": (bridge_prefix + uuid.replace("-", "")[:8])[:_BRIDGE_LENGTH], "created_at": utcnow()}
+    c.execute(sa.insert(NETWORKS).values(**values))
+    return get_network(c, uuid)
+
+
+def _resolver(address: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(address))
+    except ValueError:
+        raise exception.InvalidInput(reason=f"{address!r} is not the IPv4 address of a resolver") from None
+
+
+def list_networks(c: sa.Connection, project_id: str | None = None) -> list[dict[str, Any]]:
+    """Networks that the project may use, oldest first (None: all networks)."""
+    query = sa.select(NETWORKS).order_by(NETWORKS.c.id)
+    if project_id is not None:
+        query = query.where(sa.or_(NETWORKS.c.project_id.is_(None), NETWORKS.c.project_id == project_id))
+    return [_network(row) for row in c.execute(query).mappings()]
+
+
+def get_network(c: sa.Connection, uuid: str, project_id: str | None = None) -> dict[str, Any]:
+    """One network; NetworkNotFound when it is not there or is another project's."""
+    row = c.execute(sa.select(NETWORKS).where(NETWORKS.c.uuid == uuid)).mappings().first()
+    if row is None or (project_id is not None and row["project_id"] not in (None, project_id)):
+        raise exception.NetworkNotFound(network_id=uuid)
+    return _network(row)
+
+
+def delete_network(c: sa.Connection, uuid: str) -> None:
+    """Remove a network; Conflict while it has ports."""
+    _lock_networks(c, [uuid])
+    if c.execute(sa.select(PORTS.c.id).where(PORTS.c.network_uuid == uuid).limit(1)).first() is not None:
+        raise exception.Conflict(f"Network {uuid} still has ports.")
+    if c.execute(sa.delete(NETWORKS).where(NETWORKS.c.uuid == uuid)).rowcount == 0:
+        raise exception.NetworkNotFound(network_id=uuid)
+
+
+# ports -------------------------------------------------------------------------------------------------------------
+def create_port(c: sa.Connection, network_uuid: str, project_id: str, name: str = "", address: str | None = None,
+                mac_address: str | None = None) -> dict[str, Any]:
+    """A port of the user's own, to be given to a server later."""
+    network = get_network(c, network_uuid, project_id)
+    _lock_networks(c, [network_uuid])
+    return _insert_port(c, network, project_id, name=name, address=address, mac_address=mac_address)
+
+
+def get_port(c: sa.Connection, uuid: str, project_id: str | None = None) -> dict[str, Any]:
+    """One port with its ``network``; PortNotFound when it is not there or is another project's."""
+    found = list_ports(c, project_id=project_id, uuid=uuid)
+    if not found:
+        raise exception.PortNotFound(port_id=uuid)
+    return found[0]
+
+
+def list_ports(c: sa.Connection, **filters: Any) -> list[dict[str, Any]]:
+    """Ports whose columns have these values (a value of None: any), oldest first, each with its ``network``."""
+    query = sa.select(PORTS).order_by(PORTS.c.id)
+    for column, value in filters.items():
+        if value is not None:
+            query = query.where(PORTS.c[column] == value)
+    return _with_networks(c, [dict(row) for row in c.execute(query).mappings()])
+
+
+def delete_port(c: sa.Connection, uuid: str, project_id: str | None = None) -> None:
+    """Remove a port that no server uses; PortInUse otherwise."""
+    port = get_port(c, uuid, project_id)
+    unused = sa.delete(PORTS).where(PORTS.c.uuid == uuid, PORTS.c.instance_uuid.is_(None))
+    if c.execute(unused).rowcount == 0:
+        raise exception.PortInUse(port_id=port["uuid"])
+
+
+def list_host_ports(c: sa.Connection, host: str) -> list[dict[str, Any]]:
+    """Ports bound to a host, each with its ``network`` and the ``hostname`` of its server."""
+    instances = models.instances
+    query = (sa.select(PORTS, instances.c.hostname)
+             .join(instances, instances.c.uuid == PORTS.c.instance_uuid, isouter=True)
+             .where(PORTS.c.host == host).order_by(PORTS.c.id))
+    return _with_networks(c, [dict(row) for row in c.execute(query).mappings()])
+
+
+# what a server asks for --------------------------------------------------------------------------------------------
+def allocate_ports(c: sa.Connection, instance_uuid: str, project_id: str, host: str,
+                   requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A port for each request (NetworkRequest primitives), in order, bound to the server and the host.
+
+    A request that names neither network nor port means the project's only network; it gives no port when there is none.
+    Run again, also for another host, it gives the same ports.
+    """
+    wanted = _resolve(c, project_id, requests, _made_ports(c, instance_uuid).keys(), instance_uuid)
+    _lock_networks(c, {n["uuid"] for _, _, n in wanted if n})
+    mine = _made_ports(c, instance_uuid)     # again: another run of this allocation may have held the lock before us
+    ports = []
+    for key, request, network in wanted:
+        if request.get("port_id"):
+            ports.append(_bind_port(c, request["port_id"], project_id, instance_uuid, host))
+        elif key in mine:
+            ports.append(_rebind(c, mine[key], host))
+        elif network:
+            ports.append(_insert_port(c, network, project_id, address=request.get("address"),
+                                      instance_uuid=instance_uuid, request_key=key, host=host))
+    return _with_networks(c, ports)
+
+
+def check_requests(c: sa.Connection, project_id: str, requests: Sequence[dict[str, Any]], count: int = 1) -> None:
+    """Raise what :func:`allocate_ports` would raise now for ``count`` servers; changes nothing."""
+    for request in requests:
+        what = "port" if request.get("port_id") else "fixed_ip" if request.get("address") else None
+        if what and count > 1:
+            raise exception.InvalidInput(f"Failed to launch instances: a {what} can be given to one instance only, "
+                                         f"{count} were asked for.")
+    seen: set[str] = set()
+    needed: dict[str, int] = {}
+    for _, request, network in _resolve(c, project_id, requests, set(), ""):
+        if request.get("port_id"):
+            port = get_port(c, request["port_id"], project_id)
+            if port["instance_uuid"] or port["uuid"] in seen:
+                raise exception.PortInUse(port_id=port["uuid"])
+            seen.add(port["uuid"])
+        elif network:
+            if request.get("address"):
+                _check_address(c, network, request["address"])
+            needed[network["uuid"]] = needed.get(network["uuid"], 0) + count
+            free = ipam.parse_cidr(network["cidr"]).num_addresses - 2 - len(_used_addresses(c, network))
+            if needed[network["uuid"]] > free:
+                raise exception.NoMoreFixedIps(net=network["uuid"])
+
+
+def release_ports(c: sa.Connection, instance_uuid: str) -> None:
+    """Delete the ports made for the server; ports that the user brought are unbound."""
+    mine = PORTS.c.instance_uuid == instance_uuid
+    c.execute(sa.delete(PORTS).where(mine, PORTS.c.request_key.is_not(None)))
+    c.execute(sa.update(PORTS).where(mine).values(instance_uuid=None, host=None, updated_at=utcnow()))
+
+
+def _made_ports(c: sa.Connection, instance_uuid: str) -> dict[str, dict[str, Any]]:
+    """The ports that earlier runs made for the server, by request_key."""
+    return {p["request_key"]: p for p in list_ports(c, instance_uuid=instance_uuid) if p["request_key"]}
+
+
+def _key(instance_uuid: str, position: int) -> str:
+    return f"{instance_uuid}/{position}"
+
+
+def _resolve(c: sa.Connection, project_id: str, requests: Sequence[dict[str, Any]], done: Collection[str],
+             instance_uuid: str) -> list[tuple[str, dict[str, Any], dict[str, Any] | None]]:
+    """(request_key, request, network to take an address of) for each request; ``done`` keys need no network any more."""
+    resolved = []
+    for position, request in enumerate(requests):
+        key, network = _key(instance_uuid, position), None
+        if key not in done and not request.get("port_id"):
+            if request.get("network_id"):
+                network = get_network(c, request["network_id"], project_id)
+            else:
+                network = _only_network(c, project_id)
+        resolved.append((key, request, network))
+    return resolved
+
+
+def _only_network(c: sa.Connection, project_id: str) -> dict[str, Any] | None:
+    networks = list_networks(c, project_id)
+    if len(networks) > 1:
+        raise exception.NetworkAmbiguous()
+    return networks[0] if networks else None
+
+
+def _lock_networks(c: sa.Connection, uuids: Iterable[str]) -> None:
+    for uuid in sorted(uuids):       # always in this order: two servers on the same two networks cannot deadlock
+        c.execute(sa.select(NETWORKS.c.id).where(NETWORKS.c.uuid == uuid).with_for_update()).first()
+
+
+def _bind_port(c: sa.Connection, uuid: str, project_id: str, instance_uuid: str, host: str) -> dict[str, Any]:
+    get_port(c, uuid, project_id)
+    free = sa.or_(PORTS.c.instance_uuid.is_(None), PORTS.c.instance_uuid == instance_uuid)
+    bound = c.execute(sa.update(PORTS).where(PORTS.c.uuid == uuid, free)
+                      .values(instance_uuid=instance_uuid, host=host, updated_at=utcnow()))
+    if bound.rowcount == 0:
+        raise exception.PortInUse(port_id=uuid)
+    return _port(c, uuid)
+
+
+def _rebind(c: sa.Connection, port: dict[str, Any], host: str) -> dict[str, Any]:
+    if port["host"] != host:         # the build goes on on another host
+        c.execute(sa.update(PORTS).where(PORTS.c.uuid == port["uuid"]).values(host=host, updated_at=utcnow()))
+    return _port(c, port["uuid"])
+
+
+def _insert_port(c: sa.Connection, network: dict[str, Any], project_id: str, name: str = "", address: str | None = None,
+                 mac_address: str | None = None, instance_uuid: str | None = None, request_key: str | None = None,
+                 host: str | None = None) -> dict[str, Any]:
+    """The caller has locked the network."""
+    if address is not None:
+        _check_address(c, network, address)
+    else:
+        address = ipam.pick_address(ipam.parse_cidr(network["cidr"]), _used_addresses(c, network))
+        if address is None:
+            raise exception.NoMoreFixedIps(net=network["uuid"])
+    uuid = str(uuidlib.uuid4())
+    c.execute(sa.insert(PORTS).values(
+        uuid=uuid, network_uuid=network["uuid"], project_id=project_id, name=name, address=address,
+        mac_address=mac_address or _free_mac(c), instance_uuid=instance_uuid, request_key=request_key, host=host,
+        created_at=utcnow()))
+    return _with_networks(c, [_port(c, uuid)])[0]
+
+
+def _free_mac(c: sa.Connection) -> str:
+    for _ in range(_MAC_TRIES):
+        mac = ipam.make_mac()
+        if c.execute(sa.select(PORTS.c.id).where(PORTS.c.mac_address == mac)).first() is None:
+            return mac
+    raise exception.ServiceUnavailable(what="Network", reason="no free hardware address")
+
+
+def _check_address(c: sa.Connection, network: dict[str, Any], address: str) -> None:
+    if not ipam.is_host_address(ipam.parse_cidr(network["cidr"]), address):
+        raise exception.InvalidInput(
+            reason=f"Fixed IP {address} is not a valid ip address for network {network['uuid']}.")
+    if address in _used_addresses(c, network):
+        raise exception.FixedIpAlreadyInUse(address=address, network_id=network["uuid"])
+
+
+def _used_addresses(c: sa.Connection, network: dict[str, Any]) -> set[str]:
+    rows = c.execute(sa.select(PORTS.c.address).where(PORTS.c.network_uuid == network["uuid"]))
+    return {network["gateway"], *(row.address for row in rows)}
+
+
+def _port(c: sa.Connection, uuid: str) -> dict[str, Any]:
+    return dict(c.execute(sa.select(PORTS).where(PORTS.c.uuid == uuid)).mappings().one())
+
+
+def _network(row: sa.RowMapping) -> dict[str, Any]:
+    return _plain(dict(row))
+
+
+def _with_networks(c: sa.Connection, ports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    uuids = {p["network_uuid"] for p in ports}
+    rows = c.execute(sa.select(NETWORKS).where(NETWORKS.c.uuid.in_(uuids))).mappings() if uuids else ()
+    networks = {row["uuid"]: _network(row) for row in rows}
+    return [{**_plain(p), "network": networks[p["network_uuid"]]} for p in ports]
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Times as text: these dictionaries cross RPC."""
+    return {k: v.isoformat() if k in ("created_at", "updated_at") and hasattr(v, "isoformat") else v
+            for k, v in values.items()}
+
+
+class DatabasePortStore:
+    """``network.base.PortStore`` where there is a database."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    def list_networks(self, project_id: str | None) -> list[dict[str, Any]]:
+        with self.db.read() as c:
+            return list_networks(c, project_id)
+
+    def check_requests(self, project_id: str, requests: list[dict[str, Any]], count: int) -> None:
+        with self.db.read() as c:
+            check_requests(c, project_id, requests, count)
+
+    def allocate_ports(self, instance_uuid: str, project_id: str, host: str,
+                       requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return self.db.write(allocate_ports, instance_uuid, project_id, host, requests)
+
+    def release_ports(self, instance_uuid: str) -> None:
+        self.db.write(release_ports, instance_uuid)
+
+    def list_host_ports(self, host: str) -> list[dict[str, Any]]:
+        with self.db.read() as c:
+            return list_host_ports(c, host)

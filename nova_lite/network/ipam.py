@@ -1,0 +1,64 @@
+"""Address arithmetic of the embedded network: ranges, free addresses, hardware addresses. It knows no database."""
+from __future__ import annotations
+
+import ipaddress
+import random
+import secrets
+from collections.abc import Container
+
+from nova_lite import exception
+
+METADATA_ADDRESS = "169.254.169.254"
+MIN_MTU, MAX_MTU = 576, 65521
+_LARGEST, _SMALLEST = 8, 29          # prefix lengths: room for a gateway and some guests, and a range one can look through
+
+
+def parse_cidr(cidr: str) -> ipaddress.IPv4Network:
+    """The range of a network; InvalidInput unless it is a proper IPv4 one of /8 to /29."""
+    try:
+        network = ipaddress.IPv4Network(cidr)
+    except ValueError as error:
+        raise exception.InvalidInput(reason=f"{cidr!r} is not an IPv4 range: {error}") from None
+    if not _LARGEST <= network.prefixlen <= _SMALLEST:
+        raise exception.InvalidInput(reason=f"range {cidr} must be between /{_LARGEST} and /{_SMALLEST}")
+    if network.is_loopback or network.is_multicast or network.is_link_local:
+        raise exception.InvalidInput(reason=f"range {cidr} cannot be used for guests")
+    return network
+
+
+def parse_gateway(network: ipaddress.IPv4Network, gateway: str | None) -> str:
+    """The gateway's address: the given one, or the first of the range."""
+    if gateway is None:
+        return str(network[1])
+    if not is_host_address(network, gateway):
+        raise exception.InvalidInput(reason=f"gateway {gateway} is no host address of {network}")
+    return str(ipaddress.IPv4Address(gateway))
+
+
+def is_host_address(network: ipaddress.IPv4Network, address: str) -> bool:
+    """True when a host on the network may have the address."""
+    try:
+        parsed = ipaddress.IPv4Address(address)
+    except ValueError:
+        return False
+    return parsed in network and parsed not in (network.network_address, network.broadcast_address)
+
+
+def pick_address(network: ipaddress.IPv4Network, used: Container[str]) -> str | None:
+    """A free address, or None when there is none.
+
+    The search starts at a random place: an address that was just given back is not the first to be given away again, so
+    that neighbours' ARP caches and DHCP leases about its former owner have time to die.
+    """
+    count = network.num_addresses - 2
+    start = random.randrange(count)
+    for step in range(count):
+        address = str(network[1 + (start + step) % count])
+        if address not in used:
+            return address
+    return None
+
+
+def make_mac() -> str:
+    """A random hardware address under the prefix that OpenStack uses for guests."""
+    return "fa:16:3e:" + ":".join(f"{byte:02x}" for byte in secrets.token_bytes(3))
