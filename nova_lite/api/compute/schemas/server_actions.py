@@ -1,0 +1,32 @@
+"""Schemas of the actions of a server."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.api.openstack import parameters as p
+
+Json = dict[str, Any]
+
+
+def _body(action: str, argument: Json) -> Json:
+    return {"type": "object", "properties": {action: argument}, "required": [action], "additionalProperties": False}
+
+
+def no_argument(action: str) -> Json:
+    """The body of an action without arguments; Nova takes whatever value stands there."""
+    return _body(action, {})
+
+
+_TYPE: Json = {"type": "string", "enum": ["HARD", "Hard", "hard", "SOFT", "Soft", "soft"]}
+REBOOT = _body("reboot", {"type": "object", "properties": {"type": _TYPE}, "required": ["type"],
+                          "additionalProperties": False})
+LOCK = {"2.1": no_argument("lock"),
+        "2.73": _body("lock", {"type": ["object", "null"], "additionalProperties": False, "properties": {
+            "locked_reason": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00]*$"}}})}
+RESET_STATE = _body("os-resetState", {"type": "object", "required": ["state"], "additionalProperties": False, "properties": {
+    "state": {"type": "string", "enum": ["active", "error"]}}})
+CONSOLE_OUTPUT = _body("os-getConsoleOutput", {"type": "object", "additionalProperties": False, "properties": {
+    # -1 and null: all of it
+    "length": {"type": ["integer", "string", "null"], "pattern": r"^-?[0-9]+$", "minimum": -1, "maximum": 0x7FFFFFFF}}})
+CONSOLE_OUTPUT_ANSWER: Json = {"type": "object", "properties": {"output": p.STRING}, "required": ["output"],
+                               "additionalProperties": False}
