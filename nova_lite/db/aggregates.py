@@ -45,7 +45,8 @@ def get(conn: sa.Connection, number: int) -> dict[str, Any]:
 def zones_by_host(conn: sa.Connection) -> dict[str, str]:
     """The zone of each host that is in one; the others are in ``[compute] default_availability_zone``."""
     query = sa.select(HOSTS.c.host, T.c.metadata).select_from(HOSTS.join(T, T.c.id == HOSTS.c.aggregate_id))
-    return {row.host: row.metadata[ZONE] for row in conn.execute(query) if row.metadata.get(ZONE)}
+    zones = ((row.host, row.metadata.get(ZONE)) for row in conn.execute(query))
+    return {host: zone for host, zone in zones if zone}
 
 
 def has_servers(conn: sa.Connection, hosts: Collection[str]) -> bool:

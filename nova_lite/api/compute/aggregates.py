@@ -1,0 +1,94 @@
+"""/os-aggregates: groups of hosts, and the availability zones that some of them are."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nova_lite import exception, units
+from nova_lite.api.compute.schemas import aggregates as schema
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.db import aggregates
+
+
+def index(req: Request) -> dict[str, Any]:
+    """All aggregates."""
+    with req.services.db.read() as conn:
+        return {"aggregates": [_view(req, aggregate) for aggregate in aggregates.list_all(conn)]}
+
+
+def create(req: Request) -> dict[str, Any]:
+    """A new aggregate; the answer leaves out hosts and metadata, as it always has."""
+    body = req.json_in["aggregate"]
+    view = _view(req, req.services.db.write(aggregates.create, body["name"], body.get("availability_zone")))
+    return {"aggregate": {key: value for key, value in view.items() if key not in ("hosts", "metadata")}}
+
+
+def show(req: Request, aggregate_id: str) -> dict[str, Any]:
+    """One aggregate."""
+    with req.services.db.read() as conn:
+        return {"aggregate": _view(req, aggregates.get(conn, _number(aggregate_id)))}
+
+
+def update(req: Request, aggregate_id: str) -> dict[str, Any]:
+    """Another name or zone."""
+    body = req.json_in["aggregate"]
+    metadata = {aggregates.ZONE: body["availability_zone"]} if "availability_zone" in body else None
+    return _changed(req, aggregates.update, aggregate_id, body.get("name"), metadata)
+
+
+def delete(req: Request, aggregate_id: str) -> None:
+    """Remove an empty aggregate."""
+    req.services.db.write(aggregates.delete, _number(aggregate_id))
+
+
+def add_host(req: Request, aggregate_id: str) -> dict[str, Any]:
+    """Put a host in."""
+    return _changed(req, aggregates.add_host, aggregate_id, req.argument["host"])
+
+
+def remove_host(req: Request, aggregate_id: str) -> dict[str, Any]:
+    """Take a host out."""
+    return _changed(req, aggregates.remove_host, aggregate_id, req.argument["host"])
+
+
+def set_metadata(req: Request, aggregate_id: str) -> dict[str, Any]:
+    """Merge metadata; null removes a key."""
+    return _changed(req, aggregates.update, aggregate_id, None, req.argument["metadata"])
+
+
+def _number(aggregate_id: str) -> int:
+    if not aggregate_id.isdecimal() or int(aggregate_id) > 2 ** 31 - 1:
+        raise exception.InvalidInput(reason=f"'{aggregate_id}' is not the number of an aggregate")
+    return int(aggregate_id)
+
+
+def _changed(req: Request, function: Any, aggregate_id: str, *args: Any) -> dict[str, Any]:
+    return {"aggregate": _view(req, req.services.db.write(function, _number(aggregate_id), *args))}
+
+
+def _view(req: Request, aggregate: Mapping[str, Any]) -> dict[str, Any]:
+    view = {"id": aggregate["id"], "name": aggregate["name"], "hosts": aggregate["hosts"],
+            "metadata": aggregate["metadata"], "availability_zone": aggregate["metadata"].get(aggregates.ZONE),
+            "created_at": units.isotime_micro(aggregate["created_at"]),
+            "updated_at": units.isotime_micro(aggregate["updated_at"]), "deleted": False, "deleted_at": None}
+    if req.since("2.41"):
+        view["uuid"] = aggregate["uuid"]
+    return view
+
+
+_RULE = "os_compute_api:os-aggregates"
+_ONE = "/os-aggregates/{aggregate_id}"
+ROUTES = [
+    Route("GET", "/os-aggregates", index, f"{_RULE}:index", query=schema.NO_QUERY, response=schema.LIST),
+    Route("POST", "/os-aggregates", create, f"{_RULE}:create", body=schema.CREATE, response=schema.NEW),
+    Route("GET", _ONE, show, f"{_RULE}:show", query=schema.NO_QUERY, response=schema.AGGREGATE),
+    Route("PUT", _ONE, update, f"{_RULE}:update", body=schema.UPDATE, response=schema.AGGREGATE),
+    Route("DELETE", _ONE, delete, f"{_RULE}:delete"),
+    Route("POST", f"{_ONE}/action", add_host, f"{_RULE}:add_host", action="add_host", body=schema.ADD_HOST,
+          response=schema.AGGREGATE),
+    Route("POST", f"{_ONE}/action", remove_host, f"{_RULE}:remove_host", action="remove_host", body=schema.REMOVE_HOST,
+          response=schema.AGGREGATE),
+    Route("POST", f"{_ONE}/action", set_metadata, f"{_RULE}:set_metadata", action="set_metadata",
+          body=schema.SET_METADATA, response=schema.AGGREGATE),
+]

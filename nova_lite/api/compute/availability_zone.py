@@ -1,0 +1,68 @@
+"""/os-availability-zone: the zones and, for administrators, their services."""
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from nova_lite import units
+from nova_lite.api.compute.schemas import availability_zone as schema
+from nova_lite.api.compute.services import INTERNAL
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.db import aggregates, services
+
+Zones = dict[str, list[dict[str, Any]]]
+
+
+def index(req: Request) -> dict[str, Any]:
+    """The zones where servers can be."""
+    zones = _zones(req)
+    zones.pop(INTERNAL, None)
+    return {"availabilityZoneInfo": [_zone(name, members, None) for name, members in _in_order(zones)]}
+
+
+def detail(req: Request) -> dict[str, Any]:
+    """All zones with their services."""
+    return {"availabilityZoneInfo": [_zone(name, members, _hosts(req, members) if _available(members) else None)
+                                     for name, members in _in_order(_zones(req))]}
+
+
+def _zones(req: Request) -> Zones:
+    with req.services.db.read() as conn:
+        found, zone_of = services.list_all(conn), aggregates.zones_by_host(conn)
+    zones: Zones = defaultdict(list)
+    default = req.services.conf.compute.default_availability_zone
+    for service in found:
+        is_compute = service["binary"] == services.COMPUTE
+        zones[zone_of.get(service["host"], default) if is_compute else INTERNAL].append(service)
+    return zones
+
+
+def _available(members: list[dict[str, Any]]) -> bool:
+    return any(not service["disabled"] for service in members)
+
+
+def _in_order(zones: Zones) -> list[tuple[str, list[dict[str, Any]]]]:
+    return sorted(zones.items(), key=lambda item: (not _available(item[1]), item[0]))
+
+
+def _zone(name: str, members: list[dict[str, Any]], hosts: dict[str, Any] | None) -> dict[str, Any]:
+    return {"zoneName": name, "zoneState": {"available": _available(members)}, "hosts": hosts}
+
+
+def _hosts(req: Request, members: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    down_time = req.services.conf.compute.service_down_time
+    hosts: dict[str, dict[str, Any]] = defaultdict(dict)
+    for service in members:
+        if not service["disabled"]:
+            hosts[service["host"]][service["binary"]] = {
+                "active": True, "available": services.is_up(service, down_time),
+                "updated_at": units.isotime_micro(service["last_seen_at"])}
+    return hosts
+
+
+_RULE = "os_compute_api:os-availability-zone"
+ROUTES = [
+    Route("GET", "/os-availability-zone", index, f"{_RULE}:list", query=schema.QUERY, response=schema.LIST),
+    Route("GET", "/os-availability-zone/detail", detail, f"{_RULE}:detail", query=schema.QUERY, response=schema.DETAIL),
+]

@@ -1,0 +1,62 @@
+"""Who may use a private flavor: /flavors/{flavor_id}/os-flavor-access and two actions."""
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import flavor_access as schema
+from nova_lite.api.compute.schemas.flavors import NO_QUERY
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.db import flavors
+from nova_lite.objects.flavor import Flavor
+
+
+def index(req: Request, flavor_id: str) -> dict[str, Any]:
+    """The projects that may use the flavor; a public one has no such list."""
+    with req.services.db.read() as conn:
+        flavor = flavors.get(conn, flavor_id)
+        if flavor.is_public:
+            raise exception.NotFound("Access list not available for public flavors.")
+        return _view(conn, flavor)
+
+
+def add(req: Request, flavor_id: str) -> dict[str, Any]:
+    """Give a project access."""
+    return req.services.db.write(_add, flavor_id, req.argument["tenant"], req.since("2.7"))
+
+
+def remove(req: Request, flavor_id: str) -> dict[str, Any]:
+    """Take a project's access."""
+    return req.services.db.write(_remove, flavor_id, req.argument["tenant"])
+
+
+def _add(conn: sa.Connection, flavor_id: str, project_id: str, private_only: bool) -> dict[str, Any]:
+    flavor = flavors.get(conn, flavor_id)
+    if private_only and flavor.is_public:
+        raise exception.Conflict("Can not add access to a public flavor.")
+    flavors.add_project(conn, flavor, project_id)
+    return _view(conn, flavor)
+
+
+def _remove(conn: sa.Connection, flavor_id: str, project_id: str) -> dict[str, Any]:
+    flavor = flavors.get(conn, flavor_id)
+    flavors.remove_project(conn, flavor, project_id)
+    return _view(conn, flavor)
+
+
+def _view(conn: sa.Connection, flavor: Flavor) -> dict[str, Any]:
+    return {"flavor_access": [{"flavor_id": flavor.flavorid, "tenant_id": project}
+                              for project in flavors.projects(conn, flavor)]}
+
+
+_RULE = "os_compute_api:os-flavor-access"
+ROUTES = [
+    Route("GET", "/flavors/{flavor_id}/os-flavor-access", index, _RULE, query=NO_QUERY, response=schema.ACCESS),
+    Route("POST", "/flavors/{flavor_id}/action", add, f"{_RULE}:add_tenant_access", action="addTenantAccess",
+          body=schema.ADD, response=schema.ACCESS),
+    Route("POST", "/flavors/{flavor_id}/action", remove, f"{_RULE}:remove_tenant_access", action="removeTenantAccess",
+          body=schema.REMOVE, response=schema.ACCESS),
+]

@@ -1,0 +1,43 @@
+"""/limits: what a project may use and what it does use."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.api.compute import pages
+from nova_lite.api.compute.schemas import limits as schema
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.db import quotas
+
+_RULE = "os_compute_api:limits"
+NAMES = {"metadata_items": "maxServerMeta", "cores": "maxTotalCores", "instances": "maxTotalInstances",
+         "key_pairs": "maxTotalKeypairs", "ram": "maxTotalRAMSize", "server_groups": "maxServerGroups",
+         "server_group_members": "maxServerGroupMembers"}
+USED = {"cores": "totalCoresUsed", "instances": "totalInstancesUsed", "ram": "totalRAMUsed",
+        "server_groups": "totalServerGroupsUsed"}
+PERSONALITY = {"injected_files": "maxPersonality", "injected_file_content_bytes": "maxPersonalitySize"}
+NETWORK = {"maxSecurityGroupRules": -1, "maxSecurityGroups": -1, "maxTotalFloatingIps": -1, "totalFloatingIpsUsed": 0,
+           "totalSecurityGroupsUsed": 0}
+
+
+def index(req: Request) -> dict[str, Any]:
+    """The limits of the caller's project, or of ``tenant_id``."""
+    project: str = req.context.project_id or ""
+    asked = pages.last(req, "tenant_id")
+    if asked and asked != project:
+        req.can(f"{_RULE}:other_project", {"project_id": asked, "user_id": req.context.user_id})
+        project = asked
+    with req.services.db.read() as conn:
+        limits, used = quotas.limits_for(conn, req.services.conf, project), quotas.usage(conn, project)
+    absolute = {name: limits[resource] for resource, name in NAMES.items()}
+    absolute |= {name: used[resource] for resource, name in USED.items()}
+    if not req.since("2.57"):
+        absolute |= {name: limits[resource] for resource, name in PERSONALITY.items()}
+    if not req.since("2.39"):
+        absolute["maxImageMeta"] = limits["metadata_items"]
+    if not req.since("2.36"):
+        absolute |= NETWORK
+    return {"limits": {"absolute": absolute, "rate": []}}
+
+
+ROUTES = [Route("GET", "/limits", index, _RULE, query=schema.QUERY, response=schema.LIMITS)]

@@ -1,0 +1,76 @@
+"""/os-server-groups: servers that are to share a host, or not to."""
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.api.compute import pages
+from nova_lite.api.compute.schemas import server_groups as schema
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.db import server_groups
+
+_RULE = "os_compute_api:os-server-groups"
+
+
+def index(req: Request) -> dict[str, Any]:
+    """The groups of the project, or with ``all_projects`` those of all."""
+    everywhere = "all_projects" in req.params_in and req.can(f"{_RULE}:index:all_projects", fatal=False)
+    project = None if everywhere else req.context.project_id
+    with req.services.db.read() as conn:
+        found = server_groups.list_page(conn, project, pages.limit(req), min(int(pages.last(req, "offset") or 0), 2 ** 62))
+    return {"server_groups": [_view(req, group) for group in found]}
+
+
+def show(req: Request, group_id: str) -> dict[str, Any]:
+    """One group."""
+    with req.services.db.read() as conn:
+        group = server_groups.get(conn, group_id)
+    req.can(f"{_RULE}:show", {"project_id": group["project_id"]})
+    return {"server_group": _view(req, group)}
+
+
+def create(req: Request) -> dict[str, Any]:
+    """A new group without members: servers join it when they are created."""
+    body = req.json_in["server_group"]
+    policy = body["policy"] if req.since("2.64") else body["policies"][0]
+    rules = {name: int(value) for name, value in body.get("rules", {}).items()}
+    if rules and policy != "anti-affinity":
+        raise exception.Invalid("Only anti-affinity policy supports rules.")
+    values = {"uuid": str(uuid.uuid4()), "name": body["name"], "policy": policy, "rules": rules,
+              "project_id": req.context.project_id, "user_id": req.context.user_id}
+    group = req.services.db.write(server_groups.create, req.services.conf, values)
+    return {"server_group": _view(req, group)}
+
+
+def delete(req: Request, group_id: str) -> None:
+    """Forget a group."""
+    req.services.db.write(_delete, req, group_id)
+
+
+def _delete(conn: sa.Connection, req: Request, group_id: str) -> None:
+    req.can(f"{_RULE}:delete", {"project_id": server_groups.get(conn, group_id)["project_id"]})
+    server_groups.delete(conn, group_id)
+
+
+def _view(req: Request, group: Mapping[str, Any]) -> dict[str, Any]:
+    view = {"id": group["uuid"], "name": group["name"], "members": group["members"]}
+    if req.since("2.64"):
+        view |= {"policy": group["policy"], "rules": group["rules"]}
+    else:
+        view |= {"policies": [group["policy"]], "metadata": {}}
+    if req.since("2.13"):
+        view |= {"project_id": group["project_id"], "user_id": group["user_id"]}
+    return view
+
+
+ROUTES = [
+    Route("GET", "/os-server-groups", index, f"{_RULE}:index", query=schema.LIST_QUERY, response=schema.LIST),
+    Route("POST", "/os-server-groups", create, f"{_RULE}:create", body=schema.CREATE, response=schema.GROUP),
+    Route("GET", "/os-server-groups/{group_id}", show, None, query=schema.NO_QUERY, response=schema.GROUP),
+    Route("DELETE", "/os-server-groups/{group_id}", delete, None, status=204),
+]

@@ -1,0 +1,125 @@
+"""/os-services: who reports, and whether new servers may go there."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_utils import strutils
+
+from nova_lite import exception, units
+from nova_lite.api.compute import pages
+from nova_lite.api.compute.schemas import services as schema
+from nova_lite.api.openstack.faults import ResourceNotFound
+from nova_lite.api.openstack.formats import is_uuid
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.db import aggregates, services
+
+INTERNAL = "internal"
+"""The zone of services that host no servers."""
+
+
+def index(req: Request) -> dict[str, Any]:
+    """The services of the cloud."""
+    with req.services.db.read() as conn:
+        found = services.list_all(conn, pages.last(req, "host"), pages.last(req, "binary"))
+        zones = aggregates.zones_by_host(conn)
+    return {"services": [_view(req, service, zones) for service in found]}
+
+
+def update_by_word(req: Request, service_id: str) -> dict[str, Any]:
+    """Until 2.52 the path says what to do: enable, disable, disable-log-reason, force-down (2.11)."""
+    body = req.json_in
+    view = {"host": body["host"], "binary": body["binary"]}
+    if service_id in ("enable", "disable"):
+        values: dict[str, Any] = {"disabled": service_id == "disable", "disabled_reason": None}
+    elif service_id == "disable-log-reason":
+        if "disabled_reason" not in body:
+            raise exception.Invalid("Missing disabled_reason field")
+        values = {"disabled": True, "disabled_reason": body["disabled_reason"].strip()}
+        view["disabled_reason"] = values["disabled_reason"]
+    elif service_id == "force-down" and req.since("2.11"):
+        if "forced_down" not in body:
+            raise exception.Invalid("Missing forced_down field")
+        values = {"forced_down": strutils.bool_from_string(body["forced_down"], strict=True)}
+        view["forced_down"] = values["forced_down"]
+    else:
+        raise ResourceNotFound("Unknown action")
+    if "disabled" in values:
+        view["status"] = "disabled" if values["disabled"] else "enabled"
+    req.services.db.write(_update_by_host, body["host"], body["binary"], values)
+    return {"service": view}
+
+
+def update(req: Request, service_id: str) -> dict[str, Any]:
+    """From 2.53 on: status, disabled_reason, forced_down of the compute service with this uuid."""
+    body = req.json_in
+    number = _identity(req, service_id)
+    values: dict[str, Any] = {}
+    if "status" in body:
+        values = {"disabled": body["status"] == "disabled", "disabled_reason": body.get("disabled_reason")}
+    if "disabled_reason" in body and body.get("status") != "disabled":
+        raise exception.Invalid("Specifying disabled_reason requires that status is 'disabled'.")
+    if "forced_down" in body:
+        values["forced_down"] = strutils.bool_from_string(body["forced_down"], strict=True)
+    if not values:
+        raise exception.Invalid("No updates were requested. Fields 'status' or 'forced_down' should be specified.")
+    service, zones = req.services.db.write(_update_by_id, number, values)
+    return {"service": _view(req, service, zones)}
+
+
+def delete(req: Request, service_id: str) -> None:
+    """Forget a service that is no more; a compute host must be empty."""
+    req.services.db.write(_delete, _identity(req, service_id))
+
+
+def _identity(req: Request, service_id: str) -> int | str:
+    if req.since("2.53"):
+        if not is_uuid(service_id):
+            raise exception.Invalid(f"Invalid uuid {service_id}")
+        return service_id
+    if not service_id.isdecimal():
+        raise exception.Invalid(f"Invalid service id {service_id}: it must be an integer")
+    return min(int(service_id), 2 ** 62)
+
+
+def _update_by_host(conn: sa.Connection, host: str, binary: str, values: Mapping[str, Any]) -> None:
+    services.update(conn, services.get_by_host(conn, host, binary)["id"], values)
+
+
+def _update_by_id(conn: sa.Connection, key: int | str, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    service = services.get(conn, key)
+    if service["binary"] != services.COMPUTE:
+        raise exception.Invalid(f"Updating a {service['binary']} service is not supported. "
+                                f"Only {services.COMPUTE} services can be updated.")
+    return services.update(conn, service["id"], values), aggregates.zones_by_host(conn)
+
+
+def _delete(conn: sa.Connection, key: int | str) -> None:
+    services.delete(conn, services.get(conn, key)["id"])
+
+
+def _view(req: Request, service: Mapping[str, Any], zones: Mapping[str, str]) -> dict[str, Any]:
+    conf = req.services.conf.compute
+    zone = INTERNAL
+    if service["binary"] == services.COMPUTE:
+        zone = zones.get(service["host"], conf.default_availability_zone)
+    view = {"id": service["uuid"] if req.since("2.53") else service["id"], "binary": service["binary"],
+            "host": service["host"], "zone": zone, "status": "disabled" if service["disabled"] else "enabled",
+            "state": "up" if services.is_up(service, conf.service_down_time) else "down",
+            "disabled_reason": service["disabled_reason"], "updated_at": units.isotime_micro(service["last_seen_at"])}
+    if req.since("2.11"):
+        view["forced_down"] = service["forced_down"]
+    return view
+
+
+_RULE = "os_compute_api:os-services"
+ROUTES = [
+    Route("GET", "/os-services", index, f"{_RULE}:list", query=schema.LIST_QUERY, response=schema.LIST),
+    Route("PUT", "/os-services/{service_id}", update_by_word, f"{_RULE}:update", last="2.52", body=schema.UPDATE,
+          response=schema.UPDATED),
+    Route("PUT", "/os-services/{service_id}", update, f"{_RULE}:update", first="2.53", body=schema.UPDATE,
+          response=schema.UPDATED),
+    Route("DELETE", "/os-services/{service_id}", delete, f"{_RULE}:delete", status=204),
+]
