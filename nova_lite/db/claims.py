@@ -123,6 +123,39 @@ def held_by(conn: sa.Connection, instance_uuids: Iterable[str]) -> dict[str, lis
     return dict(found)
 
 
+def group_hosts(conn: sa.Connection, group_uuid: str) -> dict[str, set[str]]:
+    """host -> the members of a server group that hold room there."""
+    members = models.server_group_members
+    rows = conn.execute(
+        sa.select(ALLOCATIONS.c.instance_uuid, NODES.c.host)
+        .join(members, members.c.instance_uuid == ALLOCATIONS.c.instance_uuid)
+        .join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id).where(members.c.group_uuid == group_uuid))
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        hosts[row.host].add(row.instance_uuid)
+    return dict(hosts)
+
+
+def hosts_of(conn: sa.Connection, instance_uuids: Iterable[str]) -> set[str]:
+    """The hosts on which these instances hold room."""
+    found: set[str] = set()
+    for some in _chunks(instance_uuids):
+        found.update(conn.scalars(sa.select(NODES.c.host).join(ALLOCATIONS, ALLOCATIONS.c.compute_node_id == NODES.c.id)
+                                  .where(ALLOCATIONS.c.instance_uuid.in_(some))))
+    return found
+
+
+def held_without_host(conn: sa.Connection, instance_uuids: Iterable[str]) -> list[str]:
+    """Those of the instances that hold room but have no host: an earlier attempt to place them was cut off."""
+    instances, found = models.instances, set[str]()
+    for some in _chunks(instance_uuids):
+        found.update(conn.scalars(
+            sa.select(ALLOCATIONS.c.instance_uuid)
+            .outerjoin(instances, instances.c.uuid == ALLOCATIONS.c.instance_uuid)
+            .where(ALLOCATIONS.c.instance_uuid.in_(some), instances.c.host.is_(None))))
+    return sorted(found)
+
+
 class _Members:
     """Which member of a group is on which host, under the group's lock."""
 
@@ -155,15 +188,9 @@ def _lock_group(conn: sa.Connection, group: Mapping[str, Any] | None) -> _Member
     """Make all who place members of this group take turns until commit; None when its policy needs no look."""
     if not group or group.get("policy") not in _HARD_POLICIES:
         return None
-    groups, members = models.server_groups, models.server_group_members
+    groups = models.server_groups
     conn.execute(sa.update(groups).where(groups.c.uuid == group["uuid"]).values(generation=groups.c.generation + 1))
-    rows = conn.execute(
-        sa.select(ALLOCATIONS.c.instance_uuid, NODES.c.host)
-        .join(members, members.c.instance_uuid == ALLOCATIONS.c.instance_uuid)
-        .join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id).where(members.c.group_uuid == group["uuid"]))
-    hosts: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        hosts[row.host].add(row.instance_uuid)
+    hosts = group_hosts(conn, group["uuid"])
     return _Members(group["policy"], int((group.get("rules") or {}).get("max_server_per_host", 1)), hosts)
 
 

@@ -1,0 +1,119 @@
+"""Compute nodes as their hosts report them, and all that the scheduler's host table is made of."""
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import units
+from nova_lite.db import models, services
+
+NODES = models.compute_nodes
+SERVICES = models.services
+
+_REPORTED = ("host_ip", "hypervisor_type", "hypervisor_version", "cpu_info", "supported_instances", "traits", "vcpus",
+             "memory_mb", "local_gb", "disk_available_least", "free_disk_gb", "io_ops")
+# JSON stays text here: ten thousand hosts share a few values, which the host table parses once each
+_TABLE_COLUMNS = (
+    NODES.c.id, NODES.c.host, NODES.c.hypervisor_hostname, NODES.c.hypervisor_type, NODES.c.hypervisor_version,
+    sa.type_coerce(NODES.c.supported_instances, sa.String).label("supported_instances"),
+    NODES.c.vcpus, NODES.c.memory_mb, NODES.c.local_gb,
+    NODES.c.reserved_vcpus, NODES.c.reserved_memory_mb, NODES.c.reserved_local_gb,
+    NODES.c.cpu_allocation_ratio, NODES.c.ram_allocation_ratio, NODES.c.disk_allocation_ratio,
+    NODES.c.vcpus_used, NODES.c.memory_mb_used, NODES.c.local_gb_used, NODES.c.instances_used,
+    NODES.c.io_ops, NODES.c.failed_builds, NODES.c.updated_at)
+
+
+def upsert_node(conn: sa.Connection, host: str, inventory: Mapping[str, Any], ratios: Mapping[str, float] | None = None,
+                reserved: Mapping[str, int] | None = None) -> int:
+    """Store what a host reports of one of its nodes; returns the node's id.
+
+    ``inventory`` is ``virt.driver.Inventory`` as a dictionary (unknown keys are ignored), ``ratios`` {"cpu", "ram", "disk"},
+    ``reserved`` {"vcpus", "memory_mb", "local_gb"}. Nothing is written, and no scheduler reads the row again, when nothing
+    changed. The used sums belong to ``db.claims``.
+    """
+    values = {name: inventory[name] for name in _REPORTED if name in inventory}
+    values |= {f"{name}_allocation_ratio": float(ratio) for name, ratio in (ratios or {}).items()}
+    values |= {f"reserved_{name}": int(amount) for name, amount in (reserved or {}).items()}
+    name = inventory["hypervisor_hostname"]
+    row = _node(conn, host, name)
+    if row is None:
+        now = units.utcnow()
+        try:
+            with conn.begin_nested():
+                done = conn.execute(sa.insert(NODES).values(
+                    uuid=str(uuid.uuid4()), host=host, hypervisor_hostname=name, created_at=now, updated_at=now, **values))
+            return int(done.inserted_primary_key[0])    # type: ignore[index]
+        except exc.IntegrityError:
+            row = _node(conn, host, name)               # the same report, handled twice at the same moment
+            if row is None:
+                raise
+    changed = {key: value for key, value in values.items() if row[key] != value}
+    if changed:
+        conn.execute(sa.update(NODES).where(NODES.c.id == row["id"]).values(updated_at=units.utcnow(), **changed))
+    return int(row["id"])
+
+
+def _node(conn: sa.Connection, host: str, name: str) -> sa.RowMapping | None:
+    return conn.execute(sa.select(NODES).where(NODES.c.host == host, NODES.c.hypervisor_hostname == name)).mappings().first()
+
+
+def set_io_ops(conn: sa.Connection, host: str, io_ops: int) -> None:
+    """How many builds, moves and snapshots a host works on; read by IoOpsWeigher."""
+    conn.execute(sa.update(NODES).where(NODES.c.host == host, NODES.c.io_ops != io_ops)
+                 .values(io_ops=io_ops, updated_at=units.utcnow()))
+
+
+def count_failed_build(conn: sa.Connection, host: str) -> None:
+    """One more build failed on this host in a row; read by BuildFailureWeigher."""
+    conn.execute(sa.update(NODES).where(NODES.c.host == host)
+                 .values(failed_builds=NODES.c.failed_builds + 1, updated_at=units.utcnow()))
+
+
+def reset_failed_builds(conn: sa.Connection, host: str) -> None:
+    """A build went well: the host's failures are forgotten. Writes nothing when there are none."""
+    conn.execute(sa.update(NODES).where(NODES.c.host == host, NODES.c.failed_builds != 0)
+                 .values(failed_builds=0, updated_at=units.utcnow()))
+
+
+def nodes_changed(conn: sa.Connection, since: datetime.datetime | None = None) -> Sequence[sa.Row]:
+    """The columns that the host table needs, of the nodes changed at or after ``since`` (None: all)."""
+    query = sa.select(*_TABLE_COLUMNS)
+    if since is not None:
+        query = query.where(sa.or_(NODES.c.updated_at >= since, NODES.c.updated_at.is_(None)))
+    return conn.execute(query.order_by(NODES.c.id)).all()
+
+
+def nodes_by_id(conn: sa.Connection, ids: Sequence[int]) -> Sequence[sa.Row]:
+    """The same columns of some nodes."""
+    return conn.execute(sa.select(*_TABLE_COLUMNS).where(NODES.c.id.in_(ids))).all()
+
+
+def compute_services(conn: sa.Connection, since: datetime.datetime | None = None) -> Sequence[sa.Row]:
+    """host, disabled, forced_down, last_seen_at, updated_at of all compute services, or of those changed since.
+
+    A heartbeat moves only last_seen_at: to follow it, ask for all.
+    """
+    query = sa.select(SERVICES.c.host, SERVICES.c.disabled, SERVICES.c.forced_down, SERVICES.c.last_seen_at,
+                      SERVICES.c.updated_at).where(SERVICES.c.binary == services.COMPUTE)
+    if since is not None:
+        query = query.where(SERVICES.c.updated_at >= since)
+    return conn.execute(query).all()
+
+
+def fingerprint(conn: sa.Connection) -> tuple[Any, Any]:
+    """Two values to compare: the first changes when a node is added or deleted, the second with the aggregates."""
+    def number(query: sa.Select) -> sa.ColumnElement:
+        return query.scalar_subquery()
+
+    row = conn.execute(sa.select(
+        number(sa.select(sa.func.count()).select_from(NODES)),
+        number(sa.select(sa.func.count()).select_from(models.aggregates)),
+        number(sa.select(sa.func.max(models.aggregates.c.id))),
+        number(sa.select(sa.func.max(models.aggregates.c.updated_at))),
+        number(sa.select(sa.func.count()).select_from(models.aggregate_hosts)))).one()
+    return row[0], tuple(row[1:])

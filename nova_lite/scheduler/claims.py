@@ -1,0 +1,112 @@
+"""From a choice to a claim: choose, claim in the database, and choose again for those who lost a race."""
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.db import claims as db_claims
+from nova_lite.db import core
+from nova_lite.objects.scheduling import RequestSpec, Selection
+from nova_lite.scheduler import plugins
+from nova_lite.scheduler.host_table import HostTable
+from nova_lite.scheduler.request import Request, hinted_uuids
+from nova_lite.scheduler.select import Plan, select
+from nova_lite.scheduler.snapshot import Snapshot
+
+LOG = log.getLogger(__name__)
+ROUNDS = 12     # each round but the first means that other schedulers were faster
+FRESH = 1.0     # seconds for which a full read of the host table counts as the truth
+
+
+class Placer:
+    """Places all instances of a request or none of them."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: core.Database) -> None:
+        self._conf, self._db = conf, db
+        self.table = HostTable(conf)
+        self._filters = plugins.load_filters(conf)
+        self._weighers = plugins.load_weighers(conf)
+        self._chance = random.Random()
+
+    def place(self, spec: RequestSpec, instance_uuids: Sequence[str]) -> dict[str, list[Selection]]:
+        """instance uuid -> its host, which is claimed, and alternates, which are not. Raises NoValidHost.
+
+        Can be run again: what an attempt that was cut off has claimed for instances that got no host is given back first.
+        """
+        with self._db.read() as conn:
+            left_over = db_claims.held_without_host(conn, instance_uuids)
+        if left_over:
+            self._db.write(db_claims.release_many, left_over)
+        chosen: dict[str, list[Selection]] = {}
+        try:
+            self._place(spec, instance_uuids, chosen)
+        except BaseException:
+            if chosen:
+                self._db.write(db_claims.release_many, list(chosen))
+            raise
+        return chosen
+
+    def _place(self, spec: RequestSpec, instance_uuids: Sequence[str], chosen: dict[str, list[Selection]]) -> None:
+        refused: set[int] = set()
+        barred: set[int] = set()
+        reason = ""
+        for _ in range(ROUNDS):
+            missing = [uuid for uuid in instance_uuids if uuid not in chosen]
+            plan = self._plan(spec, missing, frozenset(barred))
+            reason = plan.reason()
+            if len(plan.choices) < len(missing):
+                break
+            lost = self._claim(spec, dict(zip(missing, plan.choices, strict=True)), chosen)
+            if not lost:
+                return
+            barred |= lost & refused    # seemed to have room although it was read again: do not ask a third time
+            refused |= lost
+            LOG.debug("%d of %d claims were refused on nodes %s", len(instance_uuids) - len(chosen), len(missing), lost)
+            with self._db.read() as conn:
+                self.table.reload(conn, lost)
+        raise exception.NoValidHost(reason=reason)
+
+    def _plan(self, spec: RequestSpec, missing: Sequence[str], barred: frozenset[int]) -> Plan:
+        count = len(missing)
+        with self._db.read() as conn:
+            snapshot = self.table.snapshot(conn)
+            request = look_up(conn, spec, missing, barred)
+            plan = self._select(snapshot, request, count)
+            if len(plan.choices) < count and self.table.seconds_since_full > FRESH:
+                # never refuse because of what the table may have missed
+                plan = self._select(self.table.snapshot(conn, full=True), request, count)
+        return plan
+
+    def _select(self, snapshot: Snapshot, request: Request, count: int) -> Plan:
+        options = self._conf.scheduler
+        return select(snapshot, request, count, self._filters, self._weighers, alternates=options.max_attempts - 1,
+                      subset_size=options.host_subset_size, chance=self._chance)
+
+    def _claim(self, spec: RequestSpec, choices: dict[str, list[Selection]], chosen: dict[str, list[Selection]]) -> set[int]:
+        """Claim the first host of each; adds to ``chosen`` what was granted and returns the nodes that refused."""
+        flavor = spec.flavor
+        wanted = [db_claims.Claim(uuid, hosts[0].compute_node_id, flavor.vcpus, flavor.memory_mb, flavor.disk_gb)
+                  for uuid, hosts in choices.items()]
+        granted = self._db.write(db_claims.claim_many, wanted, spec.group)
+        chosen.update((uuid, hosts) for uuid, hosts in choices.items() if uuid in granted)
+        return {one.node_id for one in wanted if one.instance_uuid not in granted}
+
+
+def look_up(conn: sa.Connection, spec: RequestSpec, moving: Sequence[str], barred: frozenset[int] = frozenset()) -> Request:
+    """The request with the facts that the filters need. ``moving`` are the instances that look for a place: where they
+    are now says nothing about where their group is."""
+    group_hosts: dict[str, int] = {}
+    if spec.group:
+        for host, members in db_claims.group_hosts(conn, spec.group["uuid"]).items():
+            others = members.difference(moving)
+            if others:
+                group_hosts[host] = len(others)
+    near, far = hinted_uuids(spec, "same_host"), hinted_uuids(spec, "different_host")
+    return Request(spec=spec, group_hosts=group_hosts, barred_nodes=barred,
+                   same_hosts=None if near is None else frozenset(db_claims.hosts_of(conn, near)),
+                   different_hosts=None if far is None else frozenset(db_claims.hosts_of(conn, far)))

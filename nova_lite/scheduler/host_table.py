@@ -1,0 +1,213 @@
+"""All hosts in memory, kept true by reading what changed: the only part of choosing that talks to the database."""
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import units
+from nova_lite.db import aggregates as db_aggregates
+from nova_lite.db import hosts as db_hosts
+from nova_lite.scheduler.snapshot import Aggregate, Snapshot
+
+OVERLAP = datetime.timedelta(seconds=2)     # a transaction is seen later than the time that it wrote
+LIVENESS_INTERVAL = 1.0
+_NEVER = datetime.datetime(1970, 1, 1)      # noqa: DTZ001  naive, as the database holds times
+ZONE = "availability_zone"
+
+_NUMBERS: dict[str, tuple[type, Callable[[Any], float]]] = {
+    "ids": (np.int64, lambda r: r.id),
+    "vcpus": (np.int64, lambda r: r.vcpus),
+    "memory_mb": (np.int64, lambda r: r.memory_mb),
+    "local_gb": (np.int64, lambda r: r.local_gb),
+    "vcpus_capacity": (np.float64, lambda r: (r.vcpus - r.reserved_vcpus) * r.cpu_allocation_ratio),
+    "memory_mb_capacity": (np.float64, lambda r: (r.memory_mb - r.reserved_memory_mb) * r.ram_allocation_ratio),
+    "local_gb_capacity": (np.float64, lambda r: (r.local_gb - r.reserved_local_gb) * r.disk_allocation_ratio),
+    "vcpus_used": (np.int64, lambda r: r.vcpus_used),
+    "memory_mb_used": (np.int64, lambda r: r.memory_mb_used),
+    "local_gb_used": (np.int64, lambda r: r.local_gb_used),
+    "instances_used": (np.int64, lambda r: r.instances_used),
+    "io_ops": (np.int64, lambda r: r.io_ops),
+    "failed_builds": (np.int64, lambda r: r.failed_builds),
+    "hypervisor_version": (np.int64, lambda r: r.hypervisor_version),
+}
+
+
+class HostTable:
+    """Hands out snapshots that never change. Safe to use from many threads."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._lock = threading.RLock()
+        self._rows: dict[int, Any] = {}
+        self._services: dict[str, Any] = {}
+        self._aggregates: list[dict[str, Any]] = []
+        self._since: datetime.datetime | None = None
+        self._services_since = _NEVER
+        self._services_read = self._all_read = float("-inf")
+        self._aggregates_seen: object = None
+        self._base: Snapshot | None = None
+        self._last_seen: np.ndarray = np.empty(0, dtype="datetime64[us]")
+        self._forced_down: np.ndarray = np.empty(0, dtype=bool)
+
+    def snapshot(self, conn: sa.Connection, full: bool = False, now: datetime.datetime | None = None) -> Snapshot:
+        """The hosts as they are now. ``full`` reads everything again, which also finds what no timestamp tells."""
+        now = now or units.utcnow()
+        with self._lock:
+            self._refresh(conn, full)
+            assert self._base is not None
+            horizon = now - datetime.timedelta(seconds=self._conf.compute.service_down_time)
+            alive: np.ndarray = self._last_seen >= np.datetime64(horizon)
+            return dataclasses.replace(self._base, up=alive & ~self._forced_down)
+
+    def reload(self, conn: sa.Connection, node_ids: Iterable[int]) -> None:
+        """Read some nodes again, those whose claim has failed, for example."""
+        with self._lock:
+            asked = set(node_ids)
+            found = db_hosts.nodes_by_id(conn, sorted(asked))
+            self._take_nodes(found, gone=asked - {row.id for row in found})
+
+    @property
+    def seconds_since_full(self) -> float:
+        """How long ago everything was read."""
+        return time.monotonic() - self._all_read
+
+    # what changed ---------------------------------------------------------------------------------------------------
+    def _refresh(self, conn: sa.Connection, full: bool) -> None:
+        nodes, seen = db_hosts.fingerprint(conn)
+        if full or self._since is None:
+            self._all_read = time.monotonic()
+            self._read_all_nodes(conn)
+        else:
+            self._take_nodes(db_hosts.nodes_changed(conn, self._since - OVERLAP))
+            if len(self._rows) != nodes:
+                self._read_all_nodes(conn)
+        if full or seen != self._aggregates_seen:
+            self._aggregates, self._aggregates_seen = db_aggregates.list_all(conn), seen
+            self._base = None
+        changed = self._read_services(conn, full)
+        if self._base is None:
+            self._build()
+        elif changed:
+            self._take_services(self._base)
+
+    def _read_all_nodes(self, conn: sa.Connection) -> None:
+        rows = db_hosts.nodes_changed(conn)
+        self._take_nodes(rows, gone=set(self._rows) - {row.id for row in rows})
+        if self._since is None:
+            self._since, self._base = _NEVER, None
+
+    def _take_nodes(self, rows: Sequence[Any], gone: Iterable[int] = ()) -> None:
+        changed = [row for row in rows if self._rows.get(row.id) != row]
+        for node_id in gone:
+            if self._rows.pop(node_id, None) is not None:
+                self._base = None
+        if self._base is not None and not self._patch(changed):
+            self._base = None
+        self._rows.update((row.id, row) for row in changed)
+        if changed:
+            newest = max((row.updated_at for row in changed if row.updated_at), default=_NEVER)
+            # a clock ahead of ours must not hide what others write
+            self._since = max(self._since or _NEVER, min(newest, units.utcnow()))
+
+    def _patch(self, changed: Sequence[Any]) -> bool:
+        """Write the changed numbers into a copy of the arrays; False when more than numbers changed."""
+        base = self._base
+        assert base is not None
+        if not changed:
+            return True
+        if any(row.id not in self._rows or _kind(row) != _kind(self._rows[row.id]) for row in changed):
+            return False
+        where = np.searchsorted(base.ids, [row.id for row in changed])
+        arrays = {}
+        for name, (kind, number) in _NUMBERS.items():
+            array = getattr(base, name).copy()
+            array[where] = np.fromiter((number(row) for row in changed), dtype=kind, count=len(changed))
+            arrays[name] = array
+        self._base = dataclasses.replace(base, **arrays)
+        return True
+
+    def _read_services(self, conn: sa.Connection, full: bool) -> bool:
+        """A disabled service is seen at once, a heartbeat within LIVENESS_INTERVAL. True when something changed."""
+        now = time.monotonic()
+        if full or now - self._services_read >= LIVENESS_INTERVAL:
+            self._services_read = now
+            rows = db_hosts.compute_services(conn)
+            self._services = {row.host: row for row in rows}
+        else:
+            rows = db_hosts.compute_services(conn, self._services_since - OVERLAP)
+            rows = [row for row in rows if self._services.get(row.host) != row]
+            self._services.update((row.host, row) for row in rows)
+        newest = max((row.updated_at for row in rows if row.updated_at), default=_NEVER)
+        self._services_since = max(self._services_since, min(newest, units.utcnow()))
+        return bool(rows)
+
+    # arrays ---------------------------------------------------------------------------------------------------------
+    def _build(self) -> None:
+        rows = [self._rows[node_id] for node_id in sorted(self._rows)]
+        hosts = tuple(row.host for row in rows)
+        rows_of = _positions(hosts)
+        kinds: dict[str, int] = {}
+        support = [kinds.setdefault(_text(row.supported_instances), len(kinds)) for row in rows]
+        zone, zones = self._zones(hosts)
+        arrays: dict[str, Any] = {name: np.fromiter((number(row) for row in rows), dtype=kind, count=len(rows))
+                                  for name, (kind, number) in _NUMBERS.items()}
+        nothing = np.zeros(len(rows), dtype=bool)
+        self._take_services(Snapshot(
+            hosts=hosts, nodes=tuple(row.hypervisor_hostname for row in rows),
+            hypervisor_type=np.array([row.hypervisor_type for row in rows], dtype=object),
+            support=np.array(support, dtype=np.intp), supports=tuple(_supported(text) for text in kinds),
+            up=nothing, enabled=nothing, zone=zone, zones=zones, rows_of=rows_of,
+            aggregates=tuple(_aggregate(a, rows_of, len(rows)) for a in self._aggregates), **arrays))
+
+    def _zones(self, hosts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+        of_host = {host: aggregate["metadata"][ZONE] for aggregate in self._aggregates
+                   if (aggregate["metadata"] or {}).get(ZONE) for host in aggregate["hosts"]}
+        default = self._conf.compute.default_availability_zone
+        codes: dict[str, int] = {}
+        zone = [codes.setdefault(of_host.get(host, default), len(codes)) for host in hosts]
+        return np.array(zone, dtype=np.intp), tuple(codes)
+
+    def _take_services(self, base: Snapshot) -> None:
+        found = [self._services.get(host) for host in base.hosts]
+        self._last_seen = np.array([s.last_seen_at if s else _NEVER for s in found], dtype="datetime64[us]")
+        self._forced_down = np.array([bool(s.forced_down) if s else True for s in found], dtype=bool)
+        enabled = np.array([not s.disabled if s else False for s in found], dtype=bool)
+        self._base = dataclasses.replace(base, enabled=enabled)
+
+
+def _kind(row: Any) -> tuple[str, str, str, str]:
+    return row.host, row.hypervisor_hostname, row.hypervisor_type, _text(row.supported_instances)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _supported(text: str) -> tuple[tuple[str, str, str], ...]:
+    return tuple((str(a), str(h), str(m)) for a, h, m in json.loads(text) or ())
+
+
+def _positions(hosts: Sequence[str]) -> dict[str, np.ndarray]:
+    lists: dict[str, list[int]] = {}
+    for position, host in enumerate(hosts):
+        lists.setdefault(host, []).append(position)
+    return {host: np.array(positions, dtype=np.intp) for host, positions in lists.items()}
+
+
+def _aggregate(record: Mapping[str, Any], rows_of: Mapping[str, np.ndarray], size: int) -> Aggregate:
+    mask = np.zeros(size, dtype=bool)
+    for host in record["hosts"]:
+        if host in rows_of:
+            mask[rows_of[host]] = True
+    values = {key: frozenset(part.strip() for part in str(value).split(","))
+              for key, value in (record["metadata"] or {}).items()}
+    return Aggregate(id=record["id"], name=record["name"], values=values, mask=mask)

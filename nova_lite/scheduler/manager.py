@@ -1,0 +1,64 @@
+"""The scheduler's side of its RPC."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.db import core
+from nova_lite.objects.scheduling import RequestSpec
+from nova_lite.scheduler.claims import Placer
+
+LOG = log.getLogger(__name__)
+FULL_READ_INTERVAL = 60.0
+
+
+class SchedulerManager:
+    """Answers ``select_destinations``. Any number of processes may run one; the claims in the database keep them apart."""
+
+    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport | None = None) -> None:
+        self.conf = conf
+        self.db = core.Database(conf)
+        self._placer = Placer(conf, self.db)
+
+    @property
+    def endpoints(self) -> list[object]:
+        """The objects whose methods are called by RPC."""
+        return [self]
+
+    def start(self) -> None:
+        """Read the hosts, so that the first request need not wait for it."""
+        self._read_everything()
+
+    def stop(self) -> None:
+        """Let go of the database."""
+        self.db.dispose()
+
+    def periodics(self) -> list[tuple[float, Callable[[], None]]]:
+        """(seconds, function) of what has to be run again and again."""
+        return [(FULL_READ_INTERVAL, self._read_everything)]
+
+    def _read_everything(self) -> None:
+        with self.db.read() as conn:
+            self._placer.table.snapshot(conn, full=True)
+
+    @messaging.expected_exceptions(exception.NoValidHost)
+    def select_destinations(self, context: RequestContext, request_spec: dict[str, Any],
+                            instance_uuids: list[str]) -> dict[str, Any]:
+        """{"selections": {uuid: [claimed host, alternate, ...]}} for all instances; raises NoValidHost for all of them."""
+        started = time.monotonic()
+        first = {"instance_uuid": instance_uuids[0]} if len(instance_uuids) == 1 else {}
+        try:
+            chosen = self._placer.place(RequestSpec.from_primitive(request_spec), instance_uuids)
+        except exception.NoValidHost as error:
+            LOG.info("no place for %d servers: %s", len(instance_uuids), error, extra=first)
+            raise
+        LOG.info("%d servers placed in %.1f ms on %s", len(chosen), (time.monotonic() - started) * 1000,
+                 ", ".join(sorted({hosts[0].host for hosts in chosen.values()})[:5]), extra=first)
+        return {"selections": {uuid: [host.to_primitive() for host in hosts] for uuid, hosts in chosen.items()}}
