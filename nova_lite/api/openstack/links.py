@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 PROJECT = "nova_lite.url_project"
 """Key of the environ: the project id that stands in the URL, if any."""
 _CACHE = "nova_lite.url_prefixes"
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _TRAILING_VERSION = re.compile(r"/v\d+(?:\.\d+)?/?$")
 
 
@@ -21,6 +22,7 @@ def public_url(environ: dict[str, Any], link_prefix: str = "") -> str:
     """
     scheme = environ["wsgi.url_scheme"]
     host = environ.get("HTTP_HOST") or f"{environ['SERVER_NAME']}:{environ['SERVER_PORT']}"
+    host = host.removesuffix(_DEFAULT_PORTS.get(scheme, ":"))
     path = quote(environ.get("SCRIPT_NAME", "").encode("latin-1"))
     if link_prefix:
         prefix = urlsplit(link_prefix)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 import jsonschema
 from jsonschema import validators
@@ -144,3 +144,8 @@ def parse_query(text: str) -> dict[str, list[str]]:
         return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=1000)
     except ValueError:
         raise exception.ValidationError(detail="Query string is not UTF-8 encoded") from None
+
+
+def encode_query(query: Mapping[str, list[str]]) -> str:
+    """The inverse of :func:`parse_query`."""
+    return urlencode([(name, value) for name, values in query.items() for value in values])

@@ -1,0 +1,172 @@
+"""The table of all routes: found by entry points, checked once, compiled per microversion, matched by Routes."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+import jsonschema
+import routes
+import stevedore
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.api.openstack import faults, microversions, validation
+from nova_lite.api.openstack.routes import Route, Schema, as_tuple, at_version
+
+LOG = log.getLogger(__name__)
+NAMESPACE = "nova_lite.api.v21.extensions"
+_STRICT_QUERIES = (2, 102)
+_PATH = "_path"
+
+
+def load_modules(namespace: str = NAMESPACE) -> list[ModuleType]:
+    """The resource modules of all entry points, ours and others'. Raises ConfigError for one that cannot be imported."""
+    def fail(_manager: stevedore.ExtensionManager, entry_point: object, error: Exception) -> None:
+        raise exception.ConfigError(reason=f"API extension {entry_point} cannot be loaded: "
+                                           f"{type(error).__name__}: {error}") from error
+
+    found = stevedore.ExtensionManager(namespace, invoke_on_load=False, on_load_failure_callback=fail)
+    return [extension.plugin for extension in sorted(found, key=lambda extension: extension.name)]
+
+
+class Bound(NamedTuple):
+    """A route at one microversion."""
+
+    status: str
+    body: validation.Validator | None
+    query: validation.QueryValidator | None
+    response: validation.Validator | None
+
+
+class Entry:
+    """A route and what was compiled of it so far."""
+
+    def __init__(self, route: Route, check_schemas: bool) -> None:
+        self.route = route
+        self.first = as_tuple(route.first)
+        self.last = as_tuple(route.last) if route.last else (9999, 0)
+        self._check_schemas = check_schemas
+        self._bound: dict[tuple[str, bool], Bound] = {}
+
+    def __str__(self) -> str:
+        action = f" ({self.route.action})" if self.route.action else ""
+        return f"{self.route.method} {self.route.path}{action}"
+
+    def at(self, version: str, legacy: bool) -> Bound:
+        """The compiled route at ``version``; ``legacy``: below /v2."""
+        known = self._bound.get((version, legacy))
+        if known is None:
+            known = self._bound[version, legacy] = self._bind(version, legacy)
+        return known
+
+    def _bind(self, version: str, legacy: bool) -> Bound:
+        route = self.route
+        body, query, response = (at_version(table, version) for table in (route.body, route.query, route.response))
+        for schema in (body, query, response):
+            if schema is not None and self._check_schemas:
+                self._check(schema)
+        strict = as_tuple(version) >= _STRICT_QUERIES
+        if query is None and strict:
+            query = {"type": "object"}
+        code = route.status
+        if isinstance(code, Mapping):
+            code = code[max((v for v in code if as_tuple(v) <= as_tuple(version)), key=as_tuple)]
+        return Bound(faults.status_line(code),
+                     validation.Validator(body, relaxed=legacy) if body is not None else None,
+                     validation.QueryValidator(query, strict) if query is not None else None,
+                     validation.Validator(response) if response is not None else None)
+
+    def _check(self, schema: Schema) -> None:
+        try:
+            validation.check_schema(schema)
+        except jsonschema.SchemaError as error:
+            raise exception.ConfigError(reason=f"{self}: broken schema: {error.message}") from error
+
+
+class Endpoint:
+    """All routes of one path: by method, then by action (None: not an action), one or more ranges of versions."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.methods: dict[str, dict[str | None, list[Entry]]] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Raises ConfigError for two routes that answer to one request."""
+        entries = self.methods.setdefault(entry.route.method, {}).setdefault(entry.route.action, [])
+        for other in entries:
+            if entry.first <= other.last and other.first <= entry.last:
+                raise exception.ConfigError(reason=f"two API extensions answer to {entry} at one microversion: "
+                                                   f"{other.route.handler.__module__} and {entry.route.handler.__module__}")
+        entries.append(entry)
+
+
+class Registry:
+    """The table and its mappers.
+
+    Routes tries one regular expression after another, so there is one mapper for each first word and number of words of a
+    path: a request is held against a handful of them, not against two hundred.
+    """
+
+    def __init__(self, modules: Iterable[ModuleType], check_schemas: bool = False) -> None:
+        self.endpoints: dict[str, Endpoint] = {}
+        self.entries: list[Entry] = []
+        for module in modules:
+            for route in self._table(module):
+                entry = Entry(route, check_schemas)
+                self.entries.append(entry)
+                self.endpoints.setdefault(route.path, Endpoint(route.path)).add(entry)
+        self._mappers: dict[tuple[str, int], routes.Mapper] = {}
+        # Routes takes the first match: literal words go before names
+        for path in sorted(self.endpoints, key=lambda path: [word.startswith("{") for word in path.split("/")]):
+            self._connect(path)
+        for mapper in self._mappers.values():
+            mapper.create_regs()
+        self._collections = {first for first, _ in self._mappers}
+
+    @staticmethod
+    def _table(module: ModuleType) -> Sequence[Route]:
+        try:
+            return module.ROUTES
+        except AttributeError:
+            raise exception.ConfigError(reason=f"API extension {module.__name__} has no table ROUTES") from None
+
+    def _connect(self, path: str) -> None:
+        words = path.split("/")[1:]
+        if not path.startswith("/") or words[0].startswith("{") or not all(words):
+            raise exception.ConfigError(reason=f"a path of the API must begin with a fixed word: {path!r}")
+        mapper = self._mappers.get((words[0], len(words)))
+        if mapper is None:
+            mapper = self._mappers[words[0], len(words)] = routes.Mapper(explicit=True, register=False)
+            mapper.minimization = False
+        names = [word.strip("{}") for word in words if word.startswith("{")]
+        mapper.connect(None, path, requirements=dict.fromkeys(names, "[^/]+"), **{_PATH: path})
+
+    def find(self, path: str) -> tuple[Endpoint, dict[str, str], str | None] | None:
+        """Endpoint, path parameters and the project in the URL, if any; None: no such path."""
+        path = path.rstrip("/")
+        words = path.split("/")[1:]
+        project = None
+        if words and words[0] not in self._collections:
+            project, words = words[0], words[1:]
+            path = "/" + "/".join(words)
+        mapper = self._mappers.get((words[0], len(words))) if words else None
+        match = mapper.match(path) if mapper is not None else None
+        if match is None:
+            return None
+        return self.endpoints[match.pop(_PATH)], match, project
+
+    def policies(self) -> dict[str, list[str]]:
+        """The rules that routes name, with the routes that name them."""
+        rules: dict[str, list[str]] = {}
+        for entry in self.entries:
+            if entry.route.policy is not None:
+                rules.setdefault(entry.route.policy, []).append(str(entry))
+        return rules
+
+    def bind_all(self) -> None:
+        """Compile every route at every version that it knows. Raises ConfigError for a broken schema. For tests."""
+        newest = as_tuple(microversions.MAX)
+        for entry in self.entries:
+            for minor in range(entry.first[1], min(entry.last, newest)[1] + 1):
+                entry.at(f"2.{minor}", legacy=False)

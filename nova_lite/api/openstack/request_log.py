@@ -1,0 +1,47 @@
+"""A WSGI filter: one line of log for each request."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from oslo_log import log
+
+from nova_lite.api.openstack.router import VERSION
+
+LOG = log.getLogger(__name__)
+
+
+class RequestLog:
+    """Method, path, status, length of the answer, microversion and seconds; never headers or bodies."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        begin = time.perf_counter()
+        path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+        query = environ.get("QUERY_STRING")
+        answer: list[Any] = ["500", []]
+
+        def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
+            answer[:] = status, headers
+            return start_response(status, headers, *exc_info)
+
+        try:
+            return self.app(environ, start)
+        finally:
+            length = next((value for name, value in answer[1] if name.lower() == "content-length"), "0")
+            LOG.info('%s "%s %s" status: %s len: %s microversion: %s time: %.6f', environ.get("REMOTE_ADDR", "-"),
+                     environ["REQUEST_METHOD"], _plain(f"{path}?{query}" if query else path), answer[0][:3], length,
+                     environ.get(VERSION, "-"), time.perf_counter() - begin)
+
+
+def _plain(url: str) -> str:
+    # a decoded path may hold line breaks, which would let a caller write lines of his own into the log
+    return url if url.isprintable() else url.encode("unicode_escape").decode()
+
+
+def factory(_global_conf: dict[str, str], **_local: str) -> type[RequestLog]:
+    """Paste filter factory."""
+    return RequestLog
