@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jsonschema
 import routes
@@ -22,11 +22,11 @@ _PATH = "_path"
 
 def load_modules(namespace: str = NAMESPACE) -> list[ModuleType]:
     """The resource modules of all entry points, ours and others'. Raises ConfigError for one that cannot be imported."""
-    def fail(_manager: stevedore.ExtensionManager, entry_point: object, error: Exception) -> None:
+    def fail(_manager: Any, entry_point: object, error: BaseException) -> None:
         raise exception.ConfigError(reason=f"API extension {entry_point} cannot be loaded: "
                                            f"{type(error).__name__}: {error}") from error
 
-    found = stevedore.ExtensionManager(namespace, invoke_on_load=False, on_load_failure_callback=fail)
+    found: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(namespace, invoke_on_load=False, on_load_failure_callback=fail)
     return [extension.plugin for extension in sorted(found, key=lambda extension: extension.name)]
 
 
