@@ -85,6 +85,10 @@ def create_port(c: sa.Connection, network_uuid: str, project_id: str, name: str 
                 mac_address: str | None = None) -> dict[str, Any]:
     """A port of the user's own, to be given to a server later."""
     network = get_network(c, network_uuid, project_id)
+    if mac_address is not None:
+        mac_address = ipam.parse_mac(mac_address)
+        if list_ports(c, mac_address=mac_address):
+            raise exception.InvalidInput(reason=f"hardware address {mac_address} is in use")
     _lock_networks(c, [network_uuid])
     return _insert_port(c, network, project_id, name=name, address=address, mac_address=mac_address)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ipaddress
 import random
+import re
 import secrets
 from collections.abc import Container
 
@@ -57,6 +58,14 @@ def pick_address(network: ipaddress.IPv4Network, used: Container[str]) -> str | 
         if address not in used:
             return address
     return None
+
+
+def parse_mac(mac: str) -> str:
+    """A hardware address in lower case; InvalidInput unless it is one of a single station."""
+    lower = str(mac).lower()
+    if not re.fullmatch(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", lower) or int(lower[:2], 16) & 1:
+        raise exception.InvalidInput(reason=f"{mac!r} is not the hardware address of one station")
+    return lower
 
 
 def make_mac() -> str:

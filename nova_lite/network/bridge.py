@@ -1,0 +1,150 @@
+"""The embedded network: Linux bridges with addresses, DHCP and the way to the metadata service, on each compute host."""
+from __future__ import annotations
+
+import ipaddress
+import pathlib
+import threading
+from collections import defaultdict
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.network import ipam
+from nova_lite.network.base import PortStore
+from nova_lite.network.bridges import Bridges
+from nova_lite.network.dhcp import Dnsmasq, Lease
+from nova_lite.network.host import NetworkHost, check_name
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF, FixedIP, NetworkRequest
+
+LOG = log.getLogger(__name__)
+Requests = list[NetworkRequest] | str | None
+
+
+class BridgeNetwork:
+    """``network.base.NetworkAPI`` on the PortStore's rows.
+
+    A host has the bridges of those networks on which it has guests. They stay until the network is deleted: an empty bridge
+    costs nothing and the next guest finds it ready.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
+        if store is None:
+            raise exception.ConfigError(reason="[network] driver = bridge needs a store of ports")
+        self._conf, self._store = conf, store
+        self._at = NetworkHost(conf.network.netns)
+        self._dhcp = pathlib.Path(conf.state_path).absolute() / "dhcp"
+        self._host = conf.host
+        self._lock = threading.Lock()
+
+    # what the API and the build ask -----------------------------------------------------------------------------------
+    def validate(self, context: RequestContext, requests: Requests, count: int) -> None:
+        """See NetworkAPI."""
+        self._store.check_requests(context.project_id or "", _primitives(requests), count)
+
+    def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
+        """See NetworkAPI; an admin sees those of all projects."""
+        found = self._store.list_networks(None if context.is_admin else context.project_id)
+        return [{"id": n["uuid"], "label": n["name"], "cidr": n["cidr"]} for n in found]
+
+    def allocate(self, context: RequestContext, instance: Instance, requests: Requests, host: str) -> list[VIF]:
+        """See NetworkAPI."""
+        wanted = _primitives(requests)
+        if not wanted:
+            return []
+        ports = self._store.allocate_ports(instance.uuid, instance.project_id, host, wanted)
+        return [make_vif(port, request.get("tag")) for port, request in zip(ports, wanted, strict=False)]
+
+    def deallocate(self, context: RequestContext, instance: Instance) -> None:
+        """See NetworkAPI."""
+        self._store.release_ports(instance.uuid)
+
+    # what a compute host does -----------------------------------------------------------------------------------------
+    def init_host(self, host: str) -> None:
+        """Bridges and DHCP of every network with guests here, as after a reboot; those of deleted networks go."""
+        self._host = host
+        with self._lock:
+            self._at.prepare()
+            networks = {n["bridge"]: n for n in self._store.list_networks(None)}
+            ports = self._ports_by_bridge()
+            for bridge, its_ports in ports.items():
+                self._sync(networks[bridge], its_ports)
+            for left in self._known_bridges() - networks.keys():
+                LOG.info("network of bridge %s is gone: removing it", left)
+                self._remove(left)
+
+    def plug(self, instance: Instance, vif: VIF) -> None:
+        """See NetworkAPI."""
+        with self._lock:
+            ports = self._ports_by_bridge().get(vif.details["bridge"], [])
+            network = next((p["network"] for p in ports if p["uuid"] == vif.id), None)
+            if network is None:
+                raise exception.PortNotFound(port_id=vif.id)
+            self._sync(network, ports)
+
+    def unplug(self, instance: Instance, vif: VIF) -> None:
+        """See NetworkAPI."""
+        self._at.delete_interface(vif.devname)
+        bridge = vif.details.get("bridge", "")
+        with self._lock:
+            if bridge not in self._known_bridges() or not self._at.exists(bridge):
+                return
+            ports = self._ports_by_bridge().get(bridge, [])
+            network = next((p["network"] for p in ports), None)
+            if network is not None:
+                self._dnsmasq(bridge).sync(network, _leases(p for p in ports if p["uuid"] != vif.id))
+
+    def remove_host(self) -> None:
+        """Remove every bridge and daemon that this driver made here. No guest may be left on them."""
+        with self._lock:
+            for bridge in self._known_bridges():
+                self._remove(bridge)
+
+    def _sync(self, network: dict[str, Any], ports: list[dict[str, Any]]) -> None:
+        Bridges(self._conf, self._at).ensure(network)
+        self._dnsmasq(network["bridge"]).sync(network, _leases(ports))
+
+    def _remove(self, bridge: str) -> None:
+        self._dnsmasq(bridge).stop()
+        Bridges(self._conf, self._at).remove(bridge)
+        self._dnsmasq(bridge).remove()       # last: as long as the directory is there, the bridge is known as ours
+
+    def _dnsmasq(self, bridge: str) -> Dnsmasq:
+        return Dnsmasq(self._dhcp, bridge, self._at)
+
+    def _known_bridges(self) -> set[str]:
+        return {check_name(p.name) for p in self._dhcp.iterdir()} if self._dhcp.is_dir() else set()
+
+    def _ports_by_bridge(self) -> dict[str, list[dict[str, Any]]]:
+        ports: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for port in self._store.list_host_ports(self._host):
+            ports[port["network"]["bridge"]].append(port)
+        return ports
+
+
+def _primitives(requests: Requests) -> list[dict[str, Any]]:
+    """The requests as the store takes them; "auto" is one that names nothing."""
+    if requests == "none":
+        return []
+    if not requests or requests == "auto":
+        return [NetworkRequest().to_primitive()]
+    if isinstance(requests, str):
+        raise exception.InvalidInput(reason=f"networks: {requests!r} is neither auto nor none")
+    return [NetworkRequest.from_primitive(r).to_primitive() if isinstance(r, dict) else r.to_primitive() for r in requests]
+
+
+def _leases(ports: Any) -> list[Lease]:
+    return [Lease(p["mac_address"], p["address"], p.get("hostname") or "") for p in ports]
+
+
+def make_vif(port: dict[str, Any], tag: str | None = None) -> VIF:
+    """The nic of a port (with its network), as the instance's network cache holds it."""
+    network = port["network"]
+    address = FixedIP(port["address"], ipaddress.ip_address(port["address"]).version, network["cidr"], network["gateway"],
+                      list(network["dns"]), [{"cidr": f"{ipam.METADATA_ADDRESS}/32", "gateway": network["gateway"]}])
+    return VIF(id=port["uuid"], network_id=network["uuid"], network_name=network["name"], mac_address=port["mac_address"],
+               type="bridge", fixed_ips=[address], mtu=network["mtu"], details={"bridge": network["bridge"], "dhcp": True},
+               preserve_on_delete=port["request_key"] is None, tag=tag)

@@ -1,0 +1,52 @@
+"""No network: guests without nics."""
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.network.base import PortStore
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF, NetworkRequest
+
+
+class NullNetwork:
+    """``network.base.NetworkAPI`` without any network: auto and none are fine, a named one is not there."""
+
+    def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
+        pass
+
+    def validate(self, context: RequestContext, requests: list[NetworkRequest] | str | None, count: int) -> None:
+        """See NetworkAPI."""
+        if not requests or requests in ("auto", "none"):
+            return
+        for request in requests:
+            if not isinstance(request, NetworkRequest):
+                raise exception.InvalidInput(reason=f"networks: {requests!r} is neither auto nor none")
+            if request.port_id:
+                raise exception.PortNotFound(port_id=request.port_id)
+            if request.network_id:
+                raise exception.NetworkNotFound(network_id=request.network_id)
+
+    def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
+        """None."""
+        return []
+
+    def allocate(self, context: RequestContext, instance: Instance, requests: list[NetworkRequest] | str | None,
+                 host: str) -> list[VIF]:
+        """No nic."""
+        return []
+
+    def deallocate(self, context: RequestContext, instance: Instance) -> None:
+        """Nothing was taken."""
+
+    def init_host(self, host: str) -> None:
+        """Nothing to make."""
+
+    def plug(self, instance: Instance, vif: VIF) -> None:
+        """Nothing to make."""
+
+    def unplug(self, instance: Instance, vif: VIF) -> None:
+        """Nothing to remove."""
