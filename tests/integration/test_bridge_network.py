@@ -1,0 +1,238 @@
+"""The bridge driver on a real bridge, dnsmasq and nftables, with a client that is a namespace of its own. Needs root."""
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import pathlib
+import shutil
+import subprocess
+import threading
+import uuid
+
+import pytest
+
+from nova_lite import conf as conf_module
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.db import migration, networks
+from nova_lite.db.core import Database
+from nova_lite.network.bridge import BridgeNetwork
+from nova_lite.network.dhcp import Dnsmasq
+from nova_lite.network.host import NetworkHost
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.instance import Instance
+from tests.support.process import wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("dnsmasq"), reason="needs root and dnsmasq")
+CONTEXT = RequestContext(user_id="u", project_id="p", overwrite=False)
+LEASE_SCRIPT = """#!/bin/sh
+[ "$1" = bound ] || exit 0
+ip addr flush dev $interface
+ip addr add $ip/$mask dev $interface
+ip route add ${router} dev $interface
+ip route add 169.254.169.254 via ${router} dev $interface
+env > $LEASE
+"""
+
+
+def _run(*command, check=True, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=60, **options)
+
+
+class Client:
+    """A namespace whose eth0 is plugged into the bridge: a guest without a hypervisor."""
+
+    def __init__(self, directory: pathlib.Path, netns: str, bridge: str, vif) -> None:
+        self.directory, self.name, self.vif = directory, "nlc" + uuid.uuid4().hex[:8], vif
+        directory.mkdir(exist_ok=True)
+        self.script = directory / "script"
+        self.script.write_text(LEASE_SCRIPT)
+        self.script.chmod(0o755)
+        _run("ip", "netns", "add", self.name)
+        _run("ip", "-n", self.name, "link", "set", "lo", "up")
+        _run("ip", "link", "add", vif.devname, "netns", netns, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        _run("ip", "-n", netns, "link", "set", vif.devname, "master", bridge, "up")
+        _run("ip", "-n", self.name, "link", "set", "eth0", "address", vif.mac_address, "up")
+
+    def dhcp(self) -> dict[str, str]:
+        """Ask for a lease; what it holds, as udhcpc gives it to its script. Empty without an answer."""
+        lease = self.directory / "lease"
+        lease.unlink(missing_ok=True)
+        self.run("busybox", "udhcpc", "-i", "eth0", "-n", "-q", "-f", "-t", "4", "-T", "1", "-s", str(self.script), "-O", "mtu",
+                 "-O", "staticroutes", check=False, env={**os.environ, "LEASE": str(lease)})
+        return dict(line.split("=", 1) for line in lease.read_text().splitlines() if "=" in line) if lease.exists() else {}
+
+    def run(self, *command, **options):
+        return _run("ip", "netns", "exec", self.name, *command, **options)
+
+    def close(self) -> None:
+        _run("ip", "netns", "delete", self.name)
+
+
+class Metadata(http.server.ThreadingHTTPServer):
+    """Answers with the address that the request seems to come from."""
+
+    def __init__(self) -> None:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(f"{self.client_address[0]} asked {self.path}".encode())
+
+            def log_message(self, *_args):
+                pass
+        super().__init__(("0.0.0.0", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def metadata():
+    server = Metadata()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def at(tmp_path, metadata):
+    """(conf, db, driver, network) with a namespace in place of the host."""
+    netns = "nlt" + uuid.uuid4().hex[:8]
+    conf = conf_module.load([], config_files=[], host="node", state_path=str(tmp_path / "state"), network__netns=netns,
+                            database__connection=f"sqlite:///{tmp_path}/db", metadata__port=metadata.server_address[1])
+    migration.sync(conf)
+    db = Database(conf)
+    network = db.write(networks.create_network, name="private", cidr="10.199.77.0/29", mtu=1450, dns=["9.9.9.9"])
+    driver = BridgeNetwork(conf, networks.DatabasePortStore(db))
+    driver.init_host("node")
+    try:
+        yield conf, db, driver, network
+    finally:
+        driver.remove_host()
+        _run("ip", "netns", "delete", netns)
+        db.dispose()
+
+
+def _instance() -> Instance:
+    flavor = Flavor.from_primitive({"flavorid": "1", "name": "f", "memory_mb": 1, "vcpus": 1, "root_gb": 1})
+    return Instance(uuid=str(uuid.uuid4()), project_id="p", user_id="u", display_name="n", hostname="n", flavor=flavor)
+
+
+@contextlib.contextmanager
+def _client(at, tmp_path, instance=None):
+    conf, _db, driver, network = at
+    instance = instance or _instance()
+    vif = driver.allocate(CONTEXT, instance, "auto", "node")[0]
+    driver.plug(instance, vif)
+    client = Client(tmp_path / instance.uuid, conf.network.netns, network["bridge"], vif)
+    try:
+        yield instance, client
+    finally:
+        client.close()
+
+
+def _daemon(at) -> Dnsmasq:
+    conf, _db, _driver, network = at
+    return Dnsmasq(pathlib.Path(conf.state_path) / "dhcp", network["bridge"], NetworkHost(conf.network.netns))
+
+
+def test_a_client_gets_its_address_and_reaches_the_metadata_service(at, tmp_path):
+    with _client(at, tmp_path) as (_instance_, client):
+        lease = client.dhcp()
+        address = client.vif.fixed_ips[0].address
+        assert (lease["ip"], lease["router"], lease["mtu"], lease["dns"]) == (address, "10.199.77.1", "1450", "9.9.9.9")
+        assert lease["staticroutes"].split()[:2] == ["169.254.169.254/32", "10.199.77.1"]
+        said = client.run("busybox", "wget", "-q", "-O", "-", "http://169.254.169.254/latest/meta-data/").stdout
+        assert said == f"{address} asked /latest/meta-data/"
+
+
+def test_a_stranger_gets_no_address(at, tmp_path):
+    with _client(at, tmp_path) as (_instance_, client):
+        _run("ip", "-n", client.name, "link", "set", "eth0", "down")
+        _run("ip", "-n", client.name, "link", "set", "eth0", "address", "fa:16:3e:00:00:01", "up")
+        assert client.dhcp() == {}
+
+
+def test_an_address_passes_to_its_next_owner_at_once(at, tmp_path):
+    _conf, _db, driver, network = at
+    with _client(at, tmp_path) as (instance, client):
+        assert client.dhcp()["ip"] == client.vif.fixed_ips[0].address
+        driver.unplug(instance, client.vif)
+        driver.deallocate(CONTEXT, instance)
+        following = _instance()
+        request = [{"network_id": network["uuid"], "address": client.vif.fixed_ips[0].address}]
+        driver.allocate(CONTEXT, following, request, "node")
+    with _client(at, tmp_path, following) as (_instance_, new):
+        assert new.dhcp()["ip"] == request[0]["address"]
+
+
+def test_everything_can_be_done_again_and_comes_back_after_a_loss(at, tmp_path):
+    conf, db, driver, network = at
+    with _client(at, tmp_path) as (instance, client):
+        daemon = _daemon(at)
+        first = daemon.pid()
+        assert first is not None
+        driver.plug(instance, client.vif)
+        again = BridgeNetwork(conf, networks.DatabasePortStore(db))      # nova-lite-compute was restarted
+        again.init_host("node")
+        assert daemon.pid() == first
+        os.kill(first, 9)
+        wait_for("the end of dnsmasq", lambda: daemon.pid() is None, 5)
+        again.init_host("node")
+        assert daemon.pid() not in (None, first)
+        assert client.dhcp()["ip"] == client.vif.fixed_ips[0].address
+
+
+def test_a_lost_bridge_is_made_again_and_a_left_tap_is_removed(at, tmp_path):
+    conf, _db, driver, network = at
+    with _client(at, tmp_path) as (instance, client):
+        netns = NetworkHost(conf.network.netns)
+        driver.unplug(instance, client.vif)
+        assert not netns.exists(client.vif.devname)
+        driver.unplug(instance, client.vif)      # nothing there any more: no error
+    netns.delete_interface(network["bridge"])
+    driver.plug(instance, client.vif)
+    assert netns.exists(network["bridge"])
+
+
+def test_the_bridge_of_a_deleted_network_goes(at, tmp_path):
+    conf, db, driver, network = at
+    with _client(at, tmp_path) as (instance, _client_):
+        pass
+    driver.deallocate(CONTEXT, instance)
+    db.write(networks.delete_network, network["uuid"])
+    driver.init_host("node")
+    netns = NetworkHost(conf.network.netns)
+    assert not netns.exists(network["bridge"])
+    assert network["bridge"] not in netns.run("nft", "list", "tables").stdout
+    assert not (pathlib.Path(conf.state_path) / "dhcp" / network["bridge"]).exists()
+
+
+def test_networks_cannot_reach_each_other(at, tmp_path):
+    conf, db, driver, network = at
+    other = db.write(networks.create_network, name="other", cidr="10.199.78.0/29", project_id="q")
+    with _client(at, tmp_path) as (_instance_, client):
+        stranger = _instance()
+        stranger.project_id = "q"
+        vif = driver.allocate(CONTEXT, stranger, [{"network_id": other["uuid"]}], "node")[0]
+        driver.plug(stranger, vif)
+        neighbour = Client(tmp_path / "neighbour", conf.network.netns, other["bridge"], vif)
+        try:
+            assert client.dhcp()
+            assert neighbour.dhcp()
+            for one, address in ((client, vif.fixed_ips[0].address), (neighbour, client.vif.fixed_ips[0].address)):
+                router = "10.199.77.1" if one is client else "10.199.78.1"
+                one.run("ip", "route", "replace", "default", "via", router)
+                ping = ("busybox", "ping", "-c", "1", "-W", "1")
+                assert one.run(*ping, router).returncode == 0
+                assert one.run(*ping, address, check=False).returncode != 0
+        finally:
+            neighbour.close()
+
+
+def test_a_port_that_is_not_of_this_host_is_not_plugged(at):
+    _conf, _db, driver, _network = at
+    instance = _instance()
+    vif = driver.allocate(CONTEXT, instance, "auto", "elsewhere")[0]
+    with pytest.raises(exception.PortNotFound):
+        driver.plug(instance, vif)
