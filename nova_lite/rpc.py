@@ -71,6 +71,15 @@ class Client:
         self._client.prepare(**({"server": server} if server else {})).cast(context, method, **arguments)
 
 
+class _Exposed(messaging.RPCAccessPolicyBase):
+    """Which methods of a manager the bus may call: not the private ones, nor those by which its own process runs it."""
+
+    LOCAL = frozenset({"start", "stop", "periodics", "endpoints"})
+
+    def is_allowed(self, endpoint: Any, method: str) -> bool:
+        return not method.startswith("_") and method not in self.LOCAL
+
+
 def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpoints: Sequence[object]) -> Any:
     """An RPC server on ``topic``; the caller starts, stops and waits for it."""
     from nova_lite import concurrency
@@ -81,4 +90,4 @@ def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpo
     return messaging.get_rpc_server(transport, target, list(endpoints),
                                     executor="eventlet" if concurrency.is_green() else "threading",
                                     serializer=ContextSerializer(),
-                                    access_policy=messaging.DefaultRPCAccessPolicy)
+                                    access_policy=_Exposed)
