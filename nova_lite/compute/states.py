@@ -67,6 +67,11 @@ OPERATIONS = {o.verb: o for o in (
     Operation("resume", "resume", "resume_instance", (SUSPENDED,), IDLE, RESUMING, ACTIVE, RUNNING),
 )}
 
+# changes of the record that no host works on: only their preconditions are used
+_QUIET = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
+UPDATE_METADATA = Operation("update metadata", "update_metadata", "", _QUIET, IDLE, None, None, None)
+UPDATE_TAGS = Operation("update tags", "update_tags", "", _QUIET, ANY_TASK, None, None, None, False, False)
+
 _STATUS: dict[str, str] = {
     ACTIVE: "ACTIVE", BUILDING: "BUILD", STOPPED: "SHUTOFF", RESIZED: "VERIFY_RESIZE", PAUSED: "PAUSED",
     SUSPENDED: "SUSPENDED", RESCUED: "RESCUE", ERROR: "ERROR", DELETED: "DELETED", SOFT_DELETED: "SOFT_DELETED",

@@ -37,7 +37,8 @@ _BATCH = 1000
 
 @dataclass
 class Query:
-    """What to list. ``exact`` compares columns with a value or a list of values, ``patterns`` with a regular expression.
+    """What to list. ``exact`` compares columns with a value or a list of values, ``patterns`` with a regular expression,
+    ``between`` times with a first and a last moment.
 
     ``states`` are pairs of :func:`states.states_of` joined by "or". ``deleted``: True only deleted servers, False only living
     ones, None both. ``tags`` maps tags, tags-any, not-tags and not-tags-any to lists. ``ip`` maps 4 and 6 to expressions.
@@ -45,6 +46,7 @@ class Query:
 
     exact: dict[str, Any] = field(default_factory=dict)
     patterns: dict[str, str] = field(default_factory=dict)
+    between: dict[str, tuple[datetime.datetime, datetime.datetime]] = field(default_factory=dict)
     states: list[tuple[str, list[str] | None]] | None = None
     deleted: bool | None = False
     changes_since: datetime.datetime | None = None
@@ -108,6 +110,8 @@ def _conditions(query: Query) -> list[sa.ColumnElement[bool]]:
         where.append(_equals(I.c[_ALIASES.get(name, name)], value))
     for name, pattern in query.patterns.items():
         where.append(_matches(I.c[name], pattern))
+    for name, (first, last) in query.between.items():
+        where += [I.c[name] >= first, I.c[name] <= last]
     if query.states is not None:
         where.append(sa.or_(sa.false(), *(_in_state(*pair) for pair in query.states)))
     if query.deleted is not None:

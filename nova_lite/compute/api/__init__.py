@@ -1,0 +1,15 @@
+"""The rules for servers, as other packages call them in-process. No HTTP in here.
+
+Every state-changing call is one transaction that writes the server's new task_state and the action to be done, then a wake-up
+for whoever does it. When the call returns, the operation cannot be lost any more.
+"""
+from __future__ import annotations
+
+from nova_lite.compute.api.changes import Changes
+from nova_lite.compute.api.create import Creation
+from nova_lite.compute.api.listing import Listing
+from nova_lite.compute.api.operations import Operations
+
+
+class ComputeAPI(Creation, Operations, Changes, Listing):
+    """All of them in one object; see the modules of this package."""

@@ -1,0 +1,83 @@
+"""What all parts of the compute API stand on: the lookup of a server, and the one way to begin an operation on it."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import oslo_messaging as messaging
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute import rpcapi, states
+from nova_lite.compute.api.wakeups import Wakeups
+from nova_lite.conductor import rpcapi as conductor_rpcapi
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, instances
+from nova_lite.db.core import Database
+from nova_lite.image.base import ImageAPI
+from nova_lite.network.base import NetworkAPI
+from nova_lite.objects import action as action_objects
+from nova_lite.objects.instance import Instance
+
+LOG = log.getLogger(__name__)
+
+
+class Base:
+    """Holds the neighbours; nothing connects before its first use."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, transport: messaging.RPCTransport, image: ImageAPI,
+                 network: NetworkAPI) -> None:
+        self.conf = conf
+        self.db = db
+        self.image = image
+        self.network = network
+        self.compute_rpc = rpcapi.ComputeAPI(transport)
+        self.conductor_rpc = conductor_rpcapi.ConductorAPI(transport)
+        self.wakeups = Wakeups()
+
+    def get(self, context: RequestContext, uuid: str, deleted: bool = False) -> Instance:
+        """A server that the caller may know of: one of its project, or any for an admin. Raises InstanceNotFound."""
+        with self.db.read() as connection:
+            instance = instances.get(connection, uuid, deleted=deleted)
+        check_visible(context, instance.project_id, uuid)
+        return instance
+
+    def operate(self, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any] | None = None) -> None:
+        """Begin an operation of ``states.OPERATIONS``: write it down, then wake its worker.
+
+        Raises InstanceNotFound, InstanceIsLocked, InstanceNotReady or InstanceInvalidState.
+        """
+        begun = self.db.write(_begin, context, uuid, verb, arguments or {}, self.conf.conductor.lease_seconds)
+        if begun is None:
+            LOG.info("%s: is under way already", verb, extra={"instance_uuid": uuid})
+            return
+        action_id, host = begun
+        LOG.info("%s: action %s on %s", verb, action_id, host or "the conductor", extra={"instance_uuid": uuid})
+        if host is None:
+            self.wakeups.send(self.conductor_rpc.run_action, context, [action_id])
+        else:
+            self.wakeups.send(self.compute_rpc.wake, context, host, states.OPERATIONS[verb].method, action_id)
+
+
+def check_visible(context: RequestContext, project_id: str, uuid: str) -> None:
+    """Raise InstanceNotFound for the server of another project: who may not see it may not learn that it exists."""
+    if not context.is_admin and project_id != context.project_id:
+        raise exception.InstanceNotFound(instance_id=uuid)
+
+
+def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any],
+           lease_seconds: float) -> tuple[int, str | None] | None:
+    """Action and host (None: the conductor has to do it); None when a delete of this server is under way."""
+    instance = instances.get(connection, uuid, lock=True)
+    operation = states.OPERATIONS[verb]
+    states.check(operation, instance, may_override_lock=bool(context.is_admin))
+    if operation.task_state == states.DELETING and instance.task_state == states.DELETING:
+        waiting = actions.open_of_instances(connection, [uuid]).get(uuid, ())
+        if any(a.action == operation.action for a in waiting):
+            return None
+    instances.update(connection, uuid, {"task_state": operation.task_state}, [instance.task_state], [instance.vm_state])
+    stage = action_objects.COMPUTE if instance.host else action_objects.CONDUCTOR
+    made = actions.create(connection, context, verb, [uuid], lease_seconds, stage, instance.host, arguments)
+    return made[0], instance.host

@@ -1,0 +1,89 @@
+"""Changes of a server's record: name, description, addresses, metadata, tags, the zone that it is pinned to."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.compute.api import validate
+from nova_lite.compute.api.base import Base
+from nova_lite.context import RequestContext
+from nova_lite.db import instance_tags, instances, quotas
+
+Metadata = dict[str, str]
+
+
+class Changes(Base):
+    """Each is one transaction that locks the server's row first, so that two changes at once do not undo each other."""
+
+    def update(self, context: RequestContext, uuid: str, values: Mapping[str, Any]) -> None:
+        """Change columns that the user may set. Raises InstanceNotFound, Invalid for an unknown zone."""
+        self.db.write(_update, self.conf, uuid, dict(values))
+
+    def set_metadata(self, context: RequestContext, uuid: str, change: Callable[[Metadata], Metadata]) -> Metadata:
+        """Replace the metadata by what ``change`` makes of it, and return that. Raises MetadataLimitExceeded and, when the
+        server's state does not allow it, InstanceIsLocked or InstanceInvalidState."""
+        return self.db.write(_set_metadata, self.conf, context, uuid, change)
+
+    def replace_tags(self, context: RequestContext, uuid: str, tags: list[str]) -> list[str]:
+        """Make ``tags`` the only ones."""
+        return self.db.write(_replace_tags, uuid, tags)
+
+    def add_tag(self, context: RequestContext, uuid: str, tag: str) -> bool:
+        """False when the server has the tag already; raises Invalid when it has as many as it may."""
+        return self.db.write(_add_tag, uuid, tag)
+
+    def remove_tag(self, context: RequestContext, uuid: str, tag: str) -> None:
+        """Raises TagNotFound."""
+        self.db.write(_remove_tag, uuid, tag)
+
+
+def _update(connection: sa.Connection, conf: cfg.ConfigOpts, uuid: str, values: dict[str, Any]) -> None:
+    zone = values.get("pinned_availability_zone")
+    if zone is not None:
+        validate.check_zone(connection, conf, zone)
+        instance = instances.get(connection, uuid, lock=True)
+        if instance.host and instance.availability_zone != zone:
+            raise exception.Conflict(f"Cannot pin instance {uuid} to availability zone {zone}: it runs in "
+                                     f"{instance.availability_zone}")
+    instances.update(connection, uuid, values)
+
+
+def _set_metadata(connection: sa.Connection, conf: cfg.ConfigOpts, context: RequestContext, uuid: str,
+                  change: Callable[[Metadata], Metadata]) -> Metadata:
+    instance = instances.get(connection, uuid, lock=True)
+    states.check(states.UPDATE_METADATA, instance, may_override_lock=bool(context.is_admin))
+    changed = change(dict(instance.metadata))
+    limits = quotas.limits_for(connection, conf, instance.project_id)
+    validate.check_metadata_quota(changed, limits["metadata_items"])
+    instances.update(connection, uuid, {"metadata": changed})
+    return changed
+
+
+def _lock_for_tags(connection: sa.Connection, uuid: str) -> None:
+    states.check(states.UPDATE_TAGS, instances.get(connection, uuid, lock=True))
+
+
+def _replace_tags(connection: sa.Connection, uuid: str, tags: list[str]) -> list[str]:
+    _lock_for_tags(connection, uuid)
+    return instance_tags.replace(connection, uuid, tags)
+
+
+def _add_tag(connection: sa.Connection, uuid: str, tag: str) -> bool:
+    _lock_for_tags(connection, uuid)
+    known = instance_tags.get(connection, uuid)
+    if tag in known:
+        return False
+    if len(known) >= instance_tags.MAX_TAGS:
+        raise exception.Invalid(f"The number of tags exceeded the per-server limit {instance_tags.MAX_TAGS}")
+    return instance_tags.add(connection, uuid, tag)
+
+
+def _remove_tag(connection: sa.Connection, uuid: str, tag: str) -> None:
+    _lock_for_tags(connection, uuid)
+    if not instance_tags.remove(connection, uuid, tag):
+        raise exception.TagNotFound(server_id=uuid, tag=tag)

@@ -1,0 +1,196 @@
+"""Creation of servers: everything is checked, then one transaction writes the servers and what has to be done for them."""
+from __future__ import annotations
+
+import secrets
+import string
+import uuid as uuids
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.compute.api import validate
+from nova_lite.compute.api.base import Base
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, instances, keypairs, quotas, server_groups
+from nova_lite.objects import action as action_objects
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.network import NetworkRequest
+
+LOG = log.getLogger(__name__)
+_ALPHABETS = (string.digits.replace("0", "").replace("1", ""), "ABCDEFGHJKLMNPQRSTUVWXYZ", "abcdefghijkmnopqrstuvwxyz")
+
+
+@dataclass
+class CreateRequest:
+    """What a user asks for. ``host`` and ``node`` with ``force``: without the scheduler's consent."""
+
+    name: str
+    flavor_id: str
+    image_id: str = ""
+    min_count: int = 1
+    max_count: int = 1
+    description: str | None = None
+    hostname: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
+    networks: str | list[dict[str, Any]] | None = None
+    key_name: str | None = None
+    availability_zone: str | None = None
+    host: str | None = None
+    node: str | None = None
+    force: bool = False
+    hints: dict[str, Any] = field(default_factory=dict)
+    user_data: str | None = None
+    personality: list[dict[str, str]] = field(default_factory=list)
+    config_drive: bool = False
+    disk_config: str | None = None
+    access_ip_v4: str | None = None
+    access_ip_v6: str | None = None
+    security_groups: list[str] = field(default_factory=lambda: ["default"])
+    tags: list[str] = field(default_factory=list)
+    trusted_certs: list[str] | None = None
+    block_devices: list[dict[str, Any]] = field(default_factory=list)
+    legacy_block_devices: list[dict[str, Any]] = field(default_factory=list)
+    admin_password: str | None = None
+    allow_zero_disk: bool = False
+
+
+@dataclass
+class Created:
+    """The servers of one request, in order."""
+
+    uuids: list[str]
+    reservation_id: str
+    auto_disk_config: bool
+
+
+@dataclass
+class _Facts:
+    """What was found for a request."""
+
+    flavor: Flavor
+    image: ImageMeta
+    keypair: dict[str, Any] | None
+    networks: str | list[NetworkRequest] | None
+    auto_disk_config: bool
+
+
+class Creation(Base):
+    """POST /servers."""
+
+    def create(self, context: RequestContext, request: CreateRequest) -> Created:
+        """Write down ``min_count`` to ``max_count`` servers, as many as the quota allows, and let them be built.
+
+        Raises what the user did wrong (Invalid and its kin, 400), OverQuota (403) or Conflict (409).
+        """
+        facts = self._look_up(context, request)
+        self._check_networks(context, facts.networks, request.max_count)
+        reservation = "r-" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(8))
+        servers, action_ids = self.db.write(self._write, context, request, facts, reservation)
+        LOG.info("create: %s server(s), reservation %s", len(servers), reservation,
+                 extra={"instance_uuid": servers[0]} if len(servers) == 1 else {})
+        self.wakeups.send(self.conductor_rpc.schedule_and_build_instances, context, action_ids)
+        return Created(servers, reservation, facts.auto_disk_config)
+
+    def _look_up(self, context: RequestContext, request: CreateRequest) -> _Facts:
+        if request.min_count > request.max_count:
+            raise exception.Invalid("min_count must be <= max_count")
+        validate.check_block_devices(request.block_devices, request.legacy_block_devices, request.image_id)
+        if not request.image_id:
+            raise exception.Invalid("Invalid imageRef provided: a server boots from an image, volumes are not supported.")
+        networks = validate.network_requests(request.networks, request.max_count)
+        with self.db.read() as connection:
+            flavor = validate.get_flavor(connection, context, request.flavor_id)
+            keypair = self._keypair(connection, context, request.key_name)
+            if request.availability_zone:
+                validate.check_zone(connection, self.conf, request.availability_zone)
+            if not request.force:
+                validate.check_destination(connection, request.host, request.node)
+            if request.hints.get("group"):
+                validate.get_group(connection, context, request.hints["group"])
+            if request.metadata or request.personality:
+                limits = quotas.limits_for(connection, self.conf, context.project_id or "")
+                validate.check_metadata_quota(request.metadata, limits["metadata_items"])
+                validate.check_files(request.personality, limits)
+        try:
+            image = self.image.get(context, request.image_id)
+        except exception.ImageNotFound as error:
+            raise exception.Invalid(error.message) from error
+        validate.check_image(image, flavor, request.allow_zero_disk)
+        return _Facts(flavor, image, keypair, networks, validate.auto_disk_config(image, request.disk_config))
+
+    @staticmethod
+    def _keypair(connection: sa.Connection, context: RequestContext, name: str | None) -> dict[str, Any] | None:
+        if name is None:
+            return None
+        try:
+            found = keypairs.get(connection, context.user_id or "", name)
+        except exception.KeypairNotFound as error:
+            raise exception.Invalid(f"Invalid key_name provided: {name}") from error
+        return {key: found[key] for key in ("name", "type", "public_key")}
+
+    def _check_networks(self, context: RequestContext, networks: str | list[NetworkRequest] | None, count: int) -> None:
+        try:
+            self.network.validate(context, networks, count)
+        except exception.NotFound as error:        # a network that is not there is a mistake in the body, not in the URL
+            raise exception.Invalid(error.message) from error
+
+    def _write(self, connection: sa.Connection, context: RequestContext, request: CreateRequest, facts: _Facts,
+               reservation: str) -> tuple[list[str], list[int]]:
+        project, user = context.project_id or "", context.user_id or ""
+        count = quotas.servers_that_fit(connection, self.conf, project, user, request.min_count, request.max_count,
+                                        facts.flavor.vcpus, facts.flavor.memory_mb)
+        group = request.hints.get("group")
+        if group:
+            quotas.check_server_group_members(connection, self.conf, project, user, group, count)
+        chosen = [str(uuids.uuid4()) for _ in range(count)]
+        common = self._common(context, request, facts, reservation)
+        instances.create_many(connection, [{**common, **self._names(request, uuid, number, count)}
+                                           for number, uuid in enumerate(chosen)])
+        if group:
+            server_groups.add_members(connection, group, chosen)
+        arguments = {"admin_password": request.admin_password} if request.admin_password else None
+        return chosen, actions.create(connection, context, "build", chosen, self.conf.conductor.lease_seconds,
+                                      action_objects.CONDUCTOR, arguments=arguments)
+
+    @staticmethod
+    def _names(request: CreateRequest, uuid: str, number: int, count: int) -> dict[str, Any]:
+        suffix = f"-{number + 1}" if count > 1 else ""
+        name = request.name[:255 - len(suffix)] + suffix
+        hostname = request.hostname + suffix if request.hostname else validate.hostname_of(name, f"Server-{uuid}")
+        return {"uuid": uuid, "display_name": name, "hostname": hostname[:255], "launch_index": number}
+
+    def _common(self, context: RequestContext, request: CreateRequest, facts: _Facts, reservation: str) -> dict[str, Any]:
+        destination = None
+        if request.host or request.node:
+            destination = {"host": request.host, "node": request.node, "force": request.force}
+        mandatory = str(facts.image.properties.get("img_config_drive", "")) == "mandatory"
+        return {
+            "project_id": context.project_id or "", "user_id": context.user_id or "", "reservation_id": reservation,
+            "display_description": request.description, "vm_state": states.BUILDING, "task_state": states.SCHEDULING,
+            "image_ref": facts.image.id, "image": facts.image, "flavor": facts.flavor, "flavor_ref": facts.flavor.flavorid,
+            "key_name": request.key_name, "keypair": facts.keypair, "availability_zone": request.availability_zone,
+            "pinned_availability_zone": request.availability_zone, "metadata": request.metadata,
+            "config_drive": request.config_drive or mandatory or self.conf.compute.force_config_drive,
+            "user_data": request.user_data, "access_ip_v4": request.access_ip_v4, "access_ip_v6": request.access_ip_v6,
+            "auto_disk_config": facts.auto_disk_config, "network_request": _plain_networks(facts.networks),
+            "security_groups": request.security_groups, "scheduler_hints": request.hints,
+            "requested_destination": destination, "trusted_certs": request.trusted_certs,
+            "personality": request.personality or None, "tags": request.tags}
+
+
+def _plain_networks(networks: str | Sequence[NetworkRequest] | None) -> str | list[dict[str, Any]] | None:
+    return networks if networks is None or isinstance(networks, str) else [r.to_primitive() for r in networks]
+
+
+def generate_password(length: int = 12) -> str:
+    """A password without letters that look alike, with at least one of each alphabet."""
+    chosen = [secrets.choice(alphabet) for alphabet in _ALPHABETS]
+    chosen += [secrets.choice("".join(_ALPHABETS)) for _ in range(length - len(chosen))]
+    secrets.SystemRandom().shuffle(chosen)
+    return "".join(chosen)

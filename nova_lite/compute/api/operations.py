@@ -1,0 +1,94 @@
+"""Power, pause, suspend, delete, console, lock and reset of a server."""
+from __future__ import annotations
+
+from typing import Any
+
+import oslo_messaging as messaging
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.compute.api.base import Base
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, instances
+from nova_lite.objects.instance import Instance
+
+OWNER, ADMIN = "owner", "admin"
+
+
+class Operations(Base):
+    """What is done by the server's host, and what only concerns its record."""
+
+    def start(self, context: RequestContext, uuid: str) -> None:
+        """Power on."""
+        self.operate(context, uuid, "start")
+
+    def stop(self, context: RequestContext, uuid: str) -> None:
+        """Power off, gracefully as far as the guest allows."""
+        self.operate(context, uuid, "stop")
+
+    def reboot(self, context: RequestContext, uuid: str, hard: bool) -> None:
+        """Reboot: ask the guest, or (hard) start its domain afresh."""
+        self.operate(context, uuid, "reboot_hard" if hard else "reboot", {"reboot_type": "HARD" if hard else "SOFT"})
+
+    def pause(self, context: RequestContext, uuid: str) -> None:
+        """Stop the guest's processors."""
+        self.operate(context, uuid, "pause")
+
+    def unpause(self, context: RequestContext, uuid: str) -> None:
+        """Let them run again."""
+        self.operate(context, uuid, "unpause")
+
+    def suspend(self, context: RequestContext, uuid: str) -> None:
+        """Store the guest's memory and power it off."""
+        self.operate(context, uuid, "suspend")
+
+    def resume(self, context: RequestContext, uuid: str) -> None:
+        """Bring a suspended guest back."""
+        self.operate(context, uuid, "resume")
+
+    def delete(self, context: RequestContext, uuid: str) -> None:
+        """Delete, whatever the server is doing; the second of two deletes is silently the same one."""
+        self.operate(context, uuid, "delete")
+
+    def force_delete(self, context: RequestContext, uuid: str) -> None:
+        """Delete at once, without the grace that a soft delete would give."""
+        self.operate(context, uuid, "force_delete")
+
+    def get_console_output(self, context: RequestContext, instance: Instance, length: int | None) -> str:
+        """The end of the console log. Raises InstanceNotReady, or ServiceUnavailable when the host does not answer."""
+        if not instance.host or instance.vm_state == states.BUILDING:
+            raise exception.InstanceNotReady(instance_id=instance.uuid)
+        try:
+            return self.compute_rpc.get_console_output(context, instance.host, instance.uuid, length)
+        except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure) as error:
+            raise exception.ServiceUnavailable(what=f"Console of instance {instance.uuid}",
+                                               reason="its compute host does not answer") from error
+
+    def lock(self, context: RequestContext, instance: Instance, reason: str | None) -> None:
+        """Refuse further operations to everybody but admins. An owner cannot take over an admin's lock."""
+        owner = instance.project_id == context.project_id
+        if instance.locked and owner:
+            return
+        values = {"locked": True, "locked_by": OWNER if owner else ADMIN, "locked_reason": reason}
+        self.db.write(_change, context, "lock", instance.uuid, values)
+
+    def unlock(self, context: RequestContext, instance: Instance) -> None:
+        """Allow operations again."""
+        self.db.write(_change, context, "unlock", instance.uuid, {"locked": False, "locked_by": None, "locked_reason": None})
+
+    def reset_state(self, context: RequestContext, instance: Instance, state: str) -> None:
+        """Declare a server active or in error, and idle. What still works on it notices and stops."""
+        values = {"vm_state": {"active": states.ACTIVE, "error": states.ERROR}[state], "task_state": None}
+        self.db.write(_change, context, "resetState", instance.uuid, values)
+
+
+def is_expected_locked_by(context: RequestContext, instance: Instance) -> bool:
+    """Whether the lock is one that the caller set itself: an owner's by the owner, an admin's by an admin."""
+    expected = OWNER if instance.project_id == context.project_id else ADMIN
+    return not instance.locked_by or instance.locked_by == expected
+
+
+def _change(connection: sa.Connection, context: RequestContext, action: str, uuid: str, values: dict[str, Any]) -> None:
+    instances.update(connection, uuid, values)
+    actions.record(connection, context, action, uuid)

@@ -1,0 +1,58 @@
+"""The client side of the compute service's RPC; the server side is ``compute/manager.py``, with the same method names.
+
+All but one are casts that say "look at action X": what has to be done stands in the database.
+"""
+from __future__ import annotations
+
+from nova_lite import rpc
+from nova_lite.context import RequestContext
+
+
+class ComputeAPI(rpc.Client):
+    """Messages to one compute host."""
+
+    topic = rpc.COMPUTE
+
+    def wake(self, context: RequestContext, host: str, method: str, action_id: int) -> None:
+        """Cast ``method``, a name from ``states.OPERATIONS``, for one action."""
+        self.cast(context, method, server=host, action_id=action_id)
+
+    def build_and_run_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Build a server."""
+        self.wake(context, host, "build_and_run_instance", action_id)
+
+    def terminate_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Delete a server."""
+        self.wake(context, host, "terminate_instance", action_id)
+
+    def start_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Power a server on."""
+        self.wake(context, host, "start_instance", action_id)
+
+    def stop_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Power a server off."""
+        self.wake(context, host, "stop_instance", action_id)
+
+    def reboot_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Reboot a server, soft or hard."""
+        self.wake(context, host, "reboot_instance", action_id)
+
+    def pause_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Pause a server."""
+        self.wake(context, host, "pause_instance", action_id)
+
+    def unpause_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Let a paused server go on."""
+        self.wake(context, host, "unpause_instance", action_id)
+
+    def suspend_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Store a server's memory and power it off."""
+        self.wake(context, host, "suspend_instance", action_id)
+
+    def resume_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Bring a suspended server back."""
+        self.wake(context, host, "resume_instance", action_id)
+
+    def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
+        """The last ``length`` lines of a server's console (None: all that there is)."""
+        return self.call(context, "get_console_output", server=host, instance_uuid=instance_uuid, length=length)
