@@ -49,8 +49,7 @@ class StandaloneCloud:
 
     def add_to(self, runner: service.Service) -> None:
         """Hang everything into the process's service."""
-        transport = rpc.get_transport(self.conf)
-        host = self.conf.host
+        host, transport = self.conf.host, runner.transport
         runner.add_manager(rpc.CONDUCTOR, host, ConductorManager(self.conf, transport))
         runner.add_manager(rpc.SCHEDULER, host, SchedulerManager(self.conf, transport))
         for name in service.compute_hosts(self.conf):

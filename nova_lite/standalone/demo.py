@@ -27,10 +27,7 @@ class Api:
         identity = LocalIdentity(f"{conf.state_path}/identity")
         passwords = json.loads((identity.directory / "passwords.json").read_text())
         self.token, said = identity.authenticate("demo", passwords["demo"], None)
-        scheme = "https" if conf.api.tls_cert_file else "http"
-        self.url = f"{scheme}://127.0.0.1:{conf.api.port}/v2.1"
-        # our own address and our own certificate: there is no name to check
-        self.tls = ssl._create_unverified_context() if conf.api.tls_cert_file else None  # noqa: S323
+        self.url, self.tls = f"{base_url(conf)}/v2.1", _tls(conf)
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None, version: str = "2.90") -> Any:
         """One request; raises ServiceUnavailable with the answer's text."""
@@ -46,6 +43,26 @@ class Api:
         except urllib.error.URLError as error:
             raise exception.ServiceUnavailable(what=self.url, reason=str(error.reason)) from None
         return json.loads(text) if text else None
+
+
+def base_url(conf: cfg.ConfigOpts) -> str:
+    """Where this machine's cloud answers."""
+    return f"http{'s' if conf.api.tls_cert_file else ''}://127.0.0.1:{conf.api.port}"
+
+
+def _tls(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
+    # our own address and our own certificate: there is no name to check
+    return ssl._create_unverified_context() if conf.api.tls_cert_file else None  # noqa: S323
+
+
+def wait_until_it_answers(conf: cfg.ConfigOpts) -> None:
+    """Block until the API of this process takes requests."""
+    while True:
+        try:
+            urllib.request.urlopen(f"{base_url(conf)}/healthcheck", timeout=5, context=_tls(conf)).close()  # noqa: S310
+            return
+        except OSError:
+            time.sleep(0.2)
 
 
 def run(conf: cfg.ConfigOpts, say: Say) -> None:
