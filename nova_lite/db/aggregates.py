@@ -62,10 +62,10 @@ def create(conn: sa.Connection, name: str, zone: str | None) -> dict[str, Any]:
     values = {"uuid": str(uuid.uuid4()), "name": name, "metadata": {ZONE: zone} if zone else {}}
     try:
         with conn.begin_nested():
-            made = conn.execute(sa.insert(T).values(created_at=units.utcnow(), **values))
+            conn.execute(sa.insert(T).values(created_at=units.utcnow(), **values))
     except exc.IntegrityError:
         raise exception.AggregateNameExists(name=name) from None
-    return get(conn, made.inserted_primary_key[0])
+    return _with_hosts(conn, conn.execute(sa.select(T).where(T.c.uuid == values["uuid"])).all())[0]
 
 
 def update(conn: sa.Connection, number: int, name: str | None = None,

@@ -80,9 +80,9 @@ def _view(req: Request, aggregate: Mapping[str, Any]) -> dict[str, Any]:
 _RULE = "os_compute_api:os-aggregates"
 _ONE = "/os-aggregates/{aggregate_id}"
 ROUTES = [
-    Route("GET", "/os-aggregates", index, f"{_RULE}:index", query=schema.NO_QUERY, response=schema.LIST),
+    Route("GET", "/os-aggregates", index, f"{_RULE}:index", response=schema.LIST),
     Route("POST", "/os-aggregates", create, f"{_RULE}:create", body=schema.CREATE, response=schema.NEW),
-    Route("GET", _ONE, show, f"{_RULE}:show", query=schema.NO_QUERY, response=schema.AGGREGATE),
+    Route("GET", _ONE, show, f"{_RULE}:show", response=schema.AGGREGATE),
     Route("PUT", _ONE, update, f"{_RULE}:update", body=schema.UPDATE, response=schema.AGGREGATE),
     Route("DELETE", _ONE, delete, f"{_RULE}:delete"),
     Route("POST", f"{_ONE}/action", add_host, f"{_RULE}:add_host", action="add_host", body=schema.ADD_HOST,

@@ -63,6 +63,6 @@ def _hosts(req: Request, members: list[dict[str, Any]]) -> dict[str, dict[str, A
 
 _RULE = "os_compute_api:os-availability-zone"
 ROUTES = [
-    Route("GET", "/os-availability-zone", index, f"{_RULE}:list", query=schema.QUERY, response=schema.LIST),
-    Route("GET", "/os-availability-zone/detail", detail, f"{_RULE}:detail", query=schema.QUERY, response=schema.DETAIL),
+    Route("GET", "/os-availability-zone", index, f"{_RULE}:list", response=schema.LIST),
+    Route("GET", "/os-availability-zone/detail", detail, f"{_RULE}:detail", response=schema.DETAIL),
 ]

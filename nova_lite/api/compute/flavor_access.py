@@ -7,7 +7,6 @@ import sqlalchemy as sa
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import flavor_access as schema
-from nova_lite.api.compute.schemas.flavors import NO_QUERY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import flavors
@@ -54,7 +53,7 @@ def _view(conn: sa.Connection, flavor: Flavor) -> dict[str, Any]:
 
 _RULE = "os_compute_api:os-flavor-access"
 ROUTES = [
-    Route("GET", "/flavors/{flavor_id}/os-flavor-access", index, _RULE, query=NO_QUERY, response=schema.ACCESS),
+    Route("GET", "/flavors/{flavor_id}/os-flavor-access", index, _RULE, response=schema.ACCESS),
     Route("POST", "/flavors/{flavor_id}/action", add, f"{_RULE}:add_tenant_access", action="addTenantAccess",
           body=schema.ADD, response=schema.ACCESS),
     Route("POST", "/flavors/{flavor_id}/action", remove, f"{_RULE}:remove_tenant_access", action="removeTenantAccess",

@@ -7,7 +7,6 @@ from nova_lite import exception
 from nova_lite.api.compute import extra_spec_names
 from nova_lite.api.compute.flavors import visible_to
 from nova_lite.api.compute.schemas import flavor_extra_specs as schema
-from nova_lite.api.compute.schemas.flavors import NO_QUERY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import flavors
@@ -60,9 +59,9 @@ def _check(req: Request, specs: dict[str, str]) -> None:
 _PATH = "/flavors/{flavor_id}/os-extra_specs"
 _RULE = "os_compute_api:os-flavor-extra-specs"
 ROUTES = [
-    Route("GET", _PATH, index, f"{_RULE}:index", query=NO_QUERY, response=schema.SPECS),
+    Route("GET", _PATH, index, f"{_RULE}:index", response=schema.SPECS),
     Route("POST", _PATH, create, f"{_RULE}:create", body=schema.CREATE, response=schema.SPECS),
-    Route("GET", _PATH + "/{key}", show, f"{_RULE}:show", query=NO_QUERY, response=schema.SPEC),
+    Route("GET", _PATH + "/{key}", show, f"{_RULE}:show", response=schema.SPEC),
     Route("PUT", _PATH + "/{key}", update, f"{_RULE}:update", body=schema.UPDATE, response=schema.SPEC),
     Route("DELETE", _PATH + "/{key}", delete, f"{_RULE}:delete"),
 ]

@@ -7,9 +7,10 @@ from typing import Any
 from oslo_utils import strutils
 
 from nova_lite import exception
-from nova_lite.api.compute import pages
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import flavors as schema
 from nova_lite.api.compute.views import flavors as view
+from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import flavors
@@ -78,20 +79,20 @@ def _factor(value: float | str) -> float:
 
 
 def _page(req: Request) -> list[Flavor]:
-    sort_key, sort_dir = pages.last(req, "sort_key") or "flavorid", pages.last(req, "sort_dir") or "asc"
+    sort_key, sort_dir = params.last(req, "sort_key") or "flavorid", params.last(req, "sort_dir") or "asc"
     if sort_key not in SORT_KEYS:
         raise exception.InvalidInput(reason=f"Invalid sort key '{sort_key}'")
     if sort_dir not in ("asc", "desc"):
         raise exception.InvalidInput(reason=f"Unknown sort direction '{sort_dir}', must be 'desc' or 'asc'")
     filters: dict[str, Any] = {"is_public": True, "disabled": False}
     if req.context.is_admin:
-        filters = {"is_public": _is_public(pages.last(req, "is_public"))}
+        filters = {"is_public": _is_public(params.last(req, "is_public"))}
     if req.since("2.102"):
-        filters["name"] = pages.last(req, "name")
+        filters["name"] = params.last(req, "name")
     with req.services.db.read() as conn:
         return flavors.list_page(
             conn, req.context.project_id, min_ram=_number(req, "minRam"), min_disk=_number(req, "minDisk"),
-            sort_key=sort_key, sort_dir=sort_dir, limit=pages.limit(req), marker=pages.last(req, "marker"), **filters)
+            sort_key=sort_key, sort_dir=sort_dir, limit=pagination.limit(req), marker=params.last(req, "marker"), **filters)
 
 
 def _is_public(text: str | None) -> bool | None:
@@ -107,7 +108,7 @@ def _is_public(text: str | None) -> bool | None:
 
 
 def _number(req: Request, name: str) -> int | None:
-    text = pages.last(req, name)
+    text = params.last(req, name)
     if text is None:
         return None
     try:
@@ -118,7 +119,7 @@ def _number(req: Request, name: str) -> int | None:
 
 
 def _links(req: Request, found: list[Flavor], *path: str) -> dict[str, Any]:
-    return pages.links(req, "flavors", found, found[-1].flavorid if found else None, *path)
+    return pagination.next_links(req, "flavors", [flavor.flavorid for flavor in found], *path)
 
 
 _MANAGE = "os_compute_api:os-flavor-manage"
@@ -126,7 +127,7 @@ ROUTES = [
     Route("GET", "/flavors", index, None, query=schema.LIST_QUERY, response=schema.LIST),
     Route("GET", "/flavors/detail", detail, None, query=schema.LIST_QUERY, response=schema.DETAIL),
     Route("POST", "/flavors", create, f"{_MANAGE}:create", body=schema.CREATE, response=schema.FLAVOR),
-    Route("GET", "/flavors/{flavor_id}", show, None, query=schema.NO_QUERY, response=schema.FLAVOR),
+    Route("GET", "/flavors/{flavor_id}", show, None, response=schema.FLAVOR),
     Route("PUT", "/flavors/{flavor_id}", update, f"{_MANAGE}:update", first="2.55", body=schema.UPDATE,
           response=schema.FLAVOR),
     Route("DELETE", "/flavors/{flavor_id}", delete, f"{_MANAGE}:delete", status=202),

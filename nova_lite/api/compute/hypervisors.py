@@ -6,9 +6,10 @@ from typing import Any
 from oslo_utils import strutils
 
 from nova_lite import exception
-from nova_lite.api.compute import pages
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import hypervisors as schema
 from nova_lite.api.compute.views import hypervisors as view
+from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.formats import is_uuid
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -70,7 +71,7 @@ def _list(req: Request) -> tuple[Nodes, dict[tuple[str, str], list[dict[str, str
     if not req.since("2.33"):
         with req.services.db.read() as conn:
             return hypervisors.list_page(conn), {}
-    pattern, marker = pages.last(req, "hypervisor_hostname_pattern"), pages.last(req, "marker")
+    pattern, marker = params.last(req, "hypervisor_hostname_pattern"), params.last(req, "marker")
     if pattern is not None and req.since("2.53") and {"limit", "marker"} & set(req.params_in):
         raise exception.Invalid("Paging over hypervisors with the hypervisor_hostname_pattern query parameter is not "
                                 "supported.")
@@ -79,7 +80,7 @@ def _list(req: Request) -> tuple[Nodes, dict[tuple[str, str], list[dict[str, str
         if pattern is not None:
             found = _match(hypervisors.list_page(conn, pattern=pattern), pattern)
         else:
-            found = hypervisors.list_page(conn, pages.limit(req), None if marker is None else _marker(req, marker))
+            found = hypervisors.list_page(conn, pagination.limit(req), None if marker is None else _marker(req, marker))
         return found, hypervisors.servers(conn, found) if _with_servers(req) else {}
 
 
@@ -90,7 +91,7 @@ def _match(found: Nodes, pattern: str) -> Nodes:
 
 
 def _with_servers(req: Request) -> bool:
-    return req.since("2.53") and strutils.bool_from_string(pages.last(req, "with_servers") or "false", strict=True)
+    return req.since("2.53") and strutils.bool_from_string(params.last(req, "with_servers") or "false", strict=True)
 
 
 def _marker(req: Request, marker: str) -> int | str:
@@ -118,8 +119,8 @@ def _key(node: dict[str, Any]) -> tuple[str, str]:
 def _links(req: Request, found: Nodes, *path: str) -> dict[str, Any]:
     if not req.since("2.33") or (req.since("2.53") and "hypervisor_hostname_pattern" in req.params_in):
         return {}
-    marker = found[-1]["uuid" if req.since("2.53") else "id"] if found else None
-    return pages.links(req, "hypervisors", found, marker, "os-hypervisors", *path)
+    ids = [str(node["uuid" if req.since("2.53") else "id"]) for node in found]
+    return pagination.next_links(req, "hypervisors", ids, "os-hypervisors", *path)
 
 
 _RULE = "os_compute_api:os-hypervisors"

@@ -7,9 +7,10 @@ from typing import Any
 from oslo_utils import timeutils
 
 from nova_lite import exception
-from nova_lite.api.compute import pages
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import images as schema
 from nova_lite.api.compute.views import images as view
+from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import quotas
@@ -101,13 +102,13 @@ def _set(req: Request, image: ImageMeta, properties: dict[str, Any]) -> dict[str
 def _page(req: Request) -> list[ImageMeta]:
     found = sorted(req.services.image.list(req.context), key=lambda image: (image.created_at, image.id), reverse=True)
     found = [image for image in found if _passes(req, image)]
-    marker = pages.last(req, "marker")
+    marker = params.last(req, "marker")
     if marker is not None:
         places = [place for place, image in enumerate(found) if image.id == marker]
         if not places:
             raise exception.MarkerNotFound(marker=marker)
         found = found[places[0] + 1:]
-    return found[:pages.limit(req)]
+    return found[:pagination.limit(req)]
 
 
 def _passes(req: Request, image: ImageMeta) -> bool:
@@ -141,7 +142,7 @@ def _time(text: str) -> datetime.datetime:
 
 
 def _links(req: Request, found: list[ImageMeta], *path: str) -> dict[str, Any]:
-    return pages.links(req, "images", found, found[-1].id if found else None, *path)
+    return pagination.next_links(req, "images", [image.id for image in found], *path)
 
 
 # no policy: the image service decides who may see and change what

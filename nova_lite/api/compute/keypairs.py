@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_lite import crypto, exception, units
-from nova_lite.api.compute import pages
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import keypairs as schema
+from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import keypairs
@@ -20,12 +21,11 @@ _RULE = "os_compute_api:os-keypairs"
 def index(req: Request) -> dict[str, Any]:
     """A user's key pairs by name."""
     user = _user(req, "index")
-    size, marker = (pages.limit(req), pages.last(req, "marker")) if req.since("2.35") else (None, None)
+    size, marker = (pagination.limit(req), params.last(req, "marker")) if req.since("2.35") else (None, None)
     with req.services.db.read() as conn:
         found = keypairs.list_page(conn, user, size, marker)
-    more = {}
-    if req.since("2.35"):
-        more = pages.links(req, "keypairs", found, found[-1]["name"] if found else None, "os-keypairs")
+    names = [keypair["name"] for keypair in found]
+    more = pagination.next_links(req, "keypairs", names, "os-keypairs") if req.since("2.35") else {}
     return {"keypairs": [{"keypair": _brief(req, keypair)} for keypair in found], **more}
 
 
@@ -68,7 +68,7 @@ def delete(req: Request, keypair_name: str) -> None:
 
 
 def _user(req: Request, verb: str) -> str:
-    user: str = (pages.last(req, "user_id") if req.since("2.10") else None) or req.context.user_id or ""
+    user: str = (params.last(req, "user_id") if req.since("2.10") else None) or req.context.user_id or ""
     req.can(f"{_RULE}:{verb}", {"user_id": user, "project_id": req.context.project_id})
     return user
 

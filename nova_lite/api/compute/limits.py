@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute import pages
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import limits as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -23,7 +23,7 @@ NETWORK = {"maxSecurityGroupRules": -1, "maxSecurityGroups": -1, "maxTotalFloati
 def index(req: Request) -> dict[str, Any]:
     """The limits of the caller's project, or of ``tenant_id``."""
     project: str = req.context.project_id or ""
-    asked = pages.last(req, "tenant_id")
+    asked = params.last(req, "tenant_id")
     if asked and asked != project:
         req.can(f"{_RULE}:other_project", {"project_id": asked, "user_id": req.context.user_id})
         project = asked

@@ -6,7 +6,6 @@ from typing import Any
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import quota_class_sets as schema
-from nova_lite.api.compute.schemas.quota_sets import NO_QUERY
 from nova_lite.api.openstack.routes import Route, at_version
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import quotas
@@ -36,7 +35,7 @@ def _limits(req: Request, class_name: str) -> Mapping[str, int]:
 
 
 ROUTES = [
-    Route("GET", "/os-quota-class-sets/{class_name}", show, f"{_RULE}:show", query=NO_QUERY, response=schema.CLASS_SET),
+    Route("GET", "/os-quota-class-sets/{class_name}", show, f"{_RULE}:show", response=schema.CLASS_SET),
     Route("PUT", "/os-quota-class-sets/{class_name}", update, f"{_RULE}:update", body=schema.UPDATE,
           response=schema.UPDATED),
 ]

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from oslo_utils import strutils
 
 from nova_lite import exception
-from nova_lite.api.compute import pages
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import quota_sets as schema
 from nova_lite.api.openstack.routes import Route, at_version
 from nova_lite.api.openstack.wsgi import Request
@@ -21,14 +21,14 @@ def show(req: Request, project_id: str) -> dict[str, Any]:
     """The limits of a project, or of ``user_id`` in it."""
     req.can(f"{_RULE}:show", {"project_id": project_id})
     with req.services.db.read() as conn:
-        limits = quotas.limits_for(conn, req.services.conf, project_id, pages.last(req, "user_id") or "")
+        limits = quotas.limits_for(conn, req.services.conf, project_id, params.last(req, "user_id") or "")
     return {"quota_set": {"id": project_id, **_limits(req, limits)}}
 
 
 def detail(req: Request, project_id: str) -> dict[str, Any]:
     """The same with what is in use."""
     req.can(f"{_RULE}:detail", {"project_id": project_id})
-    user = pages.last(req, "user_id") or ""
+    user = params.last(req, "user_id") or ""
     with req.services.db.read() as conn:
         limits = quotas.limits_for(conn, req.services.conf, project_id, user)
         used = quotas.usage(conn, project_id, user)
@@ -49,7 +49,7 @@ def update(req: Request, project_id: str) -> dict[str, Any]:
     body = req.json_in["quota_set"]
     wanted = {name: int(value) for name, value in body.items() if name in quotas.RESOURCES}
     force = strutils.bool_from_string(body.get("force", False), strict=True)
-    user = pages.last(req, "user_id") or ""
+    user = params.last(req, "user_id") or ""
     limits = req.services.db.write(_update, req, project_id, user, wanted, force)
     return {"quota_set": _limits(req, limits)}
 
@@ -57,7 +57,7 @@ def update(req: Request, project_id: str) -> dict[str, Any]:
 def delete(req: Request, project_id: str) -> None:
     """Back to the defaults."""
     req.can(f"{_RULE}:delete", {"project_id": project_id})
-    req.services.db.write(quotas.delete_limits, project_id, pages.last(req, "user_id") or "")
+    req.services.db.write(quotas.delete_limits, project_id, params.last(req, "user_id") or "")
 
 
 def _update(conn: sa.Connection, req: Request, project_id: str, user_id: str, wanted: Mapping[str, int],
@@ -85,7 +85,7 @@ _ONE = "/os-quota-sets/{project_id}"
 ROUTES = [
     Route("GET", _ONE, show, None, query=schema.QUERY, response=schema.QUOTA_SET),
     Route("GET", f"{_ONE}/detail", detail, None, query=schema.QUERY, response=schema.DETAIL),
-    Route("GET", f"{_ONE}/defaults", defaults, None, query=schema.NO_QUERY, response=schema.QUOTA_SET),
+    Route("GET", f"{_ONE}/defaults", defaults, None, response=schema.QUOTA_SET),
     Route("PUT", _ONE, update, None, body=schema.UPDATE, query=schema.QUERY, response=schema.UPDATED),
     Route("DELETE", _ONE, delete, None, query=schema.QUERY, status=202),
 ]

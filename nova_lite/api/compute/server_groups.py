@@ -8,8 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.api.compute import pages
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import server_groups as schema
+from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import server_groups
@@ -21,8 +22,9 @@ def index(req: Request) -> dict[str, Any]:
     """The groups of the project, or with ``all_projects`` those of all."""
     everywhere = "all_projects" in req.params_in and req.can(f"{_RULE}:index:all_projects", fatal=False)
     project = None if everywhere else req.context.project_id
+    offset = min(int(params.last(req, "offset") or 0), 2 ** 62)
     with req.services.db.read() as conn:
-        found = server_groups.list_page(conn, project, pages.limit(req), min(int(pages.last(req, "offset") or 0), 2 ** 62))
+        found = server_groups.list_page(conn, project, pagination.limit(req), offset)
     return {"server_groups": [_view(req, group) for group in found]}
 
 
@@ -71,6 +73,6 @@ def _view(req: Request, group: Mapping[str, Any]) -> dict[str, Any]:
 ROUTES = [
     Route("GET", "/os-server-groups", index, f"{_RULE}:index", query=schema.LIST_QUERY, response=schema.LIST),
     Route("POST", "/os-server-groups", create, f"{_RULE}:create", body=schema.CREATE, response=schema.GROUP),
-    Route("GET", "/os-server-groups/{group_id}", show, None, query=schema.NO_QUERY, response=schema.GROUP),
+    Route("GET", "/os-server-groups/{group_id}", show, None, response=schema.GROUP),
     Route("DELETE", "/os-server-groups/{group_id}", delete, None, status=204),
 ]

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from oslo_utils import strutils
 
 from nova_lite import exception, units
-from nova_lite.api.compute import pages
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import services as schema
 from nova_lite.api.openstack.faults import ResourceNotFound
 from nova_lite.api.openstack.formats import is_uuid
@@ -23,7 +23,7 @@ INTERNAL = "internal"
 def index(req: Request) -> dict[str, Any]:
     """The services of the cloud."""
     with req.services.db.read() as conn:
-        found = services.list_all(conn, pages.last(req, "host"), pages.last(req, "binary"))
+        found = services.list_all(conn, params.last(req, "host"), params.last(req, "binary"))
         zones = aggregates.zones_by_host(conn)
     return {"services": [_view(req, service, zones) for service in found]}
 

@@ -25,4 +25,3 @@ _UUID = {"uuid": parameters.UUID}
 NEW = {"2.1": shapes.wrapped("aggregate", _NEW), "2.41": shapes.wrapped("aggregate", shapes.plus(_NEW, _UUID))}
 AGGREGATE = {"2.1": shapes.wrapped("aggregate", _FULL), "2.41": shapes.wrapped("aggregate", shapes.plus(_FULL, _UUID))}
 LIST = {"2.1": shapes.listing("aggregates", _FULL), "2.41": shapes.listing("aggregates", shapes.plus(_FULL, _UUID))}
-NO_QUERY = {"2.1": shapes.query({}), "2.102": shapes.query({}, strict=True)}

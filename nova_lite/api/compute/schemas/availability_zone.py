@@ -8,4 +8,3 @@ _SERVICE = shapes.closed({"available": shapes.BOOLEAN, "active": shapes.BOOLEAN,
 _HOSTS = {"type": ["object", "null"], "additionalProperties": {"type": "object", "additionalProperties": _SERVICE}}
 LIST = shapes.listing("availabilityZoneInfo", shapes.closed({**_STATE, "hosts": {"type": "null"}}))
 DETAIL = shapes.listing("availabilityZoneInfo", shapes.closed({**_STATE, "hosts": _HOSTS}))
-QUERY = {"2.1": shapes.query({}), "2.102": shapes.query({}, strict=True)}

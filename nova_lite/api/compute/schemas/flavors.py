@@ -23,7 +23,6 @@ _LIST_QUERY = {**shapes.PAGE, "is_public": shapes.ANY_PARAM, "minRam": shapes.AN
                "sort_key": shapes.ANY_PARAM, "sort_dir": shapes.ANY_PARAM}
 LIST_QUERY = {"2.1": shapes.query(_LIST_QUERY), "2.75": shapes.query(_LIST_QUERY, strict=True),
               "2.102": shapes.query({**_LIST_QUERY, "name": shapes.ANY_PARAM}, strict=True)}
-NO_QUERY = {"2.1": shapes.query({}), "2.102": shapes.query({}, strict=True)}
 
 _BRIEF = shapes.closed({"id": shapes.STRING, "name": shapes.STRING, "links": shapes.LINKS})
 _BRIEF_255 = shapes.plus(_BRIEF, {"description": shapes.MAYBE_STRING})

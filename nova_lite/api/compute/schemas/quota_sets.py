@@ -16,7 +16,6 @@ UPDATE = {version: shapes.wrapped("quota_set", shapes.closed({}, {**dict.fromkey
           for version, names in RESOURCES.items()}
 _QUERY = {"user_id": shapes.ANY_PARAM}
 QUERY = {"2.1": shapes.query(_QUERY), "2.75": shapes.query(_QUERY, strict=True)}
-NO_QUERY = {"2.1": shapes.query({}), "2.102": shapes.query({}, strict=True)}
 
 UPDATED = {version: shapes.wrapped("quota_set", shapes.closed(dict.fromkeys(names, shapes.INTEGER)))
            for version, names in RESOURCES.items()}

@@ -18,7 +18,6 @@ CREATE = {"2.1": _policies(_HARD), "2.15": _policies(_ALL), "2.64": shapes.wrapp
     {"name": parameters.NAME, "policy": {"enum": _ALL}}, {"rules": _RULES_IN}))}
 _LIST_QUERY = {"all_projects": shapes.ANY_PARAM, "limit": shapes.PAGE["limit"], "offset": shapes.PAGE["limit"]}
 LIST_QUERY = {"2.1": shapes.query(_LIST_QUERY), "2.75": shapes.query(_LIST_QUERY, strict=True)}
-NO_QUERY = {"2.1": shapes.query({}), "2.102": shapes.query({}, strict=True)}
 
 _GROUP = shapes.closed({
     "id": parameters.UUID, "name": shapes.STRING, "members": {"type": "array", "items": parameters.UUID},
