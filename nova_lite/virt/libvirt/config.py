@@ -1,0 +1,121 @@
+"""What one guest is made of: plain dataclasses, from which ``domain_xml`` makes libvirt's XML.
+
+They know nothing of servers, flavors or images; ``guest_config`` fills them.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Disk:
+    """One disk file. ``device`` is disk or cdrom; ``tune`` are limits by their libvirt names, e.g. total_iops_sec."""
+
+    path: str
+    target: str
+    bus: str = "virtio"
+    format: str = "qcow2"
+    device: str = "disk"
+    cache: str = "none"
+    serial: str | None = None
+    boot_order: int | None = None
+    tune: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One nic on a Linux bridge. ``bandwidth`` are libvirt's names: (inbound|outbound, average|peak|burst) -> number."""
+
+    mac: str
+    bridge: str
+    devname: str
+    model: str = "virtio"
+    mtu: int | None = None
+    bandwidth: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """``mode`` empty: the emulator's own model."""
+
+    vcpus: int
+    sockets: int
+    cores: int = 1
+    threads: int = 1
+    mode: str = ""
+    model: str = ""
+    tune: dict[str, int] = field(default_factory=dict)      # shares, period, quota
+
+
+@dataclass(frozen=True)
+class Rng:
+    """A random number generator, at most ``rate_bytes`` in ``rate_period`` milliseconds when set."""
+
+    rate_bytes: int | None = None
+    rate_period: int | None = None
+
+
+@dataclass(frozen=True)
+class Graphics:
+    """A VNC console with its screen and pointer. ``video_ram`` is KiB."""
+
+    listen: str
+    video: str = "virtio"
+    tablet: bool = True
+    video_ram: int | None = None
+
+
+@dataclass(frozen=True)
+class Port:
+    """A nic as the metadata element tells it: port id and its (address, version) pairs."""
+
+    id: str
+    addresses: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the domain says about its server, for operators and tools that read Nova's metadata element."""
+
+    package: str
+    name: str
+    created: str
+    flavor_name: str
+    flavor_id: str
+    memory_mb: int
+    root_gb: int
+    swap_mb: int
+    ephemeral_gb: int
+    vcpus: int
+    extra_specs: dict[str, str]
+    image_id: str
+    user_id: str
+    project_id: str
+    ports: tuple[Port, ...] = ()
+
+
+@dataclass(frozen=True)
+class GuestConfig:
+    """One domain. ``tb_cache_mb`` bounds the memory that the emulator spends on translated code (QEMU without KVM only)."""
+
+    uuid: str
+    name: str
+    virt_type: str
+    arch: str
+    machine: str
+    memory_mb: int
+    cpu: Cpu
+    console_log: str
+    description: Description
+    disks: tuple[Disk, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    graphics: Graphics | None = None
+    rng: Rng | None = None
+    firmware: str | None = None
+    boot_menu: bool = False
+    local_time: bool = False
+    scsi_model: str | None = None
+    guest_agent: bool = False
+    watchdog: str | None = None
+    tb_cache_mb: int | None = None
+    balloon_period: int = 10

@@ -1,0 +1,181 @@
+"""One connection to libvirt that comes back when the daemon restarts.
+
+All that touches libvirt runs in native threads: calls by :meth:`Connection.run`, events in one loop per process. News of
+that loop reach the rest of the process through a NativeQueue, so that nothing here depends on the kind of threads.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from oslo_log import log
+
+from nova_lite import concurrency, exception
+
+LOG = log.getLogger(__name__)
+
+T = TypeVar("T")
+
+RETURN_WAIT = 15        # seconds that a call waits for a daemon that is being restarted
+KEEPALIVE = (5, 3)      # seconds, count: a daemon that hangs counts as gone after their product
+
+_loop_guard = threading.Lock()
+_loop_runs = False
+
+
+@dataclass(frozen=True)
+class LifecycleEvent:
+    """What happened to a guest, in libvirt's numbers."""
+
+    uuid: str
+    event: int
+    detail: int
+
+
+@dataclass(frozen=True)
+class Disconnected:
+    """The connection was lost."""
+
+    reason: int
+
+
+class ConnectionLost(exception.VirtDriverError):
+    msg_fmt = "libvirt at %(uri)s went away during the call: %(reason)s"
+
+
+def load_libvirt() -> Any:
+    """The libvirt module; ConfigError with the remedy where it is not installed."""
+    try:
+        import libvirt
+    except ImportError as error:
+        raise exception.ConfigError(reason=f"the libvirt driver needs libvirt-python (pip install nova-lite[libvirt]): "
+                                           f"{error}") from error
+    return libvirt
+
+
+class Connection:
+    """``news`` gets LifecycleEvent and Disconnected objects, and whatever else the owner puts there."""
+
+    def __init__(self, uri: str) -> None:
+        self.libvirt = load_libvirt()
+        self.uri = uri
+        self.news = concurrency.NativeQueue()
+        self._guard = threading.Lock()
+        self._connection: Any = None
+        self._closed = False
+
+    def open(self) -> None:
+        """Connect; VirtDriverError when the daemon cannot be reached."""
+        _start_event_loop(self.libvirt)
+        with self._guard:
+            self._closed = False
+            self._connect()
+
+    def close(self) -> None:
+        """Let go of the daemon. A later call raises VirtDriverError."""
+        with self._guard:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            concurrency.native(self._close, connection)
+
+    def run(self, function: Callable[[Any], T], retry: bool = False) -> T:
+        """``function(virConnect)`` in a native thread; libvirt's errors come out as VirtDriverError.
+
+        A dead connection is opened again first. ``retry``: the function only reads, so that it is run again when the
+        connection breaks underneath it; else that is ConnectionLost, as nobody knows how much was done.
+        """
+        for attempt in (1, 2):
+            connection = self._alive()
+            try:
+                return concurrency.native(function, connection)
+            except self.libvirt.libvirtError as error:
+                if not self._is_broken(error, connection):
+                    raise exception.VirtDriverError(what="libvirt", reason=_text(error)) from error
+                self._drop(connection)
+                if attempt == 2 or not retry:
+                    raise ConnectionLost(uri=self.uri, reason=_text(error)) from error
+        raise AssertionError("not reached")
+
+    def _alive(self) -> Any:
+        deadline = time.monotonic() + RETURN_WAIT
+        while True:
+            with self._guard:
+                if self._closed:
+                    raise exception.VirtDriverError(what="libvirt", reason="the connection was closed")
+                if self._connection is not None and self._connection.isAlive():
+                    return self._connection
+                try:
+                    self._connect()
+                    return self._connection
+                except exception.VirtDriverError:
+                    if time.monotonic() > deadline:
+                        raise
+            time.sleep(0.5)
+
+    def _connect(self) -> None:
+        try:
+            self._connection = concurrency.native(self._open)
+        except self.libvirt.libvirtError as error:
+            raise exception.VirtDriverError(what=f"Connecting to libvirt at {self.uri}", reason=_text(error)) from error
+        LOG.info("Connected to libvirt at %s", self.uri)
+
+    def _open(self) -> Any:
+        lib = self.libvirt
+        connection = lib.open(self.uri)
+        connection.setKeepAlive(*KEEPALIVE)
+        connection.registerCloseCallback(self._on_close, None)
+        connection.domainEventRegisterAny(None, lib.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None)
+        return connection
+
+    def _close(self, connection: Any) -> None:
+        try:
+            connection.unregisterCloseCallback()
+            connection.close()
+        except self.libvirt.libvirtError as error:
+            LOG.debug("Closing the connection to libvirt: %s", error)
+
+    def _drop(self, connection: Any) -> None:
+        with self._guard:
+            if self._connection is connection:
+                self._connection = None
+
+    def _is_broken(self, error: Any, connection: Any) -> bool:
+        lib = self.libvirt
+        if not connection.isAlive():
+            return True
+        return (error.get_error_domain() in (lib.VIR_FROM_RPC, lib.VIR_FROM_REMOTE)
+                and error.get_error_code() in (lib.VIR_ERR_SYSTEM_ERROR, lib.VIR_ERR_INTERNAL_ERROR, lib.VIR_ERR_RPC,
+                                               lib.VIR_ERR_NO_CONNECT))
+
+    # called by libvirt in its event loop's native thread: hand over and return
+
+    def _on_lifecycle(self, _connection: Any, domain: Any, event: int, detail: int, _opaque: Any) -> None:
+        self.news.put(LifecycleEvent(domain.UUIDString(), event, detail))
+
+    def _on_close(self, _connection: Any, reason: int, _opaque: Any) -> None:
+        self.news.put(Disconnected(reason))
+
+
+def _text(error: Any) -> str:
+    return error.get_error_message() or str(error)
+
+
+def _start_event_loop(libvirt: Any) -> None:
+    """libvirt's event loop, once per process, for ever."""
+    global _loop_runs
+    with _loop_guard:
+        if _loop_runs:
+            return
+        libvirt.registerErrorHandler(lambda _context, _error: None, None)     # else it writes each error to stderr too
+        libvirt.virEventRegisterDefaultImpl()
+
+        def loop() -> None:
+            while True:
+                libvirt.virEventRunDefaultImpl()
+
+        concurrency.native_thread(loop, "libvirt-events")
+        _loop_runs = True

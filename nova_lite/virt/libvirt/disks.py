@@ -1,0 +1,115 @@
+"""Disks of guests: base images fetched once per host, qcow2 overlays on them (or raw copies), ephemeral and swap disks."""
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import threading
+from collections.abc import Iterator
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import concurrency, exception, units
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
+from nova_lite.virt.driver import Fetcher
+from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt.files import GuestDirectory, instances_root, written_whole
+
+LOG = log.getLogger(__name__)
+
+
+class DiskMaker:
+    """Makes the disks of the guests of one host. A disk is there whole, or not at all."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._format = conf.libvirt.images_type
+        self._base = instances_root(conf) / "_base"
+        self._locks: dict[str, threading.Lock] = {}
+        self._guard = threading.Lock()
+
+    def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
+        """Root, ephemeral and swap disk, as far as they are not there. Raises BuildAborted or OSError."""
+        if not files.disk.exists():
+            self._make_root(instance, files, fetch)
+        flavor = instance.flavor
+        if flavor.ephemeral_gb and not files.ephemeral.exists():
+            with written_whole(files.ephemeral) as part:
+                _sparse(part, flavor.ephemeral_gb * units.GiB)
+                images.run("mkfs.ext4", "-q", "-F", "-L", "ephemeral0", part)
+        if flavor.swap and not files.swap.exists():
+            with written_whole(files.swap) as part:
+                _sparse(part, flavor.swap * units.MiB)
+                images.run("mkswap", part)
+
+    def _make_root(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
+        image = instance.image
+        if image is None or not image.id:
+            raise exception.BuildAborted(instance_id=instance.uuid, reason="the server has no image")
+        base, virtual_size = self._base_image(image, fetch)
+        size = instance.flavor.root_gb * units.GiB or virtual_size
+        if size < virtual_size:
+            raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=virtual_size)
+        with written_whole(files.disk) as part:
+            if self._format == "raw":
+                images.run("qemu-img", "convert", "-f", image.disk_format, "-O", "raw", base, part)
+                images.run("qemu-img", "resize", "-q", "-f", "raw", part, str(size))
+            else:
+                images.run("qemu-img", "create", "-q", "-f", "qcow2", "-F", image.disk_format, "-b", base, part, str(size))
+
+    def _base_image(self, image: ImageMeta, fetch: Fetcher) -> tuple[pathlib.Path, int]:
+        """The image's file on this host, fetched when it is not there, and its virtual size."""
+        if not image.id.replace("-", "").isalnum():
+            raise exception.ImageUnacceptable(image_id=image.id, reason="its id cannot be a file name")
+        path = self._base / image.id
+        with self._locked(image.id):
+            if not path.exists():
+                LOG.info("Fetching image %s", image.id)
+                with written_whole(path) as part:
+                    fetch(image.id, str(part))
+                    images.inspect(part, image.id, image.disk_format)
+                    os.chmod(part, 0o644)
+                    concurrency.native(_sync, part)
+            return path, images.inspect(path, image.id, image.disk_format)
+
+    @contextlib.contextmanager
+    def _locked(self, image_id: str) -> Iterator[None]:
+        """One at a time per image: among our threads by a lock, so that waiters hold no native thread; among processes by
+        a lock file."""
+        self._base.mkdir(parents=True, exist_ok=True)
+        with self._guard:
+            lock = self._locks.setdefault(image_id, threading.Lock())
+        with lock, open(self._base / f".{image_id}.lock", "w") as lock_file:
+            concurrency.native(fcntl.flock, lock_file, fcntl.LOCK_EX)
+            yield
+
+
+def _sparse(path: pathlib.Path, size: int) -> None:
+    with open(path, "wb") as stream:
+        os.truncate(stream.fileno(), size)
+
+
+def _sync(path: pathlib.Path) -> None:
+    with open(path, "rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def free_space(path: pathlib.Path) -> tuple[int, int]:
+    """(bytes in all, bytes free) of the file system that holds ``path``."""
+    usage = shutil.disk_usage(path)
+    return usage.total, usage.free
+
+
+def takes_direct_io(directory: pathlib.Path) -> bool:
+    """Whether the file system has O_DIRECT, which cache mode ``none`` needs."""
+    probe = directory / f".direct-{os.getpid()}"
+    try:
+        os.close(os.open(probe, os.O_CREAT | os.O_WRONLY | os.O_DIRECT, 0o600))
+    except OSError:
+        return False
+    finally:
+        probe.unlink(missing_ok=True)
+    return True

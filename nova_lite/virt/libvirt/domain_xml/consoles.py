@@ -1,0 +1,30 @@
+"""What a person sees of a guest: serial console with its log, VNC, screen, pointer."""
+from __future__ import annotations
+
+from lxml import etree
+from lxml.builder import E
+
+from nova_lite.virt.libvirt.config import Graphics, GuestConfig
+
+
+def elements(config: GuestConfig) -> list[etree._Element]:
+    """The serial console always; without graphics no screen and no USB controller at all, which saves memory."""
+    found = [E.serial(E.log(file=config.console_log, append="off"), E.target(port="0"), type="pty")]
+    tablet = config.graphics is not None and config.graphics.tablet
+    if config.graphics is not None:
+        found += _graphics(config.graphics)
+    else:
+        found.append(E.video(E.model(type="none")))
+    if not tablet:
+        found.append(E.controller(type="usb", index="0", model="none"))
+    return found
+
+
+def _graphics(graphics: Graphics) -> list[etree._Element]:
+    model = E.model(type=graphics.video)
+    if graphics.video_ram:
+        model.set("vram", str(graphics.video_ram))
+    found = [E.graphics(type="vnc", autoport="yes", listen=graphics.listen), E.video(model)]
+    if graphics.tablet:
+        found.insert(0, E.input(type="tablet", bus="usb"))
+    return found

@@ -1,0 +1,28 @@
+"""Small devices: random numbers, memory balloon, guest agent channel, watchdog."""
+from __future__ import annotations
+
+from lxml import etree
+from lxml.builder import E
+
+from nova_lite.virt.libvirt.config import GuestConfig, Rng
+
+
+def elements(config: GuestConfig) -> list[etree._Element]:
+    """Those that the guest has; the balloon's statistics are what memory figures come from."""
+    found = []
+    if config.guest_agent:
+        found.append(E.channel(E.target(type="virtio", name="org.qemu.guest_agent.0"), type="unix"))
+    if config.watchdog:
+        found.append(E.watchdog(model="i6300esb", action=config.watchdog))
+    if config.rng is not None:
+        found.append(_rng(config.rng))
+    found.append(E.memballoon(E.stats(period=str(config.balloon_period)), model="virtio"))
+    return found
+
+
+def _rng(rng: Rng) -> etree._Element:
+    element = E.rng(model="virtio")
+    if rng.rate_bytes:
+        element.append(E.rate(bytes=str(rng.rate_bytes), **({"period": str(rng.rate_period)} if rng.rate_period else {})))
+    element.append(E.backend("/dev/urandom", model="random"))
+    return element

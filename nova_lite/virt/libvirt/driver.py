@@ -1,0 +1,209 @@
+"""The libvirt driver: KVM and QEMU guests of one host. A facade; each part has a file of its own.
+
+The files of a guest are made before its domain, and the domain is defined anew from the server's record whenever it starts:
+so each operation can be run again after a crash at any point, and none depends on what an older run left behind.
+"""
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import subprocess
+from collections.abc import Iterator
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import concurrency, exception
+from nova_lite.compute import states
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback
+from nova_lite.virt.libvirt import config_drive, console, domain_xml, guest_config
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.events import Watcher
+from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
+from nova_lite.virt.libvirt.guest import Guest, all_power_states
+from nova_lite.virt.libvirt.host import Host
+
+LOG = log.getLogger(__name__)
+
+
+class LibvirtDriver:
+    """Entry point ``libvirt`` of nova_lite.virt."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+        self._conf = conf
+        self._name = host
+        self._root = instances_root(conf)
+        self._connection = Connection(conf.libvirt.connection_uri)
+        self._disks = DiskMaker(conf)
+        self._host: Host | None = None
+        self._watcher: Watcher | None = None
+
+    def init_host(self, on_power_change: PowerCallback) -> None:
+        """Connect to libvirt, learn what the host can do, and listen to its events."""
+        self._connection.open()
+        self._host = Host(self._conf, self._connection)
+        self._watcher = Watcher(self._connection, on_power_change)
+
+    def stop_host(self) -> None:
+        """Let go of libvirt; the guests run on."""
+        if self._watcher is not None:
+            self._watcher.stop()
+        self._connection.close()
+
+    def inventory(self) -> Inventory:
+        """What the host offers now."""
+        return self._ready().inventory()
+
+    def power_states(self) -> dict[str, int]:
+        """uuid -> power_state of all domains of this libvirt."""
+        return all_power_states(self._connection)
+
+    def power_state(self, instance: Instance) -> int | None:
+        """power_state of one guest; None: libvirt does not know it."""
+        return self._guest(instance).power_state()
+
+    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher) -> None:
+        """Make files and domain and start it; what fails on the way is undone."""
+        with self._working(instance, states.RUNNING):
+            if self._guest(instance).is_active():
+                self._guest(instance).unpause()
+                return
+            try:
+                self._make(instance, network_info, files, fetch_image)
+            except Exception as error:
+                LOG.error("Build failed: %s", error, extra={"instance_uuid": instance.uuid})
+                self._undo(instance, network_info)
+                raise _build_error(instance, error) from error
+
+    def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
+        """End the guest and remove domain, saved memory, files and taps."""
+        with self._working(instance, None):
+            self._remove(instance, network_info)
+
+    def power_on(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Define and start the guest, unless it is active."""
+        with self._working(instance, states.RUNNING):
+            self._start(instance, network_info)
+
+    def power_off(self, instance: Instance, timeout: int) -> None:
+        """The power button, and after ``timeout`` seconds the plug. Saved memory is thrown away: off is off."""
+        with self._working(instance, states.SHUTDOWN):
+            guest = self._guest(instance)
+            if timeout and not guest.shut_down(timeout):
+                LOG.info("Guest did not shut down within %d seconds", timeout, extra={"instance_uuid": instance.uuid})
+            guest.unplug()
+            guest.forget_saved_memory()
+
+    def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
+        """Soft: shut down through the guest and start. Hard, or when it does not answer: pull the plug and start."""
+        with self._working(instance, states.RUNNING):
+            guest = self._guest(instance)
+            if not hard and not guest.shut_down(timeout):
+                LOG.warning("Soft reboot takes longer than %d seconds: rebooting hard", timeout,
+                            extra={"instance_uuid": instance.uuid})
+            guest.unplug()
+            guest.forget_saved_memory()
+            self._start(instance, network_info)
+
+    def pause(self, instance: Instance) -> None:
+        """Stop the CPUs."""
+        with self._working(instance, states.POWER_PAUSED):
+            self._guest(instance).pause()
+
+    def unpause(self, instance: Instance) -> None:
+        """Let the CPUs go on."""
+        with self._working(instance, states.RUNNING):
+            self._guest(instance).unpause()
+
+    def suspend(self, instance: Instance) -> None:
+        """Managed save."""
+        with self._working(instance, states.SHUTDOWN):
+            self._guest(instance).save()
+
+    def resume(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Start from the saved memory, or boot."""
+        with self._working(instance, states.RUNNING):
+            guest = self._guest(instance)
+            if guest.power_state() is None:
+                self._start(instance, network_info)
+            guest.start()
+            guest.unpause()
+
+    def console_output(self, instance: Instance, length: int | None) -> str:
+        """The end of the console log; since the guest's last start."""
+        return concurrency.native(console.tail, self._files(instance).console_log, length)
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _ready(self) -> Host:
+        if self._host is None:
+            raise exception.VirtDriverError(what="libvirt driver", reason="init_host was not called")
+        return self._host
+
+    def _guest(self, instance: Instance) -> Guest:
+        return Guest(self._connection, instance.uuid)
+
+    def _files(self, instance: Instance) -> GuestDirectory:
+        return GuestDirectory(self._root, instance.uuid)
+
+    @contextlib.contextmanager
+    def _working(self, instance: Instance, expected: int | None) -> Iterator[None]:
+        """Events of the guest are of our own making now."""
+        self._ready()
+        with self._watcher.busy(instance.uuid, expected) if self._watcher else contextlib.nullcontext():
+            yield
+
+    def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher) -> None:
+        self._config(instance, vifs)    # what cannot be had is told before anything is fetched
+        files = self._files(instance)
+        files.make()
+        self._disks.make(instance, files, fetch_image)
+        if instance.config_drive:
+            config_drive.make(files.config_drive, guest_files.metadata)
+        self._start(instance, vifs)
+
+    def _config(self, instance: Instance, vifs: list[VIF]) -> str:
+        name = instance.domain_name(self._conf.compute.instance_name_template)
+        return domain_xml.build(guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts))
+
+    def _start(self, instance: Instance, vifs: list[VIF]) -> None:
+        guest = self._guest(instance)
+        if guest.is_active():
+            return
+        guest.define(self._config(instance, vifs))
+        guest.start()
+
+    def _remove(self, instance: Instance, vifs: list[VIF]) -> None:
+        guest = self._guest(instance)
+        guest.unplug()
+        guest.undefine()
+        concurrency.native(self._files(instance).remove)
+        for vif in vifs:
+            self._remove_tap(vif)
+
+    def _remove_tap(self, vif: VIF) -> None:
+        """libvirt removes the tap of a guest that ends; a killed libvirtd may not have."""
+        prefix = ["ip", "-n", self._conf.network.netns] if self._conf.network.netns else ["ip"]
+        if not self._conf.network.netns and not pathlib.Path("/sys/class/net", vif.devname).exists():
+            return
+        subprocess.run([*prefix, "link", "delete", "dev", vif.devname], capture_output=True, check=False)  # noqa: S603
+
+    def _undo(self, instance: Instance, vifs: list[VIF]) -> None:
+        """After a failed build. What fails here is logged only, as the build's own error must reach the user."""
+        try:
+            self._remove(instance, vifs)
+        except (exception.VirtDriverError, OSError):
+            LOG.exception("Could not clean up after a failed build", extra={"instance_uuid": instance.uuid})
+
+
+def _build_error(instance: Instance, error: Exception) -> exception.BuildFailed:
+    """BuildAborted for what is wrong with the request (it would fail on every host), BuildFailed for the rest."""
+    if isinstance(error, exception.BuildFailed):
+        return error
+    if isinstance(error, exception.NovaLiteError):
+        kind = exception.BuildAborted if error.code in (400, 403, 404) else exception.BuildFailed
+        return kind(instance_id=instance.uuid, reason=error.message)
+    return exception.BuildFailed(instance_id=instance.uuid, reason=f"{type(error).__name__}: {error}")

@@ -1,0 +1,110 @@
+"""From libvirt's lifecycle events to "this guest changed its power state by itself".
+
+What is told is the state that libvirt shows when the news is worked on, not what the event said: late events cannot tell
+yesterday's state. While the driver itself works on a guest (:meth:`Watcher.busy`) its events wait until that is over.
+"""
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.virt.driver import PowerCallback
+from nova_lite.virt.libvirt.connection import Connection, Disconnected, LifecycleEvent
+from nova_lite.virt.libvirt.guest import Guest, all_power_states
+
+LOG = log.getLogger(__name__)
+
+RECONNECT_PAUSE = 1.0
+# virDomainEventType -> the power state that it leads to; others (defined, undefined ...) say nothing about power
+LEADS_TO = {2: states.RUNNING, 3: states.POWER_PAUSED, 4: states.RUNNING, 5: states.SHUTDOWN, 7: states.POWER_SUSPENDED,
+            8: states.CRASHED}
+
+
+class Watcher:
+    """One thread that reads the news of a connection and calls back."""
+
+    def __init__(self, connection: Connection, callback: PowerCallback) -> None:
+        self._connection = connection
+        self._callback = callback
+        self._guard = threading.Lock()
+        self._busy: dict[str, int] = {}
+        self._waiting: dict[str, int] = {}
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="libvirt-news", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No callback is made after this."""
+        self._stopped = True
+        self._connection.news.put(None)
+
+    @contextlib.contextmanager
+    def busy(self, uuid: str, expected: int | None) -> Iterator[None]:
+        """While the driver works on a guest. ``expected``: the state in which a success leaves it. When the last event of
+        the time says otherwise, the guest did something by itself, which is told now."""
+        with self._guard:
+            self._busy[uuid] = self._busy.get(uuid, 0) + 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._busy[uuid] -= 1
+                last = None
+                if not self._busy[uuid]:
+                    del self._busy[uuid]
+                    last = self._waiting.pop(uuid, None)
+            if last is not None and expected is not None and last != expected:
+                self._connection.news.put(uuid)
+
+    def _work(self) -> None:
+        while not self._stopped:
+            item = self._connection.news.get()
+            try:
+                if isinstance(item, LifecycleEvent):
+                    self._on_event(item)
+                elif isinstance(item, Disconnected):
+                    self._on_disconnect()
+                elif isinstance(item, str):
+                    self._tell(item)
+            except Exception:       # the thread must live: the periodic look at all guests makes up for what is lost here
+                LOG.exception("Could not work on %s", item)
+
+    def _on_event(self, event: LifecycleEvent) -> None:
+        state = LEADS_TO.get(event.event)
+        if state is None:
+            return
+        with self._guard:
+            if event.uuid in self._busy:
+                self._waiting[event.uuid] = state
+                return
+        self._tell(event.uuid)
+
+    def _tell(self, uuid: str) -> None:
+        state = Guest(self._connection, uuid).power_state()
+        if state is not None and not self._stopped:
+            LOG.info("Guest is in power state %d now", state, extra={"instance_uuid": uuid})
+            self._callback(uuid, state)
+
+    def _on_disconnect(self) -> None:
+        """Come back, and tell the state of all guests: their events went by unheard."""
+        LOG.warning("The connection to libvirt was lost")
+        while not self._stopped:
+            try:
+                found = all_power_states(self._connection)
+                break
+            except exception.VirtDriverError as error:
+                LOG.warning("%s", error)
+                time.sleep(RECONNECT_PAUSE)
+        else:
+            return
+        for uuid, state in found.items():
+            with self._guard:
+                if uuid in self._busy:
+                    continue
+            self._callback(uuid, state)

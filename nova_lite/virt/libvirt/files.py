@@ -1,0 +1,53 @@
+"""Where the files of guests are, and writing one so that it is whole or not there."""
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+from oslo_config import cfg
+
+PART = ".part"
+
+
+class GuestDirectory:
+    """``<state_path>/instances/<uuid>``: all that one guest has on disk."""
+
+    def __init__(self, root: pathlib.Path, uuid: str) -> None:
+        self.path = root / uuid
+        self.disk = self.path / "disk"
+        self.ephemeral = self.path / "disk.eph0"
+        self.swap = self.path / "disk.swap"
+        self.config_drive = self.path / "disk.config"
+        self.console_log = self.path / "console.log"
+
+    def make(self) -> None:
+        """Create it. Others may pass through (QEMU may run as another user), but see no names."""
+        self.path.mkdir(mode=0o711, parents=True, exist_ok=True)
+
+    def remove(self) -> None:
+        """Remove it with all that is in it; gone already is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.path)
+
+
+def instances_root(conf: cfg.ConfigOpts) -> pathlib.Path:
+    """The directory of all guests of this host."""
+    return pathlib.Path(conf.state_path).absolute() / "instances"
+
+
+@contextlib.contextmanager
+def written_whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """The name of a temporary file beside ``path`` that becomes ``path`` when the block succeeds, and vanishes when not.
+
+    What a killed process left under the temporary name is thrown away first.
+    """
+    part = path.with_name(path.name + PART)
+    part.unlink(missing_ok=True)
+    try:
+        yield part
+        os.rename(part, path)
+    finally:
+        part.unlink(missing_ok=True)

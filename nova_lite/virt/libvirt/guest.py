@@ -1,0 +1,137 @@
+"""One domain of libvirt: what can be done to it, each step safe to run twice."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from oslo_log import log
+
+from nova_lite.compute import states
+from nova_lite.virt.libvirt.connection import Connection
+
+LOG = log.getLogger(__name__)
+
+T = TypeVar("T")
+
+# libvirt's virDomainState -> power_state; blocked and "being shut down" still run
+POWER_STATES = {0: states.NOSTATE, 1: states.RUNNING, 2: states.RUNNING, 3: states.POWER_PAUSED, 4: states.RUNNING,
+                5: states.SHUTDOWN, 6: states.CRASHED, 7: states.POWER_SUSPENDED}
+ASK_AGAIN = 10.0        # a guest that is just booting misses the power button
+
+
+class Guest:
+    """The domain with the uuid of a server, which may not exist."""
+
+    def __init__(self, connection: Connection, uuid: str) -> None:
+        self._connection = connection
+        self._lib = connection.libvirt
+        self.uuid = uuid
+
+    def power_state(self) -> int | None:
+        """None: libvirt does not know the domain."""
+        return self._do(lambda domain: POWER_STATES.get(domain.state()[0], states.NOSTATE), retry=True)
+
+    def is_active(self) -> bool:
+        """Running, paused or so: there is a process."""
+        return bool(self._do(lambda domain: domain.isActive(), retry=True))
+
+    def define(self, xml: str) -> None:
+        """Write the persistent configuration, over an older one. libvirt checks it against its schema."""
+        flags = self._lib.VIR_DOMAIN_DEFINE_VALIDATE
+        self._connection.run(lambda connection: connection.defineXMLFlags(xml, flags) and None)
+
+    def start(self) -> None:
+        """Start it (from its saved memory when there is one) unless it is active already."""
+        self._do(lambda domain: None if domain.isActive() else domain.create(), must_exist=True)
+
+    def forget_saved_memory(self) -> None:
+        """Throw a managed save away: the next start boots."""
+        self._do(lambda domain: domain.managedSaveRemove(0) if domain.hasManagedSaveImage(0) else None)
+
+    def unplug(self) -> None:
+        """End the process at once."""
+        lib = self._lib
+
+        def end(domain: Any) -> None:
+            try:
+                if domain.isActive():
+                    domain.destroyFlags(lib.VIR_DOMAIN_DESTROY_DEFAULT)
+            except lib.libvirtError as error:
+                if error.get_error_code() != lib.VIR_ERR_OPERATION_INVALID:     # it ended by itself meanwhile
+                    raise
+
+        self._do(end)
+
+    def shut_down(self, timeout: float) -> bool:
+        """Press the power button and wait; True when the guest is off within ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        pressed = float("-inf")
+        while (state := self.power_state()) == states.RUNNING:
+            now = time.monotonic()
+            if now >= deadline:
+                return False
+            if now - pressed >= ASK_AGAIN:
+                pressed = now
+                self._press_power_button()
+            time.sleep(min(0.25, max(0.0, deadline - now)))
+        return state not in (states.POWER_PAUSED, states.POWER_SUSPENDED)
+
+    def _press_power_button(self) -> None:
+        lib = self._lib
+
+        def press(domain: Any) -> None:
+            try:
+                domain.shutdownFlags(lib.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+            except lib.libvirtError as error:
+                if error.get_error_code() != lib.VIR_ERR_OPERATION_INVALID:     # it is off already
+                    raise
+
+        self._do(press)
+
+    def pause(self) -> None:
+        """Stop its CPUs."""
+        paused = self._lib.VIR_DOMAIN_PAUSED
+        self._do(lambda domain: None if domain.state()[0] == paused else domain.suspend(), must_exist=True)
+
+    def unpause(self) -> None:
+        """Let its CPUs go on, if they are stopped."""
+        paused = self._lib.VIR_DOMAIN_PAUSED
+        self._do(lambda domain: domain.resume() if domain.state()[0] == paused else None, must_exist=True)
+
+    def save(self) -> None:
+        """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now."""
+        running = self._lib.VIR_DOMAIN_SAVE_RUNNING
+        self._do(lambda domain: domain.managedSave(running) if domain.isActive() else None, must_exist=True)
+
+    def undefine(self) -> None:
+        """Remove the configuration with saved memory and firmware variables."""
+        lib = self._lib
+        flags = (lib.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | lib.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+                 | lib.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | lib.VIR_DOMAIN_UNDEFINE_NVRAM)
+        self._do(lambda domain: domain.undefineFlags(flags))
+
+    def _do(self, function: Callable[[Any], T], must_exist: bool = False, retry: bool = False) -> T | None:
+        """``function(virDomain)``; None when there is no such domain, unless it must exist."""
+        lib, uuid = self._lib, self.uuid
+
+        def call(connection: Any) -> T | None:
+            try:
+                return function(connection.lookupByUUIDString(uuid))
+            except lib.libvirtError as error:
+                if error.get_error_code() == lib.VIR_ERR_NO_DOMAIN and not must_exist:
+                    return None
+                raise
+
+        return self._connection.run(call, retry)
+
+
+def all_power_states(connection: Connection) -> dict[str, int]:
+    """uuid -> power_state of every domain, by one call."""
+    flag = connection.libvirt.VIR_DOMAIN_STATS_STATE
+
+    def read(c: Any) -> dict[str, int]:
+        return {domain.UUIDString(): POWER_STATES.get(stats.get("state.state", 0), states.NOSTATE)
+                for domain, stats in c.getAllDomainStats(flag)}
+
+    return connection.run(read, retry=True)

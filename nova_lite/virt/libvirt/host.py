@@ -1,0 +1,73 @@
+"""What the host is and offers, as libvirt tells it."""
+from __future__ import annotations
+
+from typing import Any
+
+from lxml import etree
+from oslo_config import cfg
+
+from nova_lite import units
+from nova_lite.virt.driver import Inventory
+from nova_lite.virt.libvirt import disks, images, virt_type
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.files import instances_root
+from nova_lite.virt.libvirt.guest_config import HostFacts
+
+_MACHINES = {"x86_64": "pc", "i686": "pc", "aarch64": "virt", "ppc64le": "pseries", "s390x": "s390-ccw-virtio"}
+
+
+class Host:
+    """Asked once at start for what does not change; :meth:`inventory` asks for the rest each time."""
+
+    def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
+        self._connection = connection
+        self._root = instances_root(conf)
+        self._root.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._capabilities = connection.run(lambda c: c.getCapabilities(), retry=True)
+        self._arch = etree.fromstring(self._capabilities).findtext("host/cpu/arch") or "x86_64"
+        self.hostname, self._type, self._version = connection.run(
+            lambda c: (c.getHostname(), c.getType(), c.getVersion()), retry=True)
+        self.facts = self._facts(conf)
+
+    def inventory(self) -> Inventory:
+        """CPUs, memory and disk of now."""
+        info = self._connection.run(lambda c: c.getInfo(), retry=True)
+        total, free = disks.free_space(self._root)
+        least = free - images.overcommitted(self._root)
+        kvm = self.facts.virt_type == virt_type.KVM
+        supported = [[arch, domain_type, "hvm"] for arch, domain_type in virt_type.offers(self._capabilities)
+                     if kvm or domain_type != virt_type.KVM]
+        return Inventory(hypervisor_hostname=self.hostname, hypervisor_type=self._type, hypervisor_version=self._version,
+                         vcpus=info[2], memory_mb=info[1], local_gb=total // units.GiB, free_disk_gb=free // units.GiB,
+                         disk_available_least=least // units.GiB, cpu_info=self._cpu_info(), supported_instances=supported)
+
+    def _facts(self, conf: cfg.ConfigOpts) -> HostFacts:
+        options = conf.libvirt
+        chosen = virt_type.choose(options.virt_type, self._arch, self._capabilities)
+        machine = options.machine_type or _MACHINES.get(self._arch, "virt")
+        mode = options.cpu_mode or ("host-model" if chosen == virt_type.KVM else "none")
+        cache = options.disk_cachemode
+        if cache == "none" and not disks.takes_direct_io(self._root):
+            cache = "writeback"
+        return HostFacts(virt_type=chosen, arch=self._arch, machine=machine, cpu_mode="" if mode == "none" else mode,
+                         cpu_model=options.cpu_model, cache_mode=cache, disk_format=options.images_type,
+                         vnc_listen=options.vnc_listen, video=self._video(chosen, machine))
+
+    def _video(self, chosen: str, machine: str) -> str:
+        """virtio where QEMU has it (it may come in a package of its own), else what each QEMU has."""
+        capabilities = self._connection.run(lambda c: c.getDomainCapabilities(None, self._arch, machine, chosen), retry=True)
+        values = etree.fromstring(capabilities).iterfind("devices/video/enum[@name='modelType']/value")
+        models = [value.text for value in values]
+        return "virtio" if "virtio" in models else "vga"
+
+    def _cpu_info(self) -> dict[str, Any]:
+        cpu = etree.fromstring(self._capabilities).find("host/cpu")
+        if cpu is None:
+            return {}
+        topology = cpu.find("topology")
+        cells = etree.fromstring(self._capabilities).findall("host/topology/cells/cell")
+        counts = {"cells": max(1, len(cells))}
+        if topology is not None:
+            counts |= {k: int(topology.get(k, "1")) for k in ("sockets", "cores", "threads")}
+        return {"arch": self._arch, "model": cpu.findtext("model") or "", "vendor": cpu.findtext("vendor") or "",
+                "topology": counts, "features": sorted(f.get("name", "") for f in cpu.iterfind("feature"))}

@@ -1,0 +1,101 @@
+"""Looking at image files before anything opens them: a crafted image may name other files of the host as its backing file.
+
+The header is read here, in Python; only what passes is shown to ``qemu-img``, under limits of memory and time.
+"""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import struct
+import subprocess
+from dataclasses import dataclass
+
+from nova_lite import exception
+
+QCOW2_MAGIC = b"QFI\xfb"
+EXTERNAL_DATA = 1 << 2
+# what a "raw" file must not start with: QEMU or a later reader might take it for what it pretends to be
+_OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk De": "vmdk", b"conectix": "vhd",
+                 b"vhdxfile": "vhdx", b"<<< ": "vdi", b"QED\x00": "qed", b"LUKS\xba\xbe": "luks", b"WithoutFre": "parallels"}
+_LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
+FORMATS = ("qcow2", "raw")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of a qcow2 file say."""
+
+    version: int
+    backing_file: bool
+    virtual_size: int
+    external_data: bool
+
+
+def run(*arguments: str | os.PathLike[str]) -> str:
+    """Run a program and return its output; OSError with the end of its error output when it fails."""
+    try:
+        return subprocess.run(arguments, check=True, capture_output=True, text=True,  # noqa: S603
+                              stdin=subprocess.DEVNULL).stdout
+    except subprocess.CalledProcessError as error:
+        name = next(str(a) for a in arguments if a not in _LIMITS)
+        raise OSError(f"{name} ended with {error.returncode}: {error.stderr.strip()[-500:]}") from error
+
+
+def qcow2_header(path: str | os.PathLike[str]) -> Header | None:
+    """The header of a qcow2 file; None for anything else."""
+    with open(path, "rb") as stream:
+        data = stream.read(80)
+    if len(data) < 72 or not data.startswith(QCOW2_MAGIC):
+        return None
+    version, backing_offset = struct.unpack_from(">IQ", data, 4)
+    virtual_size, = struct.unpack_from(">Q", data, 24)
+    features = struct.unpack_from(">Q", data, 72)[0] if version >= 3 and len(data) >= 80 else 0
+    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA))
+
+
+def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
+    """Check an image file against the format that its record claims; its virtual size in bytes.
+
+    Raises ImageUnacceptable for another format, a format that is not supported, a backing file or an external data file.
+    """
+    def refuse(reason: str) -> exception.ImageUnacceptable:
+        return exception.ImageUnacceptable(image_id=image_id, reason=reason)
+
+    if claimed not in FORMATS:
+        raise refuse(f"disk format {claimed} is not supported; this host takes {' and '.join(FORMATS)}")
+    if claimed == "raw":
+        with open(path, "rb") as stream:
+            start = stream.read(16)
+        for magic, name in _OTHER_MAGICS.items():
+            if start.startswith(magic):
+                raise refuse(f"it claims to be raw, but its data is {name}")
+    else:
+        header = qcow2_header(path)
+        if header is None or header.version not in (2, 3):
+            raise refuse("it claims to be qcow2, but its data is not")
+        if header.backing_file:
+            raise refuse("it has a backing file")
+        if header.external_data:
+            raise refuse("its data is in another file")
+    try:
+        info = json.loads(run(*_LIMITS, "qemu-img", "info", "--output=json", "-f", claimed, path))
+    except OSError as error:
+        raise refuse(str(error)) from error
+    if info.get("format") != claimed or info.get("backing-filename"):
+        raise refuse("qemu-img sees another format than its header says")
+    return int(info["virtual-size"])
+
+
+def overcommitted(root: pathlib.Path) -> int:
+    """Bytes that the guests' disks below ``root`` may still grow by."""
+    growth = 0
+    for path in root.glob("*/disk*"):
+        try:
+            header = qcow2_header(path)
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        size = header.virtual_size if header else status.st_size
+        growth += max(0, size - status.st_blocks * 512)
+    return growth

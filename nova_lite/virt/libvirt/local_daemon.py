@@ -1,0 +1,206 @@
+"""A private libvirtd for machines without one: the standalone cloud, `make run` and the integration tests.
+
+All its state is in one directory. libvirtd insists on /etc/libvirt, /var/lib/libvirt and so on, so it and virtlogd run in a
+mount namespace of their own where these are bound to that directory; a UTS namespace gives it a host name of its own.
+Daemons and guests run on when the process that started them ends; a later start finds them.
+"""
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pathlib
+import pwd
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import concurrency, exception
+from nova_lite.virt.libvirt.connection import load_libvirt
+
+LOG = log.getLogger(__name__)
+
+START_TIMEOUT = 30.0
+_SOCKET_PATH_MAX = 107
+_QEMU_USER = "libvirt-qemu"
+_BOUND = {"etc": "/etc/libvirt", "lib": "/var/lib/libvirt", "log": "/var/log/libvirt", "cache": "/var/cache/libvirt",
+          "run": "/run/libvirt"}
+_DAEMONS = ("virtlogd", "libvirtd")
+_LIBVIRTD_CONF = """\
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+unix_sock_rw_perms = "0700"
+host_uuid = "{host_uuid}"
+log_outputs = "3:file:{directory}/log/libvirtd.log"
+"""
+# QEMU runs as root, without confinement: this daemon is for trials and tests on one's own machine
+_QEMU_CONF = """\
+security_driver = "none"
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+namespaces = []
+stdio_handler = "logd"
+"""
+
+
+def ensure(conf: cfg.ConfigOpts) -> LocalDaemon | None:
+    """Let ``[libvirt] connection_uri`` lead to a daemon that answers: None when it does already, else a private one below
+    ``state_path``, to which the option is changed."""
+    if not conf.network.netns and _answers(conf.libvirt.connection_uri):
+        return None
+    daemon = LocalDaemon(pathlib.Path(conf.state_path) / "libvirt", hostname=conf.host, netns=conf.network.netns)
+    conf.set_override("connection_uri", daemon.start(), group="libvirt")
+    return daemon
+
+
+class LocalDaemon:
+    """libvirtd and virtlogd below ``directory``; with ``netns`` in that network namespace, where guests' bridges are."""
+
+    def __init__(self, directory: str | os.PathLike[str], hostname: str = "", netns: str = "") -> None:
+        self._directory = pathlib.Path(directory).absolute()
+        self._hostname = hostname or os.uname().nodename
+        self._netns = netns
+        socket = self._directory / "run" / "libvirt-sock"
+        if len(str(socket)) > _SOCKET_PATH_MAX:
+            raise exception.ConfigError(reason=f"the path of libvirt's socket is too long: {socket}")
+        self.uri = f"qemu+unix:///system?socket={socket}"
+
+    def start(self) -> str:
+        """Start what does not run, and return the connection URI. Raises ConfigError for what is missing."""
+        if _answers(self.uri):
+            return self.uri
+        self._check()
+        for name in _BOUND:
+            (self._directory / name).mkdir(parents=True, exist_ok=True)
+        self._configure()
+        self._end_daemons()     # one that does not answer would keep its pid file locked
+        LOG.info("Starting libvirtd in %s", self._directory)
+        command = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-ec", self._script()]
+        if self._netns:
+            command = ["nsenter", f"--net=/run/netns/{self._netns}", *command]
+        with open(self._directory / "log" / "start.out", "ab") as output:
+            try:
+                subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=output,  # noqa: S603
+                               stderr=output, start_new_session=True)
+            except subprocess.CalledProcessError as error:
+                raise exception.ConfigError(reason=f"libvirtd did not start: see {output.name}") from error
+        self._wait()
+        return self.uri
+
+    def stop(self, destroy_guests: bool = True) -> None:
+        """End the daemons that :meth:`start` started, and their guests unless told otherwise."""
+        if destroy_guests and _answers(self.uri):
+            concurrency.native(_destroy_all, load_libvirt(), self.uri)
+        self._end_daemons()
+
+    def _check(self) -> None:
+        if os.geteuid() != 0:
+            raise exception.ConfigError(reason="a private libvirtd needs root; start one for the system, or use the fake "
+                                               "driver")
+        programs = [*_DAEMONS, "unshare", "hostname", "mount", *(["nsenter"] if self._netns else [])]
+        missing = [p for p in programs if not shutil.which(p, path=_path())]
+        if missing:
+            raise exception.ConfigError(reason=f"not installed: {', '.join(missing)} (Debian: libvirt-daemon "
+                                               f"libvirt-daemon-driver-qemu qemu-system-x86)")
+        if self._netns and not pathlib.Path("/run/netns", self._netns).exists():
+            raise exception.ConfigError(reason=f"[network] netns = {self._netns}: there is no such network namespace")
+
+    def _configure(self) -> None:
+        _ensure_qemu_user()
+        identity = self._directory / "host-uuid"
+        if not identity.exists():
+            identity.write_text(str(uuid.uuid4()))
+        (self._directory / "etc" / "libvirtd.conf").write_text(
+            _LIBVIRTD_CONF.format(host_uuid=identity.read_text().strip(), directory=self._directory))
+        (self._directory / "etc" / "qemu.conf").write_text(_QEMU_CONF)
+
+    def _script(self) -> str:
+        """What runs inside the new namespaces. A network namespace needs its own /sys, with the host's cgroups in it."""
+        base = shlex.quote(str(self._directory))
+        lines = [f"export PATH={shlex.quote(_path())}", f"hostname {shlex.quote(self._hostname)}"]
+        if self._netns:
+            lines += [f"mkdir -p {base}/cgroup", f"mount --rbind /sys/fs/cgroup {base}/cgroup", "mount -t sysfs sysfs /sys",
+                      f"mount --move {base}/cgroup /sys/fs/cgroup"]
+        for name, target in _BOUND.items():
+            lines += [f"mkdir -p {target}", f"mount --bind {base}/{name} {target}"]
+        lines.append(f"virtlogd -d -p {base}/run/virtlogd.pid")
+        lines.append(f"libvirtd -d -f /etc/libvirt/libvirtd.conf -p {base}/run/libvirtd.pid")
+        return "\n".join(lines)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while not _answers(self.uri):
+            if time.monotonic() > deadline:
+                raise exception.ConfigError(reason=f"libvirtd does not answer after {START_TIMEOUT:.0f} seconds: see "
+                                                   f"{self._directory}/log")
+            time.sleep(0.1)
+
+    def _end_daemons(self) -> None:
+        for name in reversed(_DAEMONS):
+            path = self._directory / "run" / f"{name}.pid"
+            with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
+                pid = int(path.read_text())
+                if _runs(pid, name):
+                    os.kill(pid, signal.SIGTERM)
+                    _wait_for_end(pid, name)
+
+
+def _path() -> str:
+    """Daemons live in sbin, which is not in everybody's PATH."""
+    return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+
+
+def _runs(pid: int, name: str) -> bool:
+    """Whether ``pid`` is (still) the program ``name``: the number may belong to another process after a reboot."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == name
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _wait_for_end(pid: int, name: str, timeout: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout
+    while _runs(pid, name) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if _runs(pid, name):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _ensure_qemu_user() -> None:
+    """libvirtd looks up this user before it reads qemu.conf; it comes with a package that needs systemd."""
+    try:
+        grp.getgrnam(_QEMU_USER)
+        pwd.getpwnam(_QEMU_USER)
+    except KeyError:
+        subprocess.run(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir",  # noqa: S603, S607
+                        "/nonexistent", "--shell", "/usr/sbin/nologin", _QEMU_USER], check=True)
+
+
+def _answers(uri: str) -> bool:
+    return concurrency.native(_try, load_libvirt(), uri)
+
+
+def _try(libvirt: Any, uri: str) -> bool:
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
+    try:
+        libvirt.open(uri).close()
+    except libvirt.libvirtError:
+        return False
+    return True
+
+
+def _destroy_all(libvirt: Any, uri: str) -> None:
+    connection = libvirt.open(uri)
+    for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE):
+        with contextlib.suppress(libvirt.libvirtError):     # ended by itself meanwhile
+            domain.destroy()
+    connection.close()
