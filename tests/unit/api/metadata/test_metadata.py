@@ -1,0 +1,187 @@
+"""The metadata service over WSGI, with a conductor that knows two tenants' servers."""
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+import pytest
+import webob
+
+from nova_lite import conf as conf_module
+from nova_lite import exception
+from nova_lite.api import wsgi
+from nova_lite.api.metadata import handler
+from nova_lite.api.metadata.handler import MetadataHandler
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF, FixedIP
+
+ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+USER_DATA = b"#!/bin/sh\necho hello\n\xff"
+
+
+def _server(uuid: str, project: str, address: str, **values) -> Instance:
+    nic = VIF("33333333-3333-4333-8333-333333333333", "net", "private", "fa:16:3e:00:00:01", "bridge",
+              [FixedIP(address, 4, "10.0.0.0/24", "10.0.0.1")], details={"dhcp": True})
+    return Instance(uuid=uuid, id=42, project_id=project, user_id="u", display_name=f"server of {project}",
+                    hostname=f"host-{project}", flavor=Flavor("1", "m1.tiny", 64, 1, 1), network_info=[nic],
+                    keypair={"name": "k", "type": "ssh", "public_key": f"ssh-ed25519 AAAA {project}"},
+                    security_groups=["default", "web"], reservation_id="r-abc", availability_zone="nova", **values)
+
+
+class Conductor:
+    """Answers as the real one does: primitives, or None."""
+
+    def __init__(self) -> None:
+        one = _server(ONE, "one", "10.0.0.5", user_data=base64.b64encode(USER_DATA).decode(), metadata={"role": "db"})
+        self.by_address = {"10.0.0.5": one, "10.0.0.6": _server(TWO, "two", "10.0.0.6")}
+        self.calls = 0
+
+    def instance_by_address(self, context, address, network_id=None):
+        self.calls += 1
+        found = self.by_address.get(address)
+        return found and found.to_primitive()
+
+    def instance_metadata(self, context, instance_uuid):
+        self.calls += 1
+        for found in self.by_address.values():
+            if found.uuid == instance_uuid:
+                return found.to_primitive()
+        raise exception.InstanceNotFound(instance_id=instance_uuid)
+
+
+@pytest.fixture
+def conductor():
+    return Conductor()
+
+
+def _handler(conductor, clock=lambda: 0.0, **options):
+    return MetadataHandler(conf_module.load([], config_files=[], **options), conductor, clock)
+
+
+def _get(app, path, address="10.0.0.5", method="GET", **headers):
+    request = webob.Request.blank(path, method=method, headers={k.replace("_", "-"): v for k, v in headers.items()},
+                                  environ={"REMOTE_ADDR": address})
+    return request.get_response(app)
+
+
+def _signed(instance_id: str, tenant: str, secret: str = "secret") -> dict[str, str]:
+    return {"X-Instance-ID": instance_id, "X-Tenant-ID": tenant,
+            "X-Instance-ID-Signature": hmac.new(secret.encode(), instance_id.encode(), hashlib.sha256).hexdigest()}
+
+
+def test_a_server_reads_its_own_documents(conductor):
+    app = _handler(conductor)
+    metadata = _get(app, "/openstack/latest/meta_data.json").json
+    assert (metadata["uuid"], metadata["hostname"], metadata["project_id"]) == (ONE, "host-one", "one")
+    assert metadata["public_keys"] == {"k": "ssh-ed25519 AAAA one"}
+    assert metadata["meta"] == {"role": "db"}
+    assert "admin_pass" not in metadata
+    assert _get(app, "/openstack/latest/user_data").body == USER_DATA
+    assert _get(app, "/latest/user-data").body == USER_DATA
+    assert _get(app, "/openstack/2015-10-15/network_data.json").json["networks"][0]["type"] == "ipv4_dhcp"
+    assert _get(app, "/openstack/latest/vendor_data2.json").json == {}
+    assert _get(app, "/openstack/latest/meta_data.json", address="10.0.0.6").json["uuid"] == TWO
+    assert _get(app, "/openstack/latest/meta_data.json", address="::ffff:10.0.0.6").json["uuid"] == TWO
+
+
+def test_documents_appear_with_the_version_that_brought_them(conductor):
+    app = _handler(conductor)
+    assert _get(app, "/openstack/2012-08-10").text.split() == ["meta_data.json", "user_data"]
+    assert _get(app, "/openstack/2013-10-17/network_data.json").status_code == 404
+    assert "random_seed" not in _get(app, "/openstack/2012-08-10/meta_data.json").json
+    assert len(base64.b64decode(_get(app, "/openstack/2013-04-04/meta_data.json").json["random_seed"])) == 512
+    assert set(_get(app, "/openstack/latest/").text.split()) == {
+        "meta_data.json", "user_data", "vendor_data.json", "network_data.json", "vendor_data2.json", "password"}
+    versions = _get(app, "/openstack").text.split()
+    assert versions[0] == "2012-08-10"
+    assert versions[-1] == "latest"
+
+
+@pytest.mark.parametrize(("path", "text"), [
+    ("/latest/", "meta-data/\nuser-data"), ("/2009-04-04/meta-data/instance-id", "i-0000002a"),
+    ("/latest/meta-data/local-ipv4", "10.0.0.5"), ("/latest/meta-data/public-keys/", "0=k"),
+    ("/latest/meta-data/public-keys/0/openssh-key", "ssh-ed25519 AAAA one"),
+    ("/latest/meta-data/placement/availability-zone", "nova"), ("/latest/meta-data/security-groups", "default\nweb"),
+    ("/latest/meta-data/instance-type", "m1.tiny"), ("/1.0/meta-data/hostname", "host-one"),
+    ("/latest/meta-data/block-device-mapping/", "ami\nroot"), ("/latest//meta-data//reservation-id", "r-abc")])
+def test_ec2_paths(conductor, path, text):
+    assert _get(_handler(conductor), path).text == text
+
+
+def test_ec2_directories_end_with_a_slash(conductor):
+    listed = _get(_handler(conductor), "/latest/meta-data/").text.split("\n")
+    assert {"placement/", "public-keys/", "block-device-mapping/", "instance-id"} <= set(listed)
+
+
+def test_the_root_names_the_versions_to_everybody(conductor):
+    answer = _get(_handler(conductor), "/", address="192.0.2.1")
+    assert answer.text.split()[-2:] == ["2009-04-04", "latest"]
+    assert conductor.calls == 0
+
+
+@pytest.mark.parametrize("path", ["/openstack/latest/meta_data.json", "/latest/meta-data/", "/openstack", "/latest"])
+def test_an_unknown_address_gets_404(conductor, path):
+    assert _get(_handler(conductor), path, address="192.0.2.1").status_code == 404
+    assert _get(_handler(conductor), path, address="not-an-address").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/openstack/latest/nothing", "/nothing", "/openstack/latest/meta_data.json/more",
+                                  "/latest/meta-data/public-keys/0/_name", "/openstack/2030-01-01/meta_data.json"])
+def test_an_unknown_path_gets_404(conductor, path):
+    assert _get(_handler(conductor), path).status_code == 404
+
+
+def test_a_guest_cannot_claim_anothers_address_or_id_by_headers(conductor):
+    app = _handler(conductor)
+    for headers in ({"X-Forwarded-For": "10.0.0.6"}, {"Forwarded": "for=10.0.0.6"}, _signed(TWO, "two", "")):
+        assert _get(app, "/openstack/latest/meta_data.json", **headers).json["uuid"] == ONE
+
+
+def test_an_address_that_passed_to_another_tenant_shows_only_the_new_server(conductor):
+    app = _handler(conductor, metadata__cache_seconds=3600)
+    assert _get(app, "/openstack/latest/meta_data.json").json["uuid"] == ONE
+    conductor.by_address["10.0.0.5"] = conductor.by_address.pop("10.0.0.6")
+    assert _get(app, "/openstack/latest/meta_data.json").json["uuid"] == TWO
+
+
+def test_a_signed_request_is_answered_for_its_instance(conductor):
+    app = _handler(conductor, metadata__shared_secret="secret")
+    path = "/openstack/latest/meta_data.json"
+    assert _get(app, path, address="192.0.2.9", **_signed(TWO, "two")).json["uuid"] == TWO
+    assert _get(app, path, **_signed(TWO, "one")).status_code == 404
+    for headers, code in ((_signed(TWO, "two", "wrong"), 403), ({**_signed(TWO, "two"), "X-Instance-ID": ONE}, 403),
+                          (_signed("../x", "two"), 400), ({**_signed(TWO, "two"), "X-Tenant-ID": ""}, 400)):
+        with pytest.raises(exception.NovaLiteError) as raised:
+            _get(app, path, **headers)
+        assert raised.value.code == code
+
+
+def test_signed_answers_are_kept_for_cache_seconds(conductor):
+    now = [0.0]
+    app = _handler(conductor, lambda: now[0], metadata__shared_secret="secret", metadata__cache_seconds=15)
+    for at, calls in ((0.0, 1), (14.9, 1), (15.1, 2)):
+        now[0] = at
+        assert _get(app, "/latest/meta-data/hostname", **_signed(TWO, "two")).text == "host-two"
+        assert conductor.calls == calls
+    keeps_nothing = _handler(conductor, metadata__shared_secret="secret", metadata__cache_seconds=0)
+    for calls in (3, 4):
+        _get(keeps_nothing, "/latest/meta-data/hostname", **_signed(TWO, "two"))
+        assert conductor.calls == calls
+
+
+def test_only_get_is_served(conductor):
+    assert _get(_handler(conductor), "/openstack/latest/password", method="POST").status_code == 405
+    assert _get(_handler(conductor), "/openstack/latest/meta_data.json", method="HEAD").body == b""
+
+
+def test_the_paste_pipeline_serves_it_and_trusts_no_proxy_header(conductor, monkeypatch, tmp_path):
+    file = tmp_path / "conf"
+    file.write_text("[oslo_middleware]\nenable_proxy_headers_parsing = true\n[metadata]\nshared_secret = secret\n")
+    conf = conf_module.load([], config_files=[str(file)])
+    monkeypatch.setattr(handler, "factory", lambda conf: MetadataHandler(conf, conductor))
+    app = wsgi.loadapp(conf, "metadata")
+    for headers in ({"X_Forwarded_For": "10.0.0.6"}, {"Forwarded": "for=10.0.0.6"}):
+        assert _get(app, "/openstack/latest/meta_data.json", **headers).json["uuid"] == ONE
+    assert _get(app, "/openstack/latest/meta_data.json", **_signed(TWO, "two", "wrong")).status_code == 403

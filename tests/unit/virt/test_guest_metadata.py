@@ -1,0 +1,81 @@
+"""The documents of the config drive."""
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF, FixedIP
+from nova_lite.virt import guest_metadata
+
+UUID, PORT = "11111111-1111-4111-8111-111111111111", "33333333-3333-4333-8333-333333333333"
+
+
+def _instance(**values) -> Instance:
+    return Instance(uuid=UUID, id=1, project_id="p", user_id="u", display_name="Näme", hostname="name",
+                    flavor=Flavor("1", "m1.tiny", 64, 1, 1), **values)
+
+
+def _vif(dhcp: bool, **values) -> VIF:
+    address = FixedIP("10.0.0.5", 4, "10.0.0.0/24", "10.0.0.1", ["9.9.9.9"],
+                      [{"cidr": "169.254.169.254/32", "gateway": "10.0.0.1"}])
+    return VIF(PORT, "net", "private", "fa:16:3e:00:00:01", "bridge", [address], mtu=1450, details={"dhcp": dhcp}, **values)
+
+
+def _json(documents, path):
+    return json.loads(documents[path])
+
+
+def test_paths_of_a_config_drive():
+    documents = guest_metadata.build(_instance(), [_vif(True)])
+    assert {f"openstack/latest/{n}" for n in ("meta_data.json", "network_data.json", "vendor_data.json", "vendor_data2.json")
+            } | {"ec2/latest/meta-data.json", "openstack/2015-10-15/network_data.json"} <= documents.keys()
+    assert not [p for p in documents if "user" in p or p.startswith("/")]
+
+
+def test_user_data_password_and_files_are_on_the_drive():
+    documents = guest_metadata.build(
+        _instance(user_data=base64.b64encode(b"#!/bin/sh").decode()), [], admin_password="hidden",
+        injected_files=[{"path": "/etc/motd", "contents": base64.b64encode(b"hi").decode()}])
+    assert documents["openstack/latest/user_data"] == documents["ec2/latest/user-data"] == b"#!/bin/sh"
+    metadata = _json(documents, "openstack/latest/meta_data.json")
+    assert metadata["admin_pass"] == "hidden"
+    assert metadata["files"] == [{"content_path": "/content/0000", "path": "/etc/motd"}]
+    assert documents["openstack/content/0000"] == b"hi"
+
+
+def test_bad_user_data_is_an_input_error():
+    with pytest.raises(exception.InvalidInput):
+        guest_metadata.build(_instance(user_data="a"), [])
+
+
+def test_the_same_input_gives_the_same_documents():
+    assert guest_metadata.build(_instance(), [], random_seed=b"s") == guest_metadata.build(_instance(), [], random_seed=b"s")
+    assert guest_metadata.build(_instance(), []) != guest_metadata.build(_instance(), [])
+
+
+def test_network_data_of_a_dhcp_nic_leaves_the_address_to_dhcp():
+    data = guest_metadata.network_data([_vif(True)])
+    assert data["links"] == [{"id": "tap33333333-33", "vif_id": PORT, "type": "bridge", "mtu": 1450,
+                              "ethernet_mac_address": "fa:16:3e:00:00:01"}]
+    assert data["networks"] == [{"id": "network0", "type": "ipv4_dhcp", "link": "tap33333333-33", "network_id": "net"}]
+    assert data["services"] == [{"type": "dns", "address": "9.9.9.9"}]
+
+
+def test_network_data_of_a_static_nic_says_all():
+    network = guest_metadata.network_data([_vif(False), _vif(False)])["networks"][1]
+    assert (network["id"], network["type"], network["ip_address"], network["netmask"]) == (
+        "network1", "ipv4", "10.0.0.5", "255.255.255.0")
+    assert network["routes"] == [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "10.0.0.1"},
+                                 {"network": "169.254.169.254", "netmask": "255.255.255.255", "gateway": "10.0.0.1"}]
+
+
+def test_tagged_nics_are_devices_since_2016():
+    documents = guest_metadata.build(_instance(), [_vif(True, tag="blue"), _vif(True)])
+    assert _json(documents, "openstack/2016-06-30/meta_data.json")["devices"] == [
+        {"type": "nic", "bus": "none", "address": "none", "mac": "fa:16:3e:00:00:01", "tags": ["blue"]}]
+    assert "devices" not in _json(documents, "openstack/2015-10-15/meta_data.json")
