@@ -1,0 +1,66 @@
+"""/servers/{server_id}/os-instance-actions: what was done to a server, also to one that is gone (2.21)."""
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_utils import timeutils
+
+from nova_lite import exception
+from nova_lite.api.compute import params
+from nova_lite.api.compute.schemas import instance_actions as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.compute.views import instance_actions as view
+from nova_lite.api.openstack import pagination
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.db import actions
+
+RULE = "os_compute_api:os-instance-actions:"
+PATH = "/servers/{server_id}/os-instance-actions"
+
+
+def index(req: Request, server_id: str) -> dict[str, Any]:
+    """Actions, newest first; in pages from 2.58 on."""
+    instance = find(req, server_id, f"{RULE}list", deleted=req.since("2.21"))
+    paging: dict[str, Any] = {}
+    if req.since("2.58"):
+        paging = {"limit": pagination.limit(req), "marker": pagination.marker(req),
+                  "changes_since": _time(req, "changes-since")}
+    if req.since("2.66"):
+        paging["changes_before"] = _time(req, "changes-before")
+        if paging["changes_since"] and paging["changes_before"] and paging["changes_since"] > paging["changes_before"]:
+            raise exception.Invalid("The value of changes-since must be less than or equal to changes-before.")
+    with req.services.db.read() as connection:
+        found = actions.list_for_instance(connection, instance.uuid, **paging)
+    answer: dict[str, Any] = {"instanceActions": [view.action(req, record) for record in found]}
+    if paging:
+        more = pagination.next_links(req, "more", [a.request_id for a in found], "servers", server_id, "os-instance-actions")
+        if more:
+            answer["links"] = more["more_links"]
+    return answer
+
+
+def _time(req: Request, name: str) -> Any:
+    text = params.last(req, name)
+    return timeutils.normalize_time(timeutils.parse_isotime(text)) if text else None
+
+
+def show(req: Request, server_id: str, request_id: str) -> dict[str, Any]:
+    """One action; its events for admins, from 2.51 on for everybody, but without tracebacks."""
+    instance = find(req, server_id, f"{RULE}show", deleted=req.since("2.21"))
+    target = {"project_id": instance.project_id, "user_id": instance.user_id}
+    with req.services.db.read() as connection:
+        record = actions.get_by_request_id(connection, instance.uuid, request_id)
+        events = actions.events_of(connection, record.id)
+    shown = view.action(req, record)
+    traceback = req.can(f"{RULE}events", target, fatal=False)
+    details = req.can(f"{RULE}events:details", target, fatal=False)
+    if traceback or req.since("2.51"):
+        shown["events"] = [view.event(req, row, instance.project_id, traceback, details) for row in events]
+    return {"instanceAction": shown}
+
+
+ROUTES = [
+    Route("GET", PATH, index, f"{RULE}list", query=schema.LIST_QUERY, response=schema.LIST),
+    Route("GET", PATH + "/{request_id}", show, f"{RULE}show", response=schema.SHOW),
+]

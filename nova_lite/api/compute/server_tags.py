@@ -1,0 +1,66 @@
+"""/servers/{server_id}/tags: up to 50 words of the user's own, by which lists can be filtered (2.26)."""
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import server_tags as schema
+from nova_lite.api.compute.schemas.servers import TAG
+from nova_lite.api.compute.servers import find
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.validation import Validator
+from nova_lite.api.openstack.wsgi import Request
+
+RULE = "os_compute_api:os-server-tags:"
+PATH = "/servers/{server_id}/tags"
+_TAG = Validator(TAG)
+
+
+def index(req: Request, server_id: str) -> dict[str, Any]:
+    """All tags."""
+    return {"tags": find(req, server_id, f"{RULE}index").tags}
+
+
+def update_all(req: Request, server_id: str) -> dict[str, Any]:
+    """Make the body's tags the only ones."""
+    find(req, server_id, f"{RULE}update_all")
+    return {"tags": req.services.compute.replace_tags(req.context, server_id, req.json_in["tags"])}
+
+
+def delete_all(req: Request, server_id: str) -> None:
+    """Remove all tags."""
+    find(req, server_id, f"{RULE}delete_all")
+    req.services.compute.replace_tags(req.context, server_id, [])
+
+
+def show(req: Request, server_id: str, tag: str) -> None:
+    """Whether the server has the tag: nothing, or 404."""
+    if tag not in find(req, server_id, f"{RULE}show").tags:
+        raise exception.TagNotFound(server_id=server_id, tag=tag)
+
+
+def update(req: Request, server_id: str, tag: str) -> webob.Response:
+    """Add a tag: 201 for a new one, 204 for one that is there."""
+    find(req, server_id, f"{RULE}update")
+    _TAG.check(tag)
+    if not req.services.compute.add_tag(req.context, server_id, tag):
+        return webob.Response(status=204)
+    return webob.Response(status=201, location=req.link("self", "servers", server_id, "tags", tag), content_type=None)
+
+
+def delete(req: Request, server_id: str, tag: str) -> None:
+    """Remove a tag."""
+    find(req, server_id, f"{RULE}delete")
+    req.services.compute.remove_tag(req.context, server_id, tag)
+
+
+ROUTES = [
+    Route("GET", PATH, index, f"{RULE}index", first="2.26", response=schema.BODY),
+    Route("PUT", PATH, update_all, f"{RULE}update_all", first="2.26", body=schema.BODY, response=schema.BODY),
+    Route("DELETE", PATH, delete_all, f"{RULE}delete_all", first="2.26", status=204),
+    Route("GET", PATH + "/{tag}", show, f"{RULE}show", first="2.26", status=204),
+    Route("PUT", PATH + "/{tag}", update, f"{RULE}update", first="2.26", status=201),
+    Route("DELETE", PATH + "/{tag}", delete, f"{RULE}delete", first="2.26", status=204),
+]

@@ -1,0 +1,196 @@
+"""/servers: create, list, show, change and delete."""
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+from oslo_utils import strutils
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import servers as schema
+from nova_lite.api.compute.schemas import servers_response as answers
+from nova_lite.api.compute.views.servers import BRIEF, ServerView
+from nova_lite.api.openstack import links, pagination
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.compute.api import validate
+from nova_lite.compute.api.create import CreateRequest, generate_password
+from nova_lite.compute.api.listing import ListRequest, sort_pairs
+from nova_lite.objects.instance import Instance
+
+RULE = "os_compute_api:servers:"
+
+
+def find(req: Request, server_id: str, rule: str, deleted: bool = False) -> Instance:
+    """The server of a request's path, if the caller may do what ``rule`` is about."""
+    instance = req.services.compute.get(req.context, server_id, deleted=deleted)
+    req.can(rule, {"project_id": instance.project_id, "user_id": instance.user_id})
+    return instance
+
+
+# list and show ----------------------------------------------------------------------------------------------------------
+def index(req: Request) -> dict[str, Any]:
+    """Names and links of servers."""
+    view = ServerView(req)
+    found = [] if _asks_for_none(req) else req.services.compute.list_servers(req.context, _question(req, "index"), BRIEF).rows
+    return {"servers": [view.brief(row) for row in found],
+            **pagination.next_links(req, "servers", [row["uuid"] for row in found], "servers")}
+
+
+def detail(req: Request) -> dict[str, Any]:
+    """Servers with all that there is to see, but for their group."""
+    if _asks_for_none(req):
+        return {"servers": []}
+    view = ServerView(req, groups=False)
+    found = req.services.compute.list_servers(req.context, _question(req, "detail"), view.columns(), view.wants_tags,
+                                              view.wants_hosts)
+    return {"servers": [view.full(row, found.tags.get(row["uuid"]), found.hosts) for row in found.rows],
+            **pagination.next_links(req, "servers", [row["uuid"] for row in found.rows], "servers", "detail")}
+
+
+def show(req: Request, server_id: str) -> dict[str, Any]:
+    """One server."""
+    return {"server": _shown(req, server_id, f"{RULE}show")}
+
+
+def _shown(req: Request, server_id: str, rule: str, short: bool = False) -> dict[str, Any]:
+    view = ServerView(req, short=short)
+    found = req.services.compute.show(req.context, server_id, view.columns(), view.wants_tags, view.wants_hosts,
+                                      view.wants_groups)
+    row = found.rows[0]
+    req.can(rule, {"project_id": row["project_id"], "user_id": row["user_id"]})
+    return view.full(row, found.tags.get(server_id), found.hosts, found.groups.get(server_id))
+
+
+def _asks_for_none(req: Request) -> bool:
+    text = (req.params_in.get("limit") or ["1"])[-1]
+    return text.isdigit() and int(text[:18]) == 0
+
+
+def _question(req: Request, which: str) -> ListRequest:
+    """The query of a list as the compute API takes it; raises PolicyNotAuthorized for all_tenants."""
+    params = dict(req.params_in)
+    keys, directions = params.pop("sort_key", []), params.pop("sort_dir", [])
+    statuses = params.pop("status", [])
+    params.pop("limit", None)
+    params.pop("marker", None)
+    filters = {name: values[-1] for name, values in params.items() if not name.startswith("_")}
+    everything = req.can(f"{RULE}allow_all_filters", fatal=False)
+    all_tenants = "all_tenants" in filters and _is_true("all_tenants", filters["all_tenants"])
+    if all_tenants:
+        req.can(f"{RULE}{which}:get_all_tenants")
+    return ListRequest(filters, statuses, sort_pairs(keys, directions), pagination.limit(req), pagination.marker(req),
+                       everything, all_tenants, req.since)
+
+
+def _is_true(name: str, text: str) -> bool:
+    try:
+        return strutils.bool_from_string(text, strict=True) if text else True      # "?all_tenants" alone means yes
+    except ValueError as error:
+        raise exception.InvalidInput(reason=f"{name}: {error}") from error
+
+
+# create -----------------------------------------------------------------------------------------------------------------
+def create(req: Request) -> webob.Response:
+    """New servers: they are written down when the answer comes, and built after it."""
+    server = req.json_in["server"]
+    request = _creation(req, server)
+    created = req.services.compute.create(req.context, request)
+    if strutils.bool_from_string(server.get("return_reservation_id")):
+        return webob.Response(status=202, json_body={"reservation_id": created.reservation_id})
+    first = created.uuids[0]
+    shown: dict[str, Any] = {
+        "id": first, "links": links.links(req, "servers", first),
+        "OS-DCF:diskConfig": "AUTO" if created.auto_disk_config else "MANUAL",
+        "security_groups": [{"name": name} for name in request.security_groups]}
+    if request.admin_password:
+        shown["adminPass"] = request.admin_password
+    return webob.Response(status=202, json_body={"server": shown}, location=req.link("self", "servers", first))
+
+
+def _creation(req: Request, server: dict[str, Any]) -> CreateRequest:
+    zone, host, node = validate.parse_zone(server.get("availability_zone"))
+    minimum = int(server.get("min_count", 1))
+    request = CreateRequest(
+        name=server["name"], flavor_id=str(server["flavorRef"]).rstrip("/").rpartition("/")[2],
+        image_id=server.get("imageRef") or "", min_count=minimum, max_count=int(server.get("max_count", minimum)),
+        description=server.get("description"), hostname=server.get("hostname"), metadata=server.get("metadata", {}),
+        networks=server.get("networks"), key_name=server.get("key_name"), availability_zone=zone, host=host, node=node,
+        force=bool(host or node), hints=_hints(req.json_in), user_data=server.get("user_data"),
+        personality=server.get("personality", []), config_drive=strutils.bool_from_string(server.get("config_drive")),
+        disk_config=server.get("OS-DCF:diskConfig"), access_ip_v4=server.get("accessIPv4") or None,
+        access_ip_v6=server.get("accessIPv6") or None, security_groups=_security_groups(server),
+        tags=list(dict.fromkeys(server.get("tags", []))), trusted_certs=server.get("trusted_image_certificates"),
+        block_devices=server.get("block_device_mapping_v2", []),
+        legacy_block_devices=server.get("block_device_mapping", []),
+        allow_zero_disk=req.can(f"{RULE}create:zero_disk_flavor", fatal=False))
+    if req.services.conf.api.enable_instance_password:
+        request.admin_password = server.get("adminPass") or generate_password()
+    _choose_host(req, server, request)
+    if request.networks and not isinstance(request.networks, str):
+        req.can(f"{RULE}create:attach_network")
+    if request.trusted_certs:
+        req.can(f"{RULE}create:trusted_certs")
+    if request.block_devices or request.legacy_block_devices:
+        req.can(f"{RULE}create:attach_volume")
+    return request
+
+
+def _choose_host(req: Request, server: dict[str, Any], request: CreateRequest) -> None:
+    """The host of the zone (forced) or of 2.74 (the scheduler still has its say); both are for admins."""
+    if request.force:
+        req.can(f"{RULE}create:forced_host")
+    host, node = server.get("host"), server.get("hypervisor_hostname")
+    if not host and not node:
+        return
+    req.can("compute:servers:create:requested_destination")
+    if request.force:
+        raise exception.Invalid("Specifying a host in availability_zone together with host or hypervisor_hostname is not "
+                                "supported.")
+    request.host, request.node = host, node
+
+
+def _hints(body: dict[str, Any]) -> dict[str, Any]:
+    hints = body.get("os:scheduler_hints") or body.get("OS-SCH-HNT:scheduler_hints") or {}
+    return {name: value for name, value in hints.items() if value is not None}
+
+
+def _security_groups(server: dict[str, Any]) -> list[str]:
+    names = [group["name"] for group in server.get("security_groups", []) if group.get("name")]
+    return list(dict.fromkeys(names)) or ["default"]
+
+
+# change and delete ------------------------------------------------------------------------------------------------------
+def update(req: Request, server_id: str) -> dict[str, Any]:
+    """Change what the body names."""
+    find(req, server_id, f"{RULE}update")
+    server = req.json_in["server"]
+    columns = {"name": "display_name", "description": "display_description", "hostname": "hostname",
+               "pinned_availability_zone": "pinned_availability_zone"}
+    values: dict[str, Any] = {column: server[key] for key, column in columns.items() if key in server}
+    for key, column in (("accessIPv4", "access_ip_v4"), ("accessIPv6", "access_ip_v6")):
+        if key in server:
+            values[column] = server[key] or None
+    if "OS-DCF:diskConfig" in server:
+        values["auto_disk_config"] = server["OS-DCF:diskConfig"] == "AUTO"
+    if values:
+        req.services.compute.update(req.context, server_id, values)
+    return {"server": _shown(req, server_id, f"{RULE}update", short=not req.since("2.75"))}
+
+
+def delete(req: Request, server_id: str) -> None:
+    """Delete a server."""
+    find(req, server_id, f"{RULE}delete")
+    req.services.compute.delete(req.context, server_id)
+
+
+ROUTES = [
+    Route("GET", "/servers", index, f"{RULE}index", query=schema.LIST, response=answers.INDEX),
+    Route("GET", "/servers/detail", detail, f"{RULE}detail", query=schema.LIST, response=answers.DETAIL),
+    Route("POST", "/servers", create, f"{RULE}create", body=schema.CREATE, query=schema.NO_QUERY, response=answers.CREATE,
+          status=202),
+    Route("GET", "/servers/{server_id}", show, f"{RULE}show", query=schema.NO_QUERY, response=answers.SHOW),
+    Route("PUT", "/servers/{server_id}", update, f"{RULE}update", body=schema.UPDATE, query=schema.NO_QUERY,
+          response=answers.UPDATE),
+    Route("DELETE", "/servers/{server_id}", delete, f"{RULE}delete", query=schema.NO_QUERY, status=204),
+]
