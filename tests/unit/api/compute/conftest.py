@@ -117,6 +117,14 @@ class Cloud:
         self.db.write(instances.create_many, [values])
         return values["uuid"]
 
+    def delete_server(self, server: str) -> None:
+        """The server is gone, as a compute host would leave it."""
+        self.db.write(instances.mark_deleted, server)
+
+    def add_claim(self, node: dict[str, Any], server: str) -> None:
+        """Room on a node for a server that is still to come."""
+        self.insert(models.allocations, instance_uuid=server, compute_node_id=node["id"], vcpus=1, memory_mb=1, disk_gb=1)
+
     @contextmanager
     def statements(self) -> Iterator[list[str]]:
         """The SQL that runs meanwhile."""
