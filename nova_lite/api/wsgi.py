@@ -88,6 +88,11 @@ class LazyApplication:
         return self._app(environ, start_response)
 
     def _load(self) -> Application:
+        from nova_lite import concurrency
+
+        # the server made its threads long ago: it is too late for green ones, unless it says that it has them
+        os.environ.setdefault(concurrency.VARIABLE, "threading")
+        concurrency.setup()
         from oslo_log import log
 
         from nova_lite import conf as nova_lite_conf

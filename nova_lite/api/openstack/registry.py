@@ -22,12 +22,14 @@ _PATH = "_path"
 
 def load_modules(namespace: str = NAMESPACE) -> list[ModuleType]:
     """The resource modules of all entry points, ours and others'. Raises ConfigError for one that cannot be imported."""
-    def fail(_manager: Any, entry_point: object, error: BaseException) -> None:
-        raise exception.ConfigError(reason=f"API extension {entry_point} cannot be loaded: "
+    def fail(_manager: Any, entry_point: Any, error: BaseException) -> None:
+        raise exception.ConfigError(reason=f"API extension {entry_point.name} ({entry_point.value}) cannot be loaded: "
                                            f"{type(error).__name__}: {error}") from error
 
-    found: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(namespace, invoke_on_load=False, on_load_failure_callback=fail)
-    return [extension.plugin for extension in sorted(found, key=lambda extension: extension.name)]
+    found: stevedore.ExtensionManager[Any] = stevedore.ExtensionManager(namespace, invoke_on_load=False,
+                                                                        on_load_failure_callback=fail)
+    modules: list[Any] = [extension.plugin for extension in sorted(found, key=lambda extension: extension.name)]
+    return modules
 
 
 class Bound(NamedTuple):

@@ -68,9 +68,10 @@ class Router:
             self._check_query(environ, bound)
         if route.policy is not None:
             self.services.policy.can(context, route.policy)
-        environ["webob.adhoc_attrs"] = {
-            "context": context, "version": version, "services": self.services, "json_in": document,
-            "argument": document[route.action] if route.action is not None else None}
+        # what webob's own attributes would do, at once; filters before us may have set theirs
+        environ.setdefault("webob.adhoc_attrs", {}).update(
+            context=context, version=version, services=self.services, json_in=document,
+            argument=document[route.action] if route.action is not None else None)
         result = route.handler(Request(environ), **parameters)
         return self._write(entry, bound, result)
 

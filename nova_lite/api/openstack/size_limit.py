@@ -19,7 +19,7 @@ class SizeLimit:
         length = environ.get("CONTENT_LENGTH")
         if not length:
             environ["wsgi.input"] = _Counted(environ["wsgi.input"], self.limit)
-        elif length.isdigit() and int(length) > self.limit:
+        elif length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > self.limit):
             return faults.respond(exception.RequestTooLarge(limit=self.limit), start_response)
         return self.app(environ, start_response)
 
