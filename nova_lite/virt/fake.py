@@ -1,0 +1,142 @@
+"""The fake hypervisor: guests are entries of a dictionary, kept in a file if they shall outlive the process as real ones do.
+
+``[fake] delay`` makes each operation take time, ``[fake] fail`` makes operations fail: that is how tests and benchmarks see
+what the control plane does around a hypervisor.
+"""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import random
+import threading
+import time
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback
+
+RUNNING, PAUSED, SHUTDOWN = 1, 3, 4      # power_state numbers of compute/states.py, which lies above this floor
+CONSOLE_LINES = 20
+
+
+class FakeDriver:
+    """See :class:`nova_lite.virt.driver.ComputeDriver`."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+        self.conf, self.host = conf, host
+        self._guests: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._file = pathlib.Path(f"{conf.fake.state_file}.{host}") if conf.fake.state_file else None
+
+    def init_host(self, on_power_change: PowerCallback) -> None:
+        """Find the guests of the run before."""
+        if self._file is not None and self._file.exists():
+            self._guests = json.loads(self._file.read_text())
+
+    def stop_host(self) -> None:
+        """Nothing holds anything."""
+
+    def inventory(self) -> Inventory:
+        """What ``[fake]`` says."""
+        fake = self.conf.fake
+        return Inventory(
+            hypervisor_hostname=self.host, hypervisor_type="fake", hypervisor_version=1000, vcpus=fake.vcpus,
+            memory_mb=fake.memory_mb, local_gb=fake.disk_gb, disk_available_least=fake.disk_gb, free_disk_gb=fake.disk_gb,
+            cpu_info={"vendor": "nova-lite", "model": "fake", "arch": "x86_64", "features": [],
+                      "topology": {"cores": 1, "threads": 1, "sockets": fake.vcpus}},
+            supported_instances=[["x86_64", "fake", "hvm"], ["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]])
+
+    def power_states(self) -> dict[str, int]:
+        """All guests."""
+        with self._lock:
+            return {uuid: guest["power_state"] for uuid, guest in self._guests.items()}
+
+    def power_state(self, instance: Instance) -> int | None:
+        """One guest."""
+        return self.power_states().get(instance.uuid)
+
+    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher) -> None:
+        """Add a running guest."""
+        self._act("spawn", instance)
+        self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
+
+    def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Forget a guest."""
+        self._act("destroy", instance)
+        self._set(instance.uuid, None)
+
+    def power_on(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Run a guest again."""
+        self._change("power_on", instance, RUNNING)
+
+    def power_off(self, instance: Instance, timeout: int) -> None:
+        """A fake guest obeys at once."""
+        self._change("power_off", instance, SHUTDOWN)
+
+    def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
+        """Ends running; a hard one makes a lost guest anew, as a real driver defines the domain anew."""
+        self._act("reboot", instance)
+        if not hard:
+            self._known("reboot", instance)
+        self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
+
+    def pause(self, instance: Instance) -> None:
+        """Paused."""
+        self._change("pause", instance, PAUSED)
+
+    def unpause(self, instance: Instance) -> None:
+        """Running."""
+        self._change("unpause", instance, RUNNING)
+
+    def suspend(self, instance: Instance) -> None:
+        """As managed save: the guest's process is gone."""
+        self._change("suspend", instance, SHUTDOWN)
+
+    def resume(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Running."""
+        self._change("resume", instance, RUNNING)
+
+    def console_output(self, instance: Instance, length: int | None) -> str:
+        """A few lines that name the guest."""
+        self._known("console_output", instance)
+        lines = [f"fake guest {instance.display_name}: line {n}" for n in range(1, CONSOLE_LINES)]
+        lines.append(f"{instance.hostname or instance.uuid} login:")
+        return "\n".join(lines if length is None else lines[-length:] if length > 0 else []) + "\n"
+
+    def _change(self, operation: str, instance: Instance, power_state: int) -> None:
+        self._act(operation, instance)
+        self._known(operation, instance)
+        self._set(instance.uuid, {"power_state": power_state, "name": instance.display_name})
+
+    def _known(self, operation: str, instance: Instance) -> None:
+        if instance.uuid not in self._guests:
+            raise exception.VirtDriverError(what=operation, reason=f"the hypervisor knows no guest {instance.uuid}")
+
+    def _act(self, operation: str, instance: Instance) -> None:
+        """Take as long as ``[fake] delay``, then fail if ``[fake] fail`` says so."""
+        if self.conf.fake.delay:
+            time.sleep(self.conf.fake.delay)
+        for rule in self.conf.fake.fail:
+            name, _, probability = rule.partition(":")
+            name, _, host = name.partition("@")
+            if name == operation and host in ("", self.host) and random.random() < float(probability or 1):
+                reason = f"[fake] fail = {rule} on {self.host}"
+                if operation == "spawn":
+                    raise exception.BuildFailed(instance_id=instance.uuid, reason=reason)
+                raise exception.VirtDriverError(what=operation, reason=reason)
+
+    def _set(self, uuid: str, guest: dict[str, Any] | None) -> None:
+        with self._lock:
+            if guest is None:
+                self._guests.pop(uuid, None)
+            else:
+                self._guests[uuid] = guest
+            if self._file is not None:
+                partial = self._file.with_name(self._file.name + ".partial")
+                partial.write_text(json.dumps(self._guests))
+                os.replace(partial, self._file)
