@@ -1,5 +1,4 @@
 """The migrated schema is the one of models.py, and two migrations at once do no harm."""
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,21 +11,13 @@ from alembic.runtime.migration import MigrationContext
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.db import core, migration, models
-
-# a database server of your own may be tested too: its database must be empty, and is emptied again
-URLS = [url for url in os.environ.get("NOVA_LITE_TEST_DATABASES", "").split() if url]
+from tests.unit.db.databases import URLS, empty_database
 
 
-@pytest.fixture(params=["sqlite", *URLS], ids=lambda url: url.partition(":")[0])
+@pytest.fixture(params=URLS, ids=lambda url: url.partition(":")[0])
 def conf(request, tmp_path):
-    url = f"sqlite:///{tmp_path}/nova.sqlite" if request.param == "sqlite" else request.param
-    yield nova_conf.load([], config_files=[], database__connection=url)
-    if request.param != "sqlite":
-        engine = core.make_engine(url)
-        leftover = sa.MetaData()
-        leftover.reflect(engine)
-        leftover.drop_all(engine)
-        engine.dispose()
+    with empty_database(request.param, tmp_path, migrated=False) as url:
+        yield nova_conf.load([], config_files=[], database__connection=url)
 
 
 def test_migrated_schema_is_the_one_of_the_models(conf):
