@@ -43,9 +43,6 @@ def setup() -> None:
         import eventlet
 
         eventlet.monkey_patch()
-    from oslo_service import backend
-
-    backend.init_backend(backend.BackendType.EVENTLET if is_green() else backend.BackendType.THREADING)
 
 
 def native(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -1,0 +1,88 @@
+"""Do the neighbours answer? Asked when a process starts, and by ``nova-lite-status``; an answer of one line if not."""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import oslo_messaging
+from oslo_config import cfg
+
+from nova_lite import exception, rpc
+
+BROKER_WAIT = 10.0
+
+
+def check_database(conf: cfg.ConfigOpts) -> None:
+    """Raise ServiceUnavailable or ConfigError unless the database answers and its schema is at head."""
+    # the compute daemon runs through this module too, and sqlalchemy is a quarter of its memory
+    import sqlalchemy as sa
+
+    from nova_lite.db import core, schema
+
+    try:
+        database = core.Database(conf)
+    except (sa.exc.ArgumentError, ImportError) as error:
+        raise exception.ConfigError(reason=f"[database] connection: {first_line(error)}") from None
+    try:
+        database.check()
+        with database.read() as connection:
+            schema.check(connection)
+    except sa.exc.SQLAlchemyError as error:
+        raise exception.ServiceUnavailable(what="The database", reason=first_line(error)) from None
+    finally:
+        database.dispose()
+
+
+def check_broker(conf: cfg.ConfigOpts, wait: float = BROKER_WAIT) -> None:
+    """Raise ServiceUnavailable unless one of the brokers of ``transport_url`` lets us in within ``wait`` seconds."""
+    rpc.get_transport(conf).cleanup()       # registers the options and rejects an unknown kind of transport
+    url = oslo_messaging.TransportURL.parse(conf)
+    if not url.transport.startswith(("rabbit", "amqp", "kombu")):
+        return
+    deadline = time.monotonic() + wait
+    hosts = url.hosts or [oslo_messaging.TransportHost()]
+    while True:
+        problems = [problem for host in hosts if (problem := _try_broker(conf, url, host))]
+        if len(problems) < len(hosts):
+            return
+        final = any(p[1] for p in problems) or time.monotonic() > deadline
+        if final:
+            raise exception.ServiceUnavailable(what="The message broker", reason="; ".join(p[0] for p in problems))
+        time.sleep(0.5)
+
+
+def _try_broker(conf: cfg.ConfigOpts, url: Any, host: Any) -> tuple[str, bool] | None:
+    """None when the broker lets us in, else what it said and whether it makes no sense to ask again."""
+    import amqp
+    import kombu
+
+    name, port = host.hostname or "localhost", host.port or 5672
+    try:
+        with kombu.Connection(hostname=name, port=port, userid=host.username or "guest",
+                              password=host.password or "guest", virtual_host=url.virtual_host or "/",
+                              ssl=_tls(conf), connect_timeout=3, transport="pyamqp",
+                              login_method=conf.oslo_messaging_rabbit.rabbit_login_method) as connection:
+            connection.connect()
+    except amqp.exceptions.AccessRefused:
+        return f"{name}:{port} refuses user {host.username or 'guest'!r} or its password", True
+    except amqp.exceptions.NotAllowed as error:
+        return f"{name}:{port}: {first_line(error)}", True
+    except (OSError, amqp.exceptions.AMQPError) as error:
+        return f"{name}:{port}: {first_line(error)}", False
+    return None
+
+
+def _tls(conf: cfg.ConfigOpts) -> dict[str, Any] | bool:
+    options = conf.oslo_messaging_rabbit
+    if not options.ssl:
+        return False
+    import ssl
+
+    found = {"ca_certs": options.ssl_ca_file, "certfile": options.ssl_cert_file, "keyfile": options.ssl_key_file}
+    given = {name: value for name, value in found.items() if value}
+    return {**given, "cert_reqs": ssl.CERT_REQUIRED} if options.ssl_ca_file else given or True
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its kind where it has none."""
+    return (str(error).splitlines() or [""])[0].strip() or type(error).__name__

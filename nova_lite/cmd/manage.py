@@ -1,0 +1,23 @@
+"""nova-lite-manage: what an operator does by hand."""
+from __future__ import annotations
+
+from oslo_config import cfg
+from sqlalchemy import exc
+
+from nova_lite import exception, manage, service
+
+NAME = "nova-lite-manage"
+
+
+def main() -> int:
+    """Run one command; an error is one line and exit status 1."""
+    return service.run(NAME, _main)
+
+
+def _main() -> None:
+    conf = service.load(NAME, [cfg.SubCommandOpt("area", handler=manage.add_parsers, title="areas")])
+    try:
+        conf.area.function(conf, conf.area)
+    except (exc.SQLAlchemyError, ImportError) as error:
+        cause = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise exception.ServiceUnavailable(what="The database", reason=cause) from None

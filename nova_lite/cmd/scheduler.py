@@ -1,0 +1,17 @@
+"""nova-lite-scheduler: finds hosts and claims room on them."""
+from __future__ import annotations
+
+from nova_lite import rpc, service
+
+
+def main() -> int:
+    """Run until a signal."""
+    return service.main("nova-lite-scheduler", _build, workers=lambda conf: conf.scheduler.workers,
+                        check=(service.check_database, service.check_broker))
+
+
+def _build(runner: service.Service) -> None:
+    from nova_lite.scheduler.manager import SchedulerManager
+
+    manager = SchedulerManager(runner.conf, runner.transport)
+    runner.add_manager(rpc.SCHEDULER, runner.conf.host, manager)

@@ -1,0 +1,30 @@
+"""Logging of one process: oslo.log with the request id and the server id on each line.
+
+A line about a server is logged with ``extra={"instance_uuid": uuid}``; the request id comes from the context of the thread.
+"""
+from __future__ import annotations
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import version
+
+_START = "%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(name)s "
+CONTEXT_FORMAT = _START + "[%(global_request_id)s %(request_id)s %(user_identity)s] %(instance)s%(message)s"
+DEFAULT_FORMAT = _START + "[-] %(instance)s%(message)s"
+EXCEPTION_FORMAT = _START
+INSTANCE_FORMAT = "[instance: %(uuid)s] "
+LEVELS = ["amqp=WARNING", "amqplib=WARNING", "kombu=WARNING", "oslo.messaging=WARNING", "oslo_messaging=WARNING",
+          "oslo_service=WARNING", "oslo_policy=WARNING", "sqlalchemy=WARNING", "alembic=WARNING", "stevedore=WARNING",
+          "keystonemiddleware=WARNING", "keystoneauth=WARNING", "urllib3=WARNING", "requests=WARNING",
+          "eventlet=WARNING", "cheroot=WARNING", "routes=WARNING", "dogpile=INFO"]
+
+
+def setup(conf: cfg.ConfigOpts) -> None:
+    """Start logging as ``conf`` says: to its log file, else to stderr. What the operator set in the file wins."""
+    for name, value in (("logging_context_format_string", CONTEXT_FORMAT), ("logging_default_format_string", DEFAULT_FORMAT),
+                        ("logging_exception_prefix", EXCEPTION_FORMAT), ("default_log_levels", LEVELS),
+                        ("logging_debug_format_suffix", ""), ("instance_uuid_format", INSTANCE_FORMAT),
+                        ("instance_format", INSTANCE_FORMAT)):
+        conf.set_default(name, value)
+    log.setup(conf, "nova_lite", version.VERSION)

@@ -1,0 +1,87 @@
+"""nova-lite-manage: what an operator does by hand. One function per command, one table of them."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite import units
+from nova_lite.db.core import Database
+
+
+@dataclass(frozen=True)
+class Command:
+    """``nova-lite-manage <area> <name>``; ``arguments`` are those of argparse's add_argument."""
+
+    area: str
+    name: str
+    function: Callable[[cfg.ConfigOpts, argparse.Namespace], None]
+    help: str
+    arguments: tuple[tuple[str, dict[str, Any]], ...] = field(default=())
+
+
+def db_sync(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+    """Bring the schema up to date."""
+    from nova_lite.db import migration
+
+    migration.sync(conf, arguments.revision)
+    print(f"The database is at revision {migration.version(conf)[0]}.")
+
+
+def db_version(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
+    """Say which schema the database has, and which is the newest."""
+    from nova_lite.db import migration
+
+    current, head = migration.version(conf)
+    print(f"{current or 'empty'} (newest: {head})")
+
+
+def service_list(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
+    """List the services and whether they report."""
+    from nova_lite.db import services
+
+    db = Database(conf)
+    with db.read() as connection:
+        rows = services.list_all(connection)
+    print(f"{'binary':<24} {'host':<32} {'status':<9} {'state':<6} last seen")
+    for row in rows:
+        state = "up" if services.is_up(row, conf.compute.service_down_time) else "down"
+        print(f"{row['binary']:<24} {row['host']:<32} {'disabled' if row['disabled'] else 'enabled':<9} {state:<6} "
+              f"{units.isotime(row['last_seen_at'])}")
+
+
+def network_create(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+    """Add a network of the embedded driver."""
+    from nova_lite.db import networks
+
+    made = Database(conf).write(networks.create_network, name=arguments.name, cidr=arguments.cidr,
+                                project_id=arguments.project or None, dns=arguments.dns or [], mtu=conf.network.mtu,
+                                bridge_prefix=conf.network.bridge_prefix)
+    print(f"{made['uuid']} {made['name']} {made['cidr']} bridge {made['bridge']}")
+
+
+COMMANDS = (
+    Command("db", "sync", db_sync, "bring the schema up to date", (("--revision", {"default": "head"}),)),
+    Command("db", "version", db_version, "say which schema the database has"),
+    Command("service", "list", service_list, "list the services and whether they report"),
+    Command("network", "create", network_create, "add an embedded network", (
+        ("--name", {"required": True}), ("--cidr", {"required": True}),
+        ("--project", {"default": "", "help": "its only user; without it the network is shared"}),
+        ("--dns", {"action": "append"}))),
+)
+
+
+def add_parsers(subparsers: Any) -> None:
+    """Add every command to oslo.config's sub-commands."""
+    areas: dict[str, Any] = {}
+    for command in COMMANDS:
+        if command.area not in areas:
+            parser = subparsers.add_parser(command.area)
+            areas[command.area] = parser.add_subparsers(dest="command", required=True)
+        one = areas[command.area].add_parser(command.name, help=command.help)
+        one.set_defaults(function=command.function)
+        for flag, options in command.arguments:
+            one.add_argument(flag, **options)

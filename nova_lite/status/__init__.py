@@ -1,0 +1,54 @@
+"""nova-lite-status: is this deployment fit to run? One function per check."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oslo_config import cfg
+
+from nova_lite import checks, exception
+from nova_lite.db.core import Database
+
+SUCCESS, WARNING, FAILURE = "Success", "Warning", "Failure"
+
+
+def database(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """Reachable, and its schema the newest."""
+    checks.check_database(conf)
+    return SUCCESS, "reachable and at the newest schema"
+
+
+def broker(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """Reachable with the given user."""
+    checks.check_broker(conf)
+    return SUCCESS, "reachable"
+
+
+def computes(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """At least one compute host reports."""
+    from nova_lite.db import services
+
+    db = Database(conf)
+    db.check()
+    with db.read() as connection:
+        rows = services.list_all(connection, binary="nova-compute")
+    up = [r for r in rows if services.is_up(r, conf.compute.service_down_time)]
+    if not up:
+        return FAILURE, f"none of {len(rows)} compute hosts reports"
+    return (SUCCESS if len(up) == len(rows) else WARNING), f"{len(up)} of {len(rows)} compute hosts report"
+
+
+CHECKS: tuple[tuple[str, Callable[[cfg.ConfigOpts], tuple[str, str]]], ...] = (
+    ("Database", database), ("Message broker", broker), ("Compute hosts", computes))
+
+
+def upgrade_check(conf: cfg.ConfigOpts) -> int:
+    """Print each check's result; 0 when all succeed, 1 with warnings, 2 with a failure (as nova-status does)."""
+    worst = 0
+    for name, check in CHECKS:
+        try:
+            result, details = check(conf)
+        except exception.NovaLiteError as error:
+            result, details = FAILURE, " ".join(str(error).split())
+        worst = max(worst, {SUCCESS: 0, WARNING: 1, FAILURE: 2}[result])
+        print(f"{name}: {result}: {details}")
+    return worst
