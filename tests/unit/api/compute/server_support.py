@@ -47,7 +47,7 @@ class Servers:
     def vif(self, address: str = "192.0.2.5") -> dict[str, Any]:
         """A nic as the network caches it."""
         version = 6 if ":" in address else 4
-        return {"id": str(uuid.uuid4()), "network_id": self.network, "network_name": "net1", "type": "bridge",
+        return {"id": str(uuid.uuid4()), "network_id": self.network, "network_name": "private", "type": "bridge",
                 "mac_address": "fa:16:3e:00:00:01", "devname": "tap1", "details": {},
                 "fixed_ips": [{"address": address, "version": version, "cidr": "192.0.2.0/24", "floating_ips": []}]}
 
