@@ -17,8 +17,9 @@ from nova_lite import conf as nova_conf
 from nova_lite import units
 from nova_lite.api import app, auth
 from nova_lite.api.openstack import microversions, registry, router
-from nova_lite.db import flavors, instances, migration, models
+from nova_lite.db import flavors, instances, models
 from nova_lite.objects.flavor import Flavor
+from tests.unit.db.databases import URLS, empty_database
 
 SAMPLES: dict[str, dict[str, list[str]]] = json.loads((pathlib.Path(__file__).parent / "sample_keys.json").read_text())
 _FREE_KEYS = {"metadata", "extra_specs", "cpu_info", "hosts", "rules", "links"}
@@ -145,18 +146,19 @@ def options() -> dict[str, Any]:
     return {}
 
 
-@pytest.fixture
-def cloud(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> Iterator[Cloud]:
+@pytest.fixture(params=URLS, ids=lambda url: url.partition(":")[0])
+def cloud(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+          options: dict[str, Any]) -> Iterator[Cloud]:
     """A cloud that knows every microversion up to 2.104, announced or not."""
     monkeypatch.setattr(microversions, "MAX", "2.104")
     (tmp_path / "nova-lite.conf").write_text("[DEFAULT]\ntransport_url = fake:/\n")
-    conf = nova_conf.load([], config_files=[str(tmp_path / "nova-lite.conf")], **{
-        "state_path": str(tmp_path), "database__connection": f"sqlite:///{tmp_path}/nova.sqlite",
-        "network__driver": "bridge", "image__driver": "local", **options})
-    migration.sync(conf)
-    services = app.make_services(conf)
-    yield Cloud(services)
-    services.db.dispose()
+    with empty_database(request.param, tmp_path) as url:
+        conf = nova_conf.load([], config_files=[str(tmp_path / "nova-lite.conf")], **{
+            "state_path": str(tmp_path), "database__connection": url, "network__driver": "bridge",
+            "image__driver": "local", **options})
+        services = app.make_services(conf)
+        yield Cloud(services)
+        services.db.dispose()
 
 
 @pytest.fixture
