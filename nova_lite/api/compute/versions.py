@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite.api.openstack import faults, links, loading, microversions
+from nova_lite.api.openstack import faults, links, loading, microversions, parameters
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 
@@ -92,4 +92,12 @@ def factory(global_conf: dict[str, str], version: str = "", **_local: str) -> Ca
     return OneVersion(version, prefix) if version else Versions(prefix)
 
 
-ROUTES = [Route("GET", "/versions/{version_id}", show, None)]
+_TEXT = {"type": "string"}
+_RESPONSE = {"type": "object", "required": ["version"], "additionalProperties": False, "properties": {"version": {
+    "type": "object", "additionalProperties": False,
+    "required": ["id", "status", "version", "min_version", "updated", "links", "media-types"],
+    "properties": {"id": _TEXT, "status": {"enum": ["CURRENT", "DEPRECATED"]}, "version": _TEXT, "min_version": _TEXT,
+                   "updated": {"type": "string", "format": "date-time"}, "links": parameters.links(),
+                   "media-types": {"type": "array"}}}}}
+
+ROUTES = [Route("GET", "/versions/{version_id}", show, None, response=_RESPONSE)]

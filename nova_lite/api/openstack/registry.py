@@ -49,6 +49,8 @@ class Entry:
         self.first = as_tuple(route.first)
         self.last = as_tuple(route.last) if route.last else (9999, 0)
         self._check_schemas = check_schemas
+        # most versions share their schemas with the one before; the route keeps them, so that their ids stay theirs
+        self._validators: dict[tuple[int, bool], validation.Validator] = {}
         self._bound: dict[tuple[str, bool], Bound] = {}
 
     def __str__(self) -> str:
@@ -64,20 +66,28 @@ class Entry:
 
     def _bind(self, version: str, legacy: bool) -> Bound:
         route = self.route
-        body, query, response = (at_version(table, version) for table in (route.body, route.query, route.response))
-        for schema in (body, query, response):
-            if schema is not None and self._check_schemas:
-                self._check(schema)
+        query = at_version(route.query, version)
         strict = as_tuple(version) >= _STRICT_QUERIES
         if query is None and strict:
             query = {"type": "object"}
+        elif query is not None and self._check_schemas:
+            self._validator(query)      # checks it, once
         code = route.status
         if isinstance(code, Mapping):
             code = code[max((v for v in code if as_tuple(v) <= as_tuple(version)), key=as_tuple)]
-        return Bound(faults.status_line(code),
-                     validation.Validator(body, relaxed=legacy) if body is not None else None,
+        return Bound(faults.status_line(code), self._validator(at_version(route.body, version), relaxed=legacy),
                      validation.QueryValidator(query, strict) if query is not None else None,
-                     validation.Validator(response) if response is not None else None)
+                     self._validator(at_version(route.response, version)))
+
+    def _validator(self, schema: Schema | None, relaxed: bool = False) -> validation.Validator | None:
+        if schema is None:
+            return None
+        known = self._validators.get((id(schema), relaxed))
+        if known is None:
+            if self._check_schemas:
+                self._check(schema)
+            known = self._validators[id(schema), relaxed] = validation.Validator(schema, relaxed)
+        return known
 
     def _check(self, schema: Schema) -> None:
         try:

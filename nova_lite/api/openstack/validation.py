@@ -140,6 +140,9 @@ def parse_query(text: str) -> dict[str, list[str]]:
     """A query string as lists of values; raises ValidationError for bytes that are not UTF-8."""
     if not text:
         return {}
+    if "%00" in text:
+        # no name or id holds it, and PostgreSQL takes no text with it
+        raise exception.ValidationError(detail="Query string holds a NUL character")
     try:
         return parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=1000)
     except ValueError:

@@ -36,7 +36,10 @@ class Oops(Exception):
 
 
 def index(req: Request) -> dict[str, Any]:
-    start = NAMES.index(req.params_in["marker"][0]) + 1 if "marker" in req.params_in else 0
+    marker = pagination.marker(req)
+    if marker is not None and marker not in NAMES:
+        raise exception.MarkerNotFound(marker=marker)
+    start = NAMES.index(marker) + 1 if marker is not None else 0
     names = NAMES[start:start + pagination.limit(req)]
     return {"things": names, "query": req.params_in, "seen": dict(req.GET.dict_of_lists()),
             **pagination.next_links(req, "things", names, "things")}

@@ -121,6 +121,7 @@ def test_unknown_keys_are_refused_everywhere_from_2_102(make: Make, monkeypatch)
      "Invalid input for query parameters sort_key. Value: color. 'color' is not one of ['name', 'size']"),
     ("limit=-1", "Invalid input for query parameters limit. Value: -1. '-1' does not match '^[0-9]*$'"),
     ("limit=1&limit=2", "Invalid input for query parameters limit. Value: ['1', '2']. ['1', '2'] is too long"),
+    ("marker=a%00", "Query string holds a NUL character"),
     ("sort_key=%ff", "Query string is not UTF-8 encoded"),
 ])
 def test_a_bad_query_names_the_parameter(api: Client, query, message):
