@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 VARIABLE = "NOVA_LITE_CONCURRENCY"
+_green = False      # a process that never called setup (a test, a script) has native threads
 
 
 def mode() -> str:
@@ -29,8 +30,8 @@ def mode() -> str:
 
 
 def is_green() -> bool:
-    """True where this process runs on green threads."""
-    return mode() == "eventlet"
+    """True where :func:`setup` has switched this process to green threads."""
+    return _green
 
 
 def setup() -> None:
@@ -39,7 +40,9 @@ def setup() -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="oslo_.*")
     # eventlet's own resolver costs 15 MiB and brings nothing to addresses of the local network
     os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
-    if is_green():
+    global _green
+    _green = mode() == "eventlet"
+    if _green:
         import eventlet
 
         eventlet.monkey_patch()
