@@ -5,6 +5,7 @@ A message holds plain JSON types only; records cross as the dictionaries of ``no
 """
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,7 +49,18 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
         for name, value in _QUEUE_DEFAULTS.items():
             if name in conf.oslo_messaging_rabbit:
                 conf.set_default(name, value, group="oslo_messaging_rabbit")
+    _register_hidden_options(conf)
     return transport
+
+
+def _register_hidden_options(conf: cfg.ConfigOpts) -> None:
+    """oslo.messaging registers these on the global ConfigOpts only, yet reads them from ours at each call."""
+    for name in ("metrics", "tracing"):
+        try:
+            module = importlib.import_module(f"oslo_messaging._{name}.client")
+        except ModuleNotFoundError:     # a version that does not have it yet
+            continue
+        conf.register_opts(getattr(module, f"oslo_messaging_{name}"), group=f"oslo_messaging_{name}")
 
 
 class Client:
