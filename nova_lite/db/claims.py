@@ -218,9 +218,9 @@ def _take(conn: sa.Connection, claims: Sequence[Claim]) -> bool:
     now = units.utcnow()
     savepoint = conn.begin_nested()
     try:
-        conn.execute(sa.insert(ALLOCATIONS).values([
+        conn.execute(sa.insert(ALLOCATIONS), [
             {"created_at": now, "instance_uuid": c.instance_uuid, "compute_node_id": c.node_id, "vcpus": c.vcpus,
-             "memory_mb": c.memory_mb, "disk_gb": c.disk_gb} for c in claims]))
+             "memory_mb": c.memory_mb, "disk_gb": c.disk_gb} for c in claims])
         changed = conn.execute(_change(sums, guarded=True)).rowcount
     except exc.IntegrityError:      # somebody claims the same at this moment
         savepoint.rollback()

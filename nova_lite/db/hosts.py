@@ -105,15 +105,19 @@ def compute_services(conn: sa.Connection, since: datetime.datetime | None = None
     return conn.execute(query).all()
 
 
+def _number(query: sa.Select) -> sa.ColumnElement:
+    return query.scalar_subquery()
+
+
+_FINGERPRINT = sa.select(
+    _number(sa.select(sa.func.count()).select_from(NODES)),
+    _number(sa.select(sa.func.count()).select_from(models.aggregates)),
+    _number(sa.select(sa.func.max(models.aggregates.c.id))),
+    _number(sa.select(sa.func.max(models.aggregates.c.updated_at))),
+    _number(sa.select(sa.func.count()).select_from(models.aggregate_hosts)))
+
+
 def fingerprint(conn: sa.Connection) -> tuple[Any, Any]:
     """Two values to compare: the first changes when a node is added or deleted, the second with the aggregates."""
-    def number(query: sa.Select) -> sa.ColumnElement:
-        return query.scalar_subquery()
-
-    row = conn.execute(sa.select(
-        number(sa.select(sa.func.count()).select_from(NODES)),
-        number(sa.select(sa.func.count()).select_from(models.aggregates)),
-        number(sa.select(sa.func.max(models.aggregates.c.id))),
-        number(sa.select(sa.func.max(models.aggregates.c.updated_at))),
-        number(sa.select(sa.func.count()).select_from(models.aggregate_hosts)))).one()
+    row = conn.execute(_FINGERPRINT).one()
     return row[0], tuple(row[1:])

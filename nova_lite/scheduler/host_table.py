@@ -138,7 +138,8 @@ class HostTable:
     def _read_services(self, conn: sa.Connection, full: bool) -> bool:
         """A disabled service is seen at once, a heartbeat within LIVENESS_INTERVAL. True when something changed."""
         now = time.monotonic()
-        if full or now - self._services_read >= LIVENESS_INTERVAL:
+        stranger = self._base is None and any(row.host not in self._services for row in self._rows.values())
+        if full or stranger or now - self._services_read >= LIVENESS_INTERVAL:
             self._services_read = now
             rows = db_hosts.compute_services(conn)
             self._services = {row.host: row for row in rows}

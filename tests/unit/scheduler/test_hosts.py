@@ -1,0 +1,82 @@
+"""What hosts report, in the database and in the host table."""
+import sqlalchemy as sa
+
+from nova_lite.db import hosts, models
+from nova_lite.scheduler.host_table import HostTable
+
+
+def node(cloud):
+    with cloud.db.read() as conn:
+        return conn.execute(sa.select(models.compute_nodes)).mappings().one()
+
+
+def test_a_report_without_news_writes_nothing(cloud):
+    first = cloud.add("h1", traits=["A"])
+    before = node(cloud)
+    assert cloud.add("h1", traits=["A"]) == first
+    assert node(cloud) == before
+    assert cloud.add("h1", traits=["A"], memory_mb=1) == first
+    after = node(cloud)
+    assert (after["memory_mb"], after["uuid"]) == (1, before["uuid"])
+    assert after["updated_at"] > before["updated_at"]
+
+
+def test_reserved_and_ratios_are_stored_and_used_is_left_alone(cloud):
+    cloud.add("h1")
+    cloud.run(sa.update(models.compute_nodes).values(vcpus_used=3))
+    cloud.db.write(hosts.upsert_node, "h1", {"hypervisor_hostname": "h1", "vcpus": 8, "unknown": 1, "vcpus_used": 0},
+                   {"ram": 1.5}, {"memory_mb": 512})
+    row = node(cloud)
+    assert (row["vcpus"], row["vcpus_used"], row["ram_allocation_ratio"], row["reserved_memory_mb"]) == (8, 3, 1.5, 512)
+
+
+def test_failed_builds_count_up_and_are_forgotten(cloud):
+    cloud.add("h1")
+    for _ in range(2):
+        cloud.db.write(hosts.count_failed_build, "h1")
+    cloud.db.write(hosts.set_io_ops, "h1", 4)
+    assert (node(cloud)["failed_builds"], node(cloud)["io_ops"]) == (2, 4)
+    cloud.db.write(hosts.reset_failed_builds, "h1")
+    before = node(cloud)
+    assert before["failed_builds"] == 0
+    cloud.db.write(hosts.reset_failed_builds, "h1")
+    cloud.db.write(hosts.set_io_ops, "h1", 4)
+    assert node(cloud) == before
+
+
+def test_the_table_reads_only_what_changed_and_old_snapshots_stay(cloud):
+    table = HostTable(cloud.conf)
+    for n in range(3):
+        cloud.add(f"h{n}")
+    with cloud.db.read() as conn:
+        first = table.snapshot(conn)
+    # a change that bears an old time is what nobody would see but a full read
+    cloud.run(sa.text("UPDATE compute_nodes SET vcpus_used = 1, updated_at = '2020-01-01 00:00:00' WHERE host = 'h0'"))
+    cloud.db.write(hosts.set_io_ops, "h1", 7)
+    with cloud.db.read() as conn:
+        second = table.snapshot(conn)
+    assert (first.io_ops.tolist(), first.vcpus_used.tolist()) == ([0, 0, 0], [0, 0, 0])
+    assert (second.io_ops.tolist(), second.vcpus_used.tolist()) == ([0, 7, 0], [0, 0, 0])
+    with cloud.db.read() as conn:
+        assert table.snapshot(conn, full=True).vcpus_used.tolist() == [1, 0, 0]
+
+
+def test_a_table_kept_by_changes_equals_one_read_anew(cloud):
+    table = HostTable(cloud.conf)
+    steps = [lambda: cloud.add("h1"), lambda: cloud.add("h2", supported_instances=[["aarch64", "kvm", "hvm"]]),
+             lambda: cloud.service("h1", disabled=True), lambda: cloud.add("h1", vcpus=3, hypervisor_version=1),
+             lambda: cloud.run(sa.insert(models.aggregates).values(id=1, uuid="x", name="x", created_at=sa.func.now(),
+                                                                   metadata={"availability_zone": "z"})),
+             lambda: cloud.run(sa.insert(models.aggregate_hosts).values(aggregate_id=1, host="h2")),
+             lambda: cloud.add("h3", node="other"), lambda: cloud.add("h2", supported_instances=[]),
+             lambda: cloud.run(sa.delete(models.compute_nodes).where(models.compute_nodes.c.host == "h1")),
+             lambda: cloud.run(sa.delete(models.aggregate_hosts))]
+    for step in steps:
+        step()
+        with cloud.db.read() as conn:
+            kept, anew = table.snapshot(conn), HostTable(cloud.conf).snapshot(conn)
+        for name in ("hosts", "nodes", "zones", "supports"):
+            assert getattr(kept, name) == getattr(anew, name)
+        for name in ("vcpus", "vcpus_capacity", "hypervisor_version", "enabled", "zone", "support"):
+            assert getattr(kept, name).tolist() == getattr(anew, name).tolist()
+        assert [(a.name, a.mask.tolist()) for a in kept.aggregates] == [(a.name, a.mask.tolist()) for a in anew.aggregates]

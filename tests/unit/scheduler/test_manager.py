@@ -1,0 +1,198 @@
+"""The scheduler through its RPC, on a real database: places, refusals, repetitions, races."""
+import datetime
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, rpc, units
+from nova_lite.context import admin_context
+from nova_lite.db import claims, models
+from nova_lite.objects.scheduling import Selection
+from nova_lite.scheduler.manager import SchedulerManager
+from nova_lite.scheduler.rpcapi import SchedulerAPI
+from tests.unit.scheduler.hosts import spec, uuids
+
+
+@pytest.fixture
+def scheduler(cloud, monkeypatch):
+    """Calls ``select_destinations`` over the in-memory bus."""
+    monkeypatch.setitem(os.environ, "NOVA_LITE_CONCURRENCY", "threading")
+    transport = rpc.get_transport(cloud.conf)
+    manager = SchedulerManager(cloud.conf, transport)
+    manager.start()
+    server = rpc.get_server(transport, rpc.SCHEDULER, "s1", manager.endpoints)
+    server.start()
+    api = SchedulerAPI(transport)
+    yield lambda request, ids: api.select_destinations(admin_context(), request, ids)
+    server.stop()
+    server.wait()
+    manager.stop()
+
+
+def test_host_and_alternates_are_returned_and_the_host_is_claimed(cloud, scheduler):
+    ids = {name: cloud.add(name, memory_mb=memory) for name, memory in (("h1", 4096), ("h2", 8192), ("h3", 2048), ("h4", 99))}
+    answer = scheduler(spec(), ["i1"])
+    assert answer == {"i1": [Selection("h2", "h2", ids["h2"], "nova"), Selection("h1", "h1", ids["h1"], "nova"),
+                             Selection("h3", "h3", ids["h3"], "nova")]}
+    assert cloud.used() == cloud.allocated()
+    assert {h: u for h, u in cloud.used().items() if any(u)} == {"h2": (1, 1024, 10, 1)}
+
+
+def test_a_batch_spreads(cloud, scheduler):
+    for n in range(4):
+        cloud.add(f"h{n}")
+    answer = scheduler(spec(), uuids(8))
+    assert sorted(hosts[0].host for hosts in answer.values()) == sorted(["h0", "h1", "h2", "h3"] * 2)
+    assert set(cloud.used().values()) == {(2, 2048, 20, 2)}
+
+
+def test_all_or_nothing(cloud, scheduler):
+    cloud.add("h1", vcpus=2)
+    with pytest.raises(exception.NoValidHost) as caught:
+        scheduler(spec(), ["a", "b", "c"])
+    assert str(caught.value) == ("No valid host was found. 1 host, CoreFilter left 0 (for server 3 of this request)")
+    assert cloud.used() == {"h1": (0, 0, 0, 0)}
+
+
+def test_no_host_at_all_is_a_clear_refusal(scheduler):
+    with pytest.raises(exception.NoValidHost, match="0 hosts"):
+        scheduler(spec(), ["a"])
+
+
+def test_the_same_request_again_takes_no_second_place(cloud, scheduler):
+    for n in range(3):
+        cloud.add(f"h{n}")
+    for _ in range(3):
+        answer = scheduler(spec(), ["a", "b"])
+        assert sum(n for *_, n in cloud.used().values()) == 2
+        with cloud.db.read() as conn:
+            held = claims.held_by(conn, ["a", "b"])
+        assert {u: c[0].node_id for u, c in held.items()} == {u: s[0].compute_node_id for u, s in answer.items()}
+
+
+def test_a_full_host_takes_the_same_request_again(cloud, scheduler):
+    cloud.add("h1", vcpus=2)
+    for _ in range(2):
+        assert len(scheduler(spec(), ["a", "b"])) == 2
+
+
+def test_changes_are_seen_by_the_next_request(cloud, scheduler):
+    cloud.add("h1")
+    assert scheduler(spec(), ["a"])["a"][0].host == "h1"
+    cloud.service("h1", disabled=True)
+    with pytest.raises(exception.NoValidHost, match="ComputeFilter left 0"):
+        scheduler(spec(), ["b"])
+    cloud.add("h2")
+    assert [s.host for s in scheduler(spec(), ["b"])["b"]] == ["h2"]
+    cloud.service("h1", disabled=False)
+    cloud.service("h2", forced_down=True)
+    assert [s.host for s in scheduler(spec(), ["c"])["c"]] == ["h1"]
+    cloud.service("h2", forced_down=False)
+    node = models.compute_nodes
+    cloud.run(sa.update(node).where(node.c.host == "h2").values(vcpus_used=16, updated_at=units.utcnow()))
+    assert [s.host for s in scheduler(spec(), ["d"])["d"]] == ["h1"]
+    cloud.run(sa.delete(node).where(node.c.host == "h1"))
+    with pytest.raises(exception.NoValidHost, match="1 host, CoreFilter left 0"):
+        scheduler(spec(), ["e"])
+
+
+def test_a_silent_host_is_down_and_comes_back(cloud, scheduler):
+    cloud.add("h1")
+    services = models.services
+    cloud.run(sa.update(services).values(last_seen_at=units.utcnow() - datetime.timedelta(seconds=31)))
+    with pytest.raises(exception.NoValidHost, match="ComputeFilter left 0"):
+        scheduler(spec(), ["a"])
+    cloud.run(sa.update(services).values(last_seen_at=units.utcnow()))      # a heartbeat: nothing but the time
+    time.sleep(1.1)     # heartbeats are looked at once a second
+    assert scheduler(spec(), ["a"])["a"][0].host == "h1"
+
+
+def test_zones_follow_the_aggregates(cloud, scheduler):
+    cloud.add("h1"), cloud.add("h2")
+    assert {s.host for s in scheduler(spec(availability_zone="nova"), ["a"])["a"]} == {"h1", "h2"}
+    aggregates, members = models.aggregates, models.aggregate_hosts
+    cloud.run(sa.insert(aggregates).values(id=1, uuid="a1", name="a1", metadata={"availability_zone": "az1", "disk": "ssd"},
+                                           created_at=units.utcnow()))
+    cloud.run(sa.insert(members).values(aggregate_id=1, host="h2"))
+    assert scheduler(spec(availability_zone="az1"), ["b"])["b"][0].availability_zone == "az1"
+    assert [s.host for s in scheduler(spec(availability_zone="nova"), ["c"])["c"]] == ["h1"]
+    wanted = {"aggregate_instance_extra_specs:disk": "ssd"}
+    assert [s.host for s in scheduler(spec(extra_specs=wanted), ["d"])["d"]] == ["h2"]
+    cloud.run(sa.update(aggregates).values(metadata={}, updated_at=units.utcnow()))
+    with pytest.raises(exception.NoValidHost, match="AvailabilityZoneFilter left 0"):
+        scheduler(spec(availability_zone="az1"), ["e"])
+
+
+def test_hints_name_servers(cloud, scheduler):
+    for n in range(3):
+        cloud.add(f"h{n}")
+    first = scheduler(spec(), ["a"])["a"][0].host
+    assert [s.host for s in scheduler(spec(scheduler_hints={"same_host": ["a"]}), ["b"])["b"]] == [first]
+    assert first not in {s.host for s in scheduler(spec(scheduler_hints={"different_host": "a"}), ["c"])["c"]}
+    with pytest.raises(exception.NoValidHost, match="SameHostFilter left 0"):
+        scheduler(spec(scheduler_hints={"same_host": ["nobody"]}), ["d"])
+
+
+def test_groups_over_several_requests(cloud, scheduler):
+    for n in range(3):
+        cloud.add(f"h{n}")
+    apart = cloud.group("anti-affinity", "abcd")
+    assert len({scheduler(spec(group=apart), [m])[m][0].host for m in "abc"}) == 3
+    with pytest.raises(exception.NoValidHost, match="3 hosts, ServerGroupAntiAffinityFilter left 0"):
+        scheduler(spec(group=apart), ["d"])
+    together = cloud.group("affinity", "xyz")
+    assert len({scheduler(spec(group=together), [m])[m][0].host for m in "xyz"}) == 1
+
+
+def test_a_moving_member_does_not_bind_itself(cloud, scheduler):
+    nodes = {name: cloud.add(name) for name in ("h1", "h2")}
+    group = cloud.group("affinity", "a")
+    assert cloud.db.write(claims.claim, "a", nodes["h1"], 1, 1, 1)
+    now = units.utcnow()
+    cloud.run(sa.insert(models.instances).values(
+        uuid="a", project_id="p", user_id="u", display_name="a", vm_state="active", flavor_ref="1", flavor={}, vcpus=1,
+        memory_mb=1, root_gb=1, metadata={}, system_metadata={}, network_info=[], security_groups=[], scheduler_hints={},
+        host="h1", created_at=now))
+    assert scheduler(spec(group=group, ignore_hosts=["h1"]), ["a"])["a"][0].host == "h2"
+    assert cloud.used()["h1"][3] == 1       # what it holds where it runs is kept
+
+
+def test_a_forced_host_that_is_full_refuses_and_says_so(cloud, scheduler):
+    cloud.add("h1", vcpus=1), cloud.add("h2")
+    wanted = {"requested_destination": {"host": "h1", "force": True}}
+    assert scheduler(spec(**wanted), ["a"])["a"][0].host == "h1"
+    with pytest.raises(exception.NoValidHost, match="claim left 1, ForcedHostFilter left 0"):
+        scheduler(spec(**wanted), ["b"])
+
+
+def test_two_schedulers_and_many_requests_fill_the_hosts_exactly(cloud):
+    for n in range(5):
+        cloud.add(f"h{n}", vcpus=8)
+    managers = [SchedulerManager(cloud.conf), SchedulerManager(cloud.conf)]
+    group = cloud.group("anti-affinity", members := uuids(8))
+    jobs = [(spec(), uuids(2)) for _ in range(16)] + [(spec(group=group), [m]) for m in members]
+    placed, lock = {}, threading.Lock()
+
+    def work(number):
+        request, ids = jobs[number]
+        try:
+            chosen = managers[number % 2]._placer.place(request, ids)
+        except exception.NoValidHost:
+            return
+        with lock:
+            placed.update({u: hosts[0].host for u, hosts in chosen.items()})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(len(jobs))))
+    used = cloud.used()
+    assert used == cloud.allocated()
+    assert all(v <= 8 for v, *_ in used.values())
+    grouped = [placed[m] for m in members if m in placed]
+    assert len(grouped) == len(set(grouped)) > 0
+    assert sum(n for *_, n in used.values()) == len(placed) == 32 + len(grouped)    # 40 places: room for all others
+    for manager in managers:
+        manager.stop()
