@@ -35,8 +35,11 @@ def check_database(conf: cfg.ConfigOpts) -> None:
 
 def check_broker(conf: cfg.ConfigOpts, wait: float = BROKER_WAIT) -> None:
     """Raise ServiceUnavailable unless one of the brokers of ``transport_url`` lets us in within ``wait`` seconds."""
-    rpc.get_transport(conf).cleanup()       # registers the options and rejects an unknown kind of transport
-    url = oslo_messaging.TransportURL.parse(conf)
+    try:
+        rpc.get_transport(conf).cleanup()       # registers the options and rejects an unknown kind of transport
+        url = oslo_messaging.TransportURL.parse(conf)
+    except (oslo_messaging.MessagingException, ValueError) as error:
+        raise exception.ConfigError(reason=f"transport_url: {first_line(error)}") from None
     if not url.transport.startswith(("rabbit", "amqp", "kombu")):
         return
     deadline = time.monotonic() + wait

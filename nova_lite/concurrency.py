@@ -46,6 +46,10 @@ def setup() -> None:
         import eventlet
 
         eventlet.monkey_patch()
+    # oslo.messaging is built on oslo.service, which would take eventlet for its own threads whatever we say above
+    from oslo_service import backend
+
+    backend.init_backend(backend.BackendType.EVENTLET if is_green() else backend.BackendType.THREADING)
 
 
 def native(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -23,7 +23,6 @@ from typing import Protocol
 
 from oslo_config import cfg
 from oslo_log import log
-from oslo_service import opts as service_opts
 
 from nova_lite import concurrency, exception, reports, systemd
 
@@ -80,7 +79,6 @@ def launch(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], name: str
 
     ``make_service`` is called in the process that will serve, so whatever it opens belongs to that process alone.
     """
-    service_opts.register_service_opts(conf)
     if workers == 1:
         return _serve(conf, make_service, Signals(), None)
     return _Parent(conf, make_service, name, workers).run()

@@ -10,4 +10,6 @@ OPTS = [
                     "guests."),
     cfg.StrOpt("my_ip", default="127.0.0.1", help="Address of this host for its neighbours (migration, consoles)."),
     cfg.StrOpt("state_path", default="/var/lib/nova_lite", help="Directory of everything that the service keeps on disk."),
+    cfg.IntOpt("graceful_shutdown_timeout", default=60, min=0,
+               help="Seconds after SIGTERM in which requests, messages and operations in flight are finished; 0: no limit."),
 ]
