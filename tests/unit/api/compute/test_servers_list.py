@@ -1,0 +1,190 @@
+"""GET /servers: filters, order, pages, tenants, and how many statements it takes."""
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from nova_lite import units
+from tests.unit.api.compute.conftest import Cloud
+from tests.unit.api.compute.server_support import Servers
+
+
+@pytest.fixture
+def servers(cloud: Cloud) -> Servers:
+    return Servers(cloud)
+
+
+def names(client, query: str = "", path: str = "/servers") -> list[str]:
+    return [s["name"] for s in client.get(f"{path}?{query}")["servers"]]
+
+
+def test_newest_first_and_pages_follow_each_other(servers, member):
+    for number in range(5):
+        servers.create(member, name=f"s{number}")
+    assert names(member) == ["s4", "s3", "s2", "s1", "s0"]
+    path, seen = "/servers?limit=2", []
+    while path:
+        answer = member.get(path)
+        seen += [s["name"] for s in answer["servers"]]
+        (link,) = answer.get("servers_links", [{"href": ""}])
+        path = link["href"].partition("/v2.1")[2]
+    assert seen == ["s4", "s3", "s2", "s1", "s0"]
+    assert names(member, "limit=0") == []
+
+
+def test_pages_by_a_column_with_gaps(servers, member):
+    for number, key in enumerate(["b", None, "a", None, "c"]):
+        servers.set(servers.create(member, name=f"s{number}"), key_name=key)
+    for query, expected in (("sort_key=key_name&sort_dir=asc&sort_key=display_name&sort_dir=asc",
+                             ["s1", "s3", "s2", "s0", "s4"]),
+                            ("sort_key=key_name&sort_dir=desc&sort_key=display_name&sort_dir=asc",
+                             ["s4", "s0", "s2", "s1", "s3"])):
+        assert names(member, query) == expected
+        seen: list[str] = []
+        marker = ""
+        while True:
+            page = member.get(f"/servers?{query}&limit=1{marker}")["servers"]
+            if not page:
+                break
+            seen.append(page[0]["name"])
+            marker = f"&marker={page[0]['id']}"
+        assert seen == expected
+
+
+def test_filters(servers, member):
+    one, two = servers.create(member, name="web-1"), servers.create(member, name="db.2")
+    servers.active(member, name="cache")
+    for query, expected in (
+            ("name=web", ["web-1"]), ("name=%5Edb", ["db.2"]), ("name=b.2", ["db.2"]), ("name=%5B0-9%5D%24", ["db.2", "web-1"]),
+            ("status=ACTIVE", ["cache"]), ("status=build", ["db.2", "web-1"]), ("status=BUILD&status=ACTIVE&limit=2",
+                                                                                   ["cache", "db.2"]),
+            (f"image={servers.image}", ["cache", "db.2", "web-1"]), ("image=x", []), ("flavor=m1.tiny&name=web", ["web-1"]),
+            ("flavor=none", []), ("ip=192.0.2", ["cache"]), ("ip=2.0", []), (f"reservation_id={servers.row(two)['reservation_id']}",
+                                                                          ["db.2"]),
+            ("vm_state=active", ["cache", "db.2", "web-1"]), ("host=host1", ["cache", "db.2", "web-1"])):
+        assert names(member, query) == expected, query
+    assert servers.row(one)["id"] < servers.row(two)["id"]
+
+
+def test_ip6_and_pages_over_filtered_rows(servers, member):
+    for number in range(4):
+        server = servers.active(member, name=f"s{number}")
+        servers.set(server, network_info=[servers.vif("2001:db8::1" if number % 2 else "192.0.2.1")])
+    assert names(member.at("2.5"), "ip6=2001:") == ["s3", "s1"]
+    assert names(member.at("2.5"), "ip6=2001:&limit=1") == ["s3"]
+    assert len(names(member.at("2.4"), "ip6=2001:")) == 4
+
+
+def test_status_reboot_is_a_state_with_a_task(servers, member):
+    servers.set(servers.active(member, name="r"), task_state="rebooting")
+    servers.active(member, name="a")
+    assert names(member, "status=REBOOT") == ["r"]
+    assert names(member, "status=ACTIVE") == ["a"]
+    assert names(member.at("2.37"), "status=NONE") == []
+    assert member.at("2.38").fault("GET", "/servers?status=NONE", 400) == "Invalid status value"
+
+
+def test_tag_filters(servers, member):
+    for name, tags in (("a", ["x"]), ("b", ["x", "y"]), ("c", [])):
+        member.at("2.52").post("/servers", servers.body(name=name, tags=tags, networks="none"), 202)
+    for query, expected in (("tags=x", ["b", "a"]), ("tags=x,y", ["b"]), ("tags-any=y,z", ["b"]), ("not-tags=x,y", ["c", "a"]),
+                            ("not-tags-any=x", ["c"])):
+        assert names(member.at("2.26"), query) == expected, query
+    assert len(names(member.at("2.25"), "tags=x")) == 3
+
+
+def test_changes_since_shows_deleted_ones(servers, cloud, member):
+    old, gone = servers.create(member, name="old"), servers.create(member, name="gone")
+    past = units.utcnow() - datetime.timedelta(days=2)
+    servers.set(old, created_at=past, updated_at=past)
+    servers.set(gone, deleted=2, deleted_at=units.utcnow(), vm_state="deleted", updated_at=units.utcnow())
+    since = (units.utcnow() - datetime.timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    (shown,) = member.get(f"/servers/detail?changes-since={since}")["servers"]
+    assert (shown["name"], shown["status"]) == ("gone", "DELETED")
+    assert names(member) == ["old"]
+    assert names(member.at("2.66"), f"changes-before={since}") == ["old"]
+    before = (units.utcnow() - datetime.timedelta(days=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert "less than or equal" in member.at("2.66").fault(
+        "GET", f"/servers?changes-since={since}&changes-before={before}", 400)
+    member.fault("GET", f"/servers/{gone}", 404)
+
+
+def test_deleted_ones_are_for_admins(servers, member, admin):
+    server = servers.create(member, name="gone")
+    servers.set(server, deleted=1, vm_state="deleted")
+    assert member.fault("GET", "/servers?status=DELETED", 403) == "Only administrators may list deleted instances"
+    assert names(admin, "all_tenants=1&deleted=1") == ["gone"]
+    assert names(admin, "all_tenants=1&status=deleted") == ["gone"]
+    assert names(member, "deleted=1") == []
+
+
+def test_all_tenants_is_for_admins(servers, member, admin):
+    servers.create(member, name="theirs")
+    assert names(admin) == []
+    assert names(admin, "all_tenants=1") == ["theirs"]
+    assert names(admin, "all_tenants") == ["theirs"]
+    assert names(admin, "all_tenants=0") == []
+    assert names(admin, "all_tenants=1&project_id=project1") == ["theirs"]
+    assert names(admin, "all_tenants=1&tenant_id=other") == []
+    assert names(admin, "tenant_id=project1") == []
+    assert "get_all_tenants" in member.fault("GET", "/servers?all_tenants=1", 403)
+    assert "get_all_tenants" in member.fault("GET", "/servers/detail?all_tenants=1", 403)
+    admin.fault("GET", "/servers?all_tenants=maybe", 400)
+
+
+def test_admin_filters(servers, admin):
+    servers.active(admin, name="a")
+    servers.create(admin, name="b")
+    for query, expected in (("host=host1", ["a"]), ("node=host1", ["a"]), ("power_state=1", ["a"]), ("power_state=running", ["a"]),
+                            ("vm_state=building", ["b"]), ("task_state=scheduling", ["b"]), ("launch_index=0&name=a", ["a"]),
+                            ("power_state=many", []), ("user_id=none", []), ("availability_zone=nova", ["a"]),
+                            ("config_drive=true", []), ("hostname=b", ["b"]), ("nonsense=1&name=b", ["b"])):
+        assert names(admin, query) == expected, query
+
+
+def test_filters_for_everybody_from_2_83(servers, member):
+    servers.active(member, name="a")
+    servers.create(member, name="b")
+    assert names(member.at("2.83"), "vm_state=active") == ["a"]
+    assert names(member.at("2.83"), "host=other") == ["b", "a"]
+    assert names(member.at("2.90"), "hostname=a") == ["a"]
+    assert names(member.at("2.73"), "locked=true") == []
+    assert len(names(member.at("2.73"), "locked=false")) == 2
+    member.at("2.73").fault("GET", "/servers?locked=maybe", 400)
+
+
+@pytest.mark.parametrize(("version", "query"), [
+    ("2.1", "sort_key=nonsense"), ("2.1", "sort_dir=up"), ("2.1", "limit=-1"), ("2.1", "limit=x"), ("2.1", "marker=none"),
+    ("2.1", "changes-since=yesterday"), ("2.1", "name=%5B"), ("2.1", "ip=("), ("2.75", "nonsense=1"), ("2.72", "sort_key=locked"),
+    ("2.1", "sort_key=uuid&sort_dir=asc&sort_dir=desc"), ("2.83", "launched_at=never"), ("2.1", "name=%00")])
+def test_wrong_queries(servers, member, version, query):
+    member.at(version).fault("GET", f"/servers?{query}", 400)
+    member.at(version).fault("GET", f"/servers/detail?{query}", 400)
+
+
+def test_sort_by_host_is_for_admins(servers, member, admin):
+    assert member.fault("GET", "/servers?sort_key=host", 403) == "Only administrators can sort servers by host"
+    admin.get("/servers?sort_key=host&sort_key=id")
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.96"])
+def test_a_long_list_takes_as_many_statements_as_a_short_one(servers, cloud, admin, version):
+    counts = []
+    for _ in range(2):
+        servers.active(admin)
+        admin.at(version).get("/servers/detail")
+        with cloud.statements() as seen:
+            admin.at(version).get("/servers/detail")
+        counts.append(len([s for s in seen if s.lstrip().upper().startswith("SELECT")]))
+    assert counts[0] == counts[1] <= 3
+
+
+def test_a_server_of_another_tenant_does_not_exist(servers, member, admin, cloud):
+    server = servers.active(admin)
+    for method, path, body in (
+            ("GET", "", None), ("PUT", "", {"server": {"name": "x"}}), ("DELETE", "", None), ("GET", "/ips", None),
+            ("GET", "/metadata", None), ("POST", "/metadata", {"metadata": {}}), ("GET", "/os-instance-actions", None),
+            ("POST", "/action", {"os-stop": None})):
+        assert member.fault(method, f"/servers/{server}{path}", 404, body) == f"Instance {server} could not be found."
+    assert admin.get(f"/servers/{servers.create(member)}")["server"]["tenant_id"] == "project1"
