@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def limit(req: Request) -> int:
-    """How many items the answer may hold: what was asked for, at most [api] max_limit; 0 asks for that, too.
+    """How many items the answer may hold: what was asked for, at most [api] max_limit; 0 holds none.
 
     Raises ValidationError (400) for what is not a number or negative.
     """
@@ -23,7 +23,7 @@ def limit(req: Request) -> int:
     text = values[-1]
     if not text.isascii() or not text.isdigit():
         raise exception.ValidationError(detail="limit must be >= 0" if text.startswith("-") else "limit must be an integer")
-    return min(int(text) or most, most) if len(text) < 19 else most
+    return min(int(text), most) if len(text) < 19 else most
 
 
 def marker(req: Request) -> str | None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from nova_lite import exception
-from nova_lite.api.openstack import faults, registry
+from nova_lite.api.openstack import faults, pagination, registry
 from nova_lite.api.openstack.routes import Route
 from tests.unit.api.conftest import ROUTES, Client, Make, fault, module
 
@@ -132,14 +132,14 @@ def test_pages(api: Client):
 
 def test_a_page_holds_no_more_than_max_limit(make: Make):
     api = make(api__max_limit=2)
-    for query in ("", "?limit=100", "?limit=0", "?limit=" + "9" * 40):
+    assert api("/v2.1/things?limit=0").json["things"] == []
+    for query in ("", "?limit=100", "?limit=" + "9" * 5000):
         assert api(f"/v2.1/things{query}").json["things"] == ["t00", "t01"]
     assert "things_links" not in make()("/v2.1/things").json
 
 
 @pytest.mark.parametrize("limit", ["-1", "x", "1.5", "\u00b2"])
 def test_a_bad_limit_is_a_bad_request_without_a_schema_too(make: Make, limit):
-    from nova_lite.api.openstack import pagination
     api = make([Route("GET", "/things", lambda req: {"limit": pagination.limit(req)}, None)])
     assert "limit must be" in fault(api(f"/v2.1/things?limit={limit}"), "badRequest", 400)
 
