@@ -2,16 +2,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_log import log
 
 from nova_lite import rpc
 from nova_lite.context import RequestContext
 
+LOG = log.getLogger(__name__)
+TIMEOUT = 10.0
+"""Seconds for one try of a call: a conductor that died with a message must not cost its caller the lease."""
+TRIES = 12
+
 
 class ConductorAPI(rpc.Client):
-    """Messages to whichever conductor takes them."""
+    """Messages to whichever conductor takes them. Every call may be made twice: a lost answer is asked for again."""
 
     topic = rpc.CONDUCTOR
 
+    def _ask(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self.call(context, method, timeout=TIMEOUT, **arguments)
+            except messaging.MessagingTimeout:
+                if attempt == TRIES:
+                    raise
+                LOG.warning("the conductor did not answer %s within %s s, asking again", method, TIMEOUT)
+        raise AssertionError("unreachable")
+
+    # casts of the API -----------------------------------------------------------------------------------------------
     def schedule_and_build_instances(self, context: RequestContext, action_ids: Sequence[int]) -> None:
         """Find hosts for new servers and let them be built there."""
         self.cast(context, "schedule_and_build_instances", action_ids=list(action_ids))
@@ -19,3 +39,75 @@ class ConductorAPI(rpc.Client):
     def run_action(self, context: RequestContext, action_ids: Sequence[int]) -> None:
         """Do what the conductor itself has to do, such as the delete of a server without a host."""
         self.cast(context, "run_action", action_ids=list(action_ids))
+
+    # calls of the compute hosts -------------------------------------------------------------------------------------
+    def heartbeat(self, context: RequestContext, report: dict[str, Any]) -> dict[str, Any]:
+        """Say that a host lives and what it works on; the answer's ``actions`` wait for that host. Not repeated."""
+        return self.call(context, "heartbeat", timeout=TIMEOUT, report=report)
+
+    def host_started(self, context: RequestContext, host: str, owner: str, guests: Sequence[str]) -> dict[str, Any]:
+        """A host (re)started: ``actions`` are its open ones, ``instances`` its servers, ``remove`` servers whose guests are
+        here but must not be any more."""
+        return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
+
+    def claim_action(self, context: RequestContext, action_id: int, host: str, owner: str) -> dict[str, Any] | None:
+        """{"action", "instance"} when the action is the caller's now, None when there is nothing to do."""
+        return self._ask(context, "claim_action", action_id=action_id, host=host, owner=owner)
+
+    def instance_update(self, context: RequestContext, instance_uuid: str, updates: dict[str, Any],
+                        expected_task_states: Sequence[str | None], action_id: int, owner: str) -> None:
+        """Change a server on behalf of an action. Raises UnexpectedTaskState or LeaseLost."""
+        self._ask(context, "instance_update", instance_uuid=instance_uuid, updates=updates,
+                  expected_task_states=list(expected_task_states), action_id=action_id, owner=owner)
+
+    def finish_action(self, context: RequestContext, action_id: int, owner: str, updates: dict[str, Any],
+                      events: Sequence[dict[str, Any]], error: str | None = None) -> None:
+        """The action ended, well or (``error``) not; ``updates`` go to the server. Raises LeaseLost."""
+        self._ask(context, "finish_action", action_id=action_id, owner=owner, updates=updates, events=list(events), error=error)
+
+    def build_failed(self, context: RequestContext, action_id: int, owner: str, reason: str, details: str,
+                     events: Sequence[dict[str, Any]], reschedule: bool) -> None:
+        """A build failed on this host; with ``reschedule`` another host may try it. Raises LeaseLost."""
+        self._ask(context, "build_failed", action_id=action_id, owner=owner, reason=reason, details=details,
+                  events=list(events), reschedule=reschedule)
+
+    def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
+        """A guest changed its power state by itself."""
+        self._ask(context, "power_state_changed", instance_uuid=instance_uuid, host=host, power_state=power_state)
+
+    def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> None:
+        """The power states of all guests of a host."""
+        self._ask(context, "sync_power_states", host=host, states=states)
+
+    def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
+        """One server; raises InstanceNotFound."""
+        return self._ask(context, "get_instance", instance_uuid=instance_uuid)
+
+    # the embedded network -------------------------------------------------------------------------------------------
+    def list_networks(self, context: RequestContext, project_id: str | None) -> list[dict[str, Any]]:
+        """See ``network.base.PortStore``, as the next three."""
+        return self._ask(context, "list_networks", project_id=project_id)
+
+    def allocate_ports(self, context: RequestContext, instance_uuid: str, project_id: str, host: str,
+                       requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Ports for a server."""
+        return self._ask(context, "allocate_ports", instance_uuid=instance_uuid, project_id=project_id, host=host,
+                         requests=list(requests))
+
+    def release_ports(self, context: RequestContext, instance_uuid: str) -> None:
+        """Give them back."""
+        self._ask(context, "release_ports", instance_uuid=instance_uuid)
+
+    def list_host_ports(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
+        """All ports of a host."""
+        return self._ask(context, "list_host_ports", host=host)
+
+    # the metadata service -------------------------------------------------------------------------------------------
+    def instance_by_address(self, context: RequestContext, address: str,
+                            network_id: str | None = None) -> dict[str, Any] | None:
+        """The server that has a fixed address on the embedded network."""
+        return self._ask(context, "instance_by_address", address=address, network_id=network_id)
+
+    def instance_metadata(self, context: RequestContext, instance_uuid: str) -> dict[str, Any] | None:
+        """The server, or None when there is none."""
+        return self._ask(context, "instance_metadata", instance_uuid=instance_uuid)

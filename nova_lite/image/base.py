@@ -41,5 +41,6 @@ class ImageAPI(Protocol):
 
 def load(conf: cfg.ConfigOpts) -> ImageAPI:
     """The driver ``[image] driver``."""
-    return stevedore_driver.DriverManager("nova_lite.image", conf.image.driver, invoke_on_load=True,
-                                          invoke_args=(conf,)).driver
+    manager: Any = stevedore_driver.DriverManager("nova_lite.image", conf.image.driver, invoke_on_load=True,
+                                                  invoke_args=(conf,))
+    return manager.driver

@@ -107,11 +107,12 @@ def load(conf: cfg.ConfigOpts, host: str) -> ComputeDriver:
     """The driver ``[compute] driver`` for one host; raises ConfigError when it does not exist or cannot be imported."""
     name = conf.compute.driver
     try:
-        return stevedore_driver.DriverManager("nova_lite.virt", name, invoke_on_load=True, invoke_args=(conf, host),
-                                              on_load_failure_callback=_raise).driver
+        manager: Any = stevedore_driver.DriverManager("nova_lite.virt", name, invoke_on_load=True, invoke_args=(conf, host),
+                                                      on_load_failure_callback=_raise)
+        return manager.driver
     except (stevedore_driver.NoMatches, ImportError) as error:
         raise exception.ConfigError(reason=f"[compute] driver = {name}: {error}") from error
 
 
-def _raise(_manager: object, _entry_point: object, error: Exception) -> None:
+def _raise(_manager: object, _entry_point: object, error: BaseException) -> None:
     raise error

@@ -1,0 +1,81 @@
+"""Builds on a host: ports, then the guest. Every step finds what an earlier run of it left and goes on from there."""
+from __future__ import annotations
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.compute.work import Work
+from nova_lite.objects.network import VIF, NetworkRequest
+from nova_lite.virt import guest_metadata
+from nova_lite.virt.driver import GuestFiles
+
+LOG = log.getLogger(__name__)
+EVENT = "compute__do_build_and_run_instance"
+
+
+def run(work: Work) -> None:
+    """Build one server; its end, good or bad, is told to the conductor."""
+    extra = {"instance_uuid": work.instance.uuid}
+    try:
+        _build(work)
+    except (exception.UnexpectedTaskState, exception.InstanceNotFound):
+        LOG.info("deleted while it was built", extra=extra)
+        _clean_up(work)
+        work.fail(exception.BuildAborted(instance_id=work.instance.uuid, reason="it was deleted meanwhile"), {})
+    except (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure):
+        # not ours any more, or nobody to tell: whoever takes the action next goes on from what is here
+        raise
+    except Exception as error:
+        LOG.exception("build failed", extra=extra)
+        _clean_up(work)
+        work.build_failed(error, _another_host_may_do_better(error))
+    else:
+        LOG.info("built", extra=extra)
+
+
+def _build(work: Work) -> None:
+    host, instance = work.host, work.instance
+    vifs = host.network.allocate(work.context, instance, _requests(instance.network_request), host.name)
+    instance.network_info = vifs
+    work.update({"task_state": states.SPAWNING, "network_info": [v.to_primitive() for v in vifs]},
+                [states.NETWORKING, states.SPAWNING])
+    instance.task_state = states.SPAWNING
+    for vif in vifs:
+        host.network.plug(instance, vif)
+    host.driver.spawn(instance, vifs, _files(work, vifs),
+                      lambda image_id, path: host.image.download(work.context, image_id, path))
+    work.succeed()
+
+
+def _requests(asked: str | list[dict] | None) -> str | list[NetworkRequest] | None:
+    if asked is None or isinstance(asked, str):
+        return asked
+    return [NetworkRequest.from_primitive(one) for one in asked]
+
+
+def _files(work: Work, vifs: list[VIF]) -> GuestFiles:
+    password, files = work.action.arguments.get("admin_password"), work.instance.personality or []
+    if not work.instance.config_drive:
+        return GuestFiles(files, password)
+    return GuestFiles(files, password, guest_metadata.build(work.instance, vifs, password, files))
+
+
+def _clean_up(work: Work) -> None:
+    """Nothing half-made stays behind. What cannot be removed now is logged; the delete of the server tries again."""
+    host, instance = work.host, work.instance
+    try:
+        host.driver.destroy(instance, instance.network_info)
+        for vif in instance.network_info:
+            host.network.unplug(instance, vif)
+        host.network.deallocate(work.context, instance)
+    except Exception:
+        LOG.exception("clean-up after a failed build did not end well", extra={"instance_uuid": instance.uuid})
+
+
+def _another_host_may_do_better(error: Exception) -> bool:
+    """Errors of the request (4xx) and aborted builds are the same everywhere."""
+    if isinstance(error, exception.BuildAborted):
+        return False
+    return not (isinstance(error, exception.NovaLiteError) and error.code < 500)

@@ -1,0 +1,202 @@
+"""The compute daemon of one host: takes up actions, carries them out on the hypervisor, reports."""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute import build, delete, power, recovery, states
+from nova_lite.compute.leases import Leases
+from nova_lite.compute.work import Host, Work
+from nova_lite.conductor.port_store import RpcPortStore
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import RequestContext, admin_context
+from nova_lite.image import base as image_base
+from nova_lite.network import base as network_base
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+from nova_lite.virt import driver as virt_driver
+
+LOG = log.getLogger(__name__)
+expected = messaging.expected_exceptions(exception.NovaLiteError)
+RECOVERY_PAUSE = 2.0
+_FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
+_UNREACHABLE = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
+
+
+class ComputeManager:
+    """The server side of ``compute/rpcapi.py`` for one host. It knows the broker and the hypervisor, no database."""
+
+    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str) -> None:
+        self.conf = conf
+        self.conductor = ConductorAPI(transport)
+        self.leases = Leases(host)
+        self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf),
+                         network_base.load(conf, RpcPortStore(self.conductor)), self.conductor)
+        self.endpoints: list[object] = [self]
+        self._builds = threading.BoundedSemaphore(conf.compute.max_concurrent_builds)
+        self._pool = ThreadPoolExecutor(32, thread_name_prefix=f"compute-{host}")
+        self._stopping = threading.Event()
+        self._ready = threading.Event()
+        self._reports = 0
+        self._last_inventory: dict[str, Any] | None = None
+
+    # the life of the process ----------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Connect to the hypervisor (raises when it cannot be used), then recover in the background."""
+        self.host.driver.init_host(self._power_changed)
+        self._pool.submit(self._recover)
+
+    def stop(self) -> None:
+        """Let what runs end; its leases are renewed until then. The guests run on."""
+        self._stopping.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self.host.driver.stop_host()
+
+    def periodics(self) -> list[tuple[float, Callable[[], None]]]:
+        """(seconds, function) of what has to be run again and again."""
+        loops: list[tuple[float, Callable[[], None]]] = [(self.conf.compute.report_interval, self._heartbeat)]
+        if self.conf.compute.sync_power_state_interval:
+            loops.append((self.conf.compute.sync_power_state_interval, self._sync_power_states))
+        return loops
+
+    def _recover(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                waiting = recovery.run(self.conf, self.host)
+                self._ready.set()
+                self._take_up(waiting)
+                return
+            except Exception:
+                LOG.exception("recovery failed; again in %s s", RECOVERY_PAUSE)
+                time.sleep(RECOVERY_PAUSE)
+
+    # reports --------------------------------------------------------------------------------------------------------
+    def _heartbeat(self) -> None:
+        compute = self.conf.compute
+        report: dict[str, Any] = {"host": self.host.name, "owner": self.host.owner, "actions": self.leases.in_flight()}
+        inventory = self.host.driver.inventory().to_primitive()
+        if inventory != self._last_inventory or self._reports % _FULL_REPORT_EVERY == 0:
+            report |= {"inventory": {**inventory, "host_ip": self.conf.my_ip},
+                       "ratios": {"cpu": compute.cpu_allocation_ratio, "ram": compute.ram_allocation_ratio,
+                                  "disk": compute.disk_allocation_ratio},
+                       "reserved": {"vcpus": compute.reserved_host_cpus, "memory_mb": compute.reserved_host_memory_mb,
+                                    "local_gb": compute.reserved_host_disk_gb}}
+        answer = self.conductor.heartbeat(admin_context(), report)
+        self._last_inventory, self._reports = inventory, self._reports + 1
+        if self._ready.is_set():
+            self._take_up(answer["actions"])
+
+    def _take_up(self, action_ids: list[int]) -> None:
+        """Work on actions whose wake-up was lost; those that are at work already are dropped again."""
+        busy = set(self.leases.in_flight())
+        for action_id in action_ids:
+            if action_id not in busy and not self._stopping.is_set():
+                self._pool.submit(self._guarded, action_id)
+
+    def _guarded(self, action_id: int) -> None:
+        try:
+            self._work(action_id)
+        except Exception:
+            LOG.exception("action %s was not finished; it is taken up again", action_id)
+
+    def _sync_power_states(self) -> None:
+        if self._ready.is_set():
+            self.conductor.sync_power_states(admin_context(), self.host.name, self.host.driver.power_states())
+
+    def _power_changed(self, instance_uuid: str, power_state: int) -> None:
+        """Called by the driver when a guest changes by itself; an operation that works on it tells its own end."""
+        if not self._stopping.is_set():
+            self._pool.submit(self._tell_power_state, instance_uuid)
+
+    def _tell_power_state(self, instance_uuid: str) -> None:
+        try:
+            with self.leases.server(instance_uuid):
+                state = self.host.driver.power_states().get(instance_uuid)
+            if state is not None:
+                self.conductor.power_state_changed(admin_context(), instance_uuid, self.host.name, state)
+        except Exception:
+            LOG.exception("the guest's power state was not reported", extra={"instance_uuid": instance_uuid})
+
+    # actions --------------------------------------------------------------------------------------------------------
+    def _work(self, action_id: int) -> None:
+        """Claim an action, wait for this server's turn, carry it out."""
+        with self.leases.taking(action_id) as mine:
+            if not mine:
+                return
+            claimed = self._claim(action_id)
+            if claimed is None:
+                return
+            with self.leases.server(claimed[1].uuid) as waited:
+                if waited:
+                    claimed = self._claim(action_id)     # what came before us has changed the server
+                if claimed is not None:
+                    self._carry_out(*claimed)
+
+    def _claim(self, action_id: int) -> tuple[Action, Instance] | None:
+        answer = self.conductor.claim_action(admin_context(), action_id, self.host.name, self.host.owner)
+        if answer is None:
+            return None
+        return Action.from_primitive(answer["action"]), Instance.from_primitive(answer["instance"])
+
+    def _carry_out(self, action: Action, instance: Instance) -> None:
+        context = RequestContext.from_rpc(action.context or {})
+        verb = action.arguments["verb"]
+        extra = {"instance_uuid": instance.uuid}
+        try:
+            if verb == "build":
+                with self._builds:
+                    build.run(Work(self.host, context, action, instance, build.EVENT))
+            elif verb in power.VERBS:
+                self._power(Work(self.host, context, action, instance, power.EVENTS[verb]))
+            else:
+                self._delete(Work(self.host, context, action, instance, delete.EVENT))
+        except exception.LeaseLost as error:
+            LOG.warning("%s", error, extra=extra)
+
+    def _power(self, work: Work) -> None:
+        try:
+            power.run(work, self.conf.compute.shutdown_timeout)
+        except (exception.LeaseLost, *_UNREACHABLE):
+            raise
+        except Exception as error:
+            LOG.exception("'%s' failed", work.operation.verb, extra={"instance_uuid": work.instance.uuid})
+            work.fail(error, self._settled(work.instance))
+
+    def _delete(self, work: Work) -> None:
+        try:
+            delete.run(work)
+        except (exception.LeaseLost, *_UNREACHABLE):
+            raise
+        except Exception as error:
+            LOG.exception("delete failed", extra={"instance_uuid": work.instance.uuid})
+            work.fail(error, {})
+
+    def _settled(self, instance: Instance) -> dict[str, Any]:
+        """Where a server is after an operation failed: what its guest says, ERROR when it has none."""
+        state = self.host.driver.power_state(instance)
+        vm_state = {states.RUNNING: states.ACTIVE, states.POWER_PAUSED: states.PAUSED,
+                    states.SHUTDOWN: states.SUSPENDED if instance.vm_state == states.SUSPENDED else states.STOPPED}.get(
+            state if state is not None else states.NOSTATE, states.ERROR)
+        return {"vm_state": vm_state, "power_state": state or states.NOSTATE, "task_state": None}
+
+    # RPC ------------------------------------------------------------------------------------------------------------
+    def build_and_run_instance(self, context: RequestContext, action_id: int) -> None:
+        """A wake-up, as all of these: what has to be done stands in the action."""
+        self._guarded(action_id)
+
+    terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
+        suspend_instance = resume_instance = build_and_run_instance
+
+    @expected
+    def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
+        """The last lines of a server's console. Raises InstanceNotFound."""
+        instance = Instance.from_primitive(self.conductor.get_instance(context, instance_uuid))
+        return self.host.driver.console_output(instance, length)

@@ -1,0 +1,61 @@
+"""Power operations on a host, one line each: what the driver does. Where the server ends, ``states.OPERATIONS`` says."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nova_lite.compute.work import Work
+
+EVENTS = {"start": "compute_start_instance", "stop": "compute_stop_instance", "reboot": "compute_reboot_instance",
+          "reboot_hard": "compute_reboot_instance", "pause": "compute_pause_instance", "unpause": "compute_unpause_instance",
+          "suspend": "compute_suspend_instance", "resume": "compute_resume_instance"}
+
+
+def _start(work: Work, timeout: int) -> None:
+    _plug(work)
+    work.host.driver.power_on(work.instance, work.instance.network_info)
+
+
+def _stop(work: Work, timeout: int) -> None:
+    work.host.driver.power_off(work.instance, timeout)
+
+
+def _reboot(work: Work, timeout: int) -> None:
+    work.host.driver.reboot(work.instance, work.instance.network_info, False, timeout)
+
+
+def _reboot_hard(work: Work, timeout: int) -> None:
+    _plug(work)
+    work.host.driver.reboot(work.instance, work.instance.network_info, True, timeout)
+
+
+def _pause(work: Work, timeout: int) -> None:
+    work.host.driver.pause(work.instance)
+
+
+def _unpause(work: Work, timeout: int) -> None:
+    work.host.driver.unpause(work.instance)
+
+
+def _suspend(work: Work, timeout: int) -> None:
+    work.host.driver.suspend(work.instance)
+
+
+def _resume(work: Work, timeout: int) -> None:
+    _plug(work)
+    work.host.driver.resume(work.instance, work.instance.network_info)
+
+
+def _plug(work: Work) -> None:
+    for vif in work.instance.network_info:
+        work.host.network.plug(work.instance, vif)
+
+
+VERBS: dict[str, Callable[[Work, int], None]] = {
+    "start": _start, "stop": _stop, "reboot": _reboot, "reboot_hard": _reboot_hard, "pause": _pause, "unpause": _unpause,
+    "suspend": _suspend, "resume": _resume}
+
+
+def run(work: Work, timeout: int) -> None:
+    """Carry one out; ``timeout`` is how long a guest may take to shut down, in seconds."""
+    VERBS[work.operation.verb](work, timeout)
+    work.succeed()

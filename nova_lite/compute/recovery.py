@@ -1,0 +1,54 @@
+"""What a host does when its daemon starts: it takes up what the one before left, and makes guests and servers agree."""
+from __future__ import annotations
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite.compute import states
+from nova_lite.compute.work import Host
+from nova_lite.context import admin_context
+from nova_lite.objects.instance import Instance
+
+LOG = log.getLogger(__name__)
+
+
+def run(conf: cfg.ConfigOpts, host: Host) -> list[int]:
+    """Bring host and database together; answers the ids of the actions that wait for this host."""
+    context = admin_context()
+    host.network.init_host(host.name)
+    guests = host.driver.power_states()
+    found = host.conductor.host_started(context, host.name, host.owner, list(guests))
+    gone = {one["uuid"] for one in found["remove"]}
+    for values in found["remove"]:
+        _remove(host, Instance.from_primitive(values))
+    servers = [Instance.from_primitive(values) for values in found["instances"]]
+    unknown = set(guests) - gone - {s.uuid for s in servers}
+    if unknown:
+        LOG.warning("guests that no server of this host knows were left alone: %s", ", ".join(sorted(unknown)))
+    if conf.compute.resume_guests_state_on_host_boot:
+        for server in servers:
+            if (server.vm_state, server.task_state) == (states.ACTIVE, None) and guests.get(server.uuid) == states.SHUTDOWN:
+                _resume(host, server)
+    host.conductor.sync_power_states(context, host.name, host.driver.power_states())
+    return list(found["actions"])
+
+
+def _remove(host: Host, server: Instance) -> None:
+    """The server was deleted, or moved away, while this host was not there."""
+    LOG.warning("removing the guest of a server that is not of this host any more", extra={"instance_uuid": server.uuid})
+    try:
+        host.driver.destroy(server, server.network_info)
+        for vif in server.network_info:
+            host.network.unplug(server, vif)
+    except Exception:
+        LOG.exception("removing it failed; the next start tries again", extra={"instance_uuid": server.uuid})
+
+
+def _resume(host: Host, server: Instance) -> None:
+    LOG.info("starting the guest, which ran before the host went down", extra={"instance_uuid": server.uuid})
+    try:
+        for vif in server.network_info:
+            host.network.plug(server, vif)
+        host.driver.power_on(server, server.network_info)
+    except Exception:
+        LOG.exception("it does not start; its server becomes SHUTOFF", extra={"instance_uuid": server.uuid})

@@ -1,0 +1,72 @@
+"""One action at work on this host: what its steps need, and what they tell the conductor."""
+from __future__ import annotations
+
+import datetime
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from nova_lite import units
+from nova_lite.compute import states
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import RequestContext
+from nova_lite.image.base import ImageAPI
+from nova_lite.network.base import NetworkAPI
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+from nova_lite.virt.driver import ComputeDriver
+
+
+@dataclass(frozen=True)
+class Host:
+    """What every operation on a host may use."""
+
+    name: str
+    owner: str
+    driver: ComputeDriver
+    image: ImageAPI
+    network: NetworkAPI
+    conductor: ConductorAPI
+
+
+class Work:
+    """An action that this process holds, with its server as the database has it."""
+
+    def __init__(self, host: Host, context: RequestContext, action: Action, instance: Instance, event: str) -> None:
+        self.host, self.context, self.action, self.instance, self.event = host, context, action, instance, event
+        self.operation = states.OPERATIONS[action.arguments["verb"]]
+        self.started = units.utcnow()
+
+    def update(self, updates: dict[str, Any], expected_task_states: list[str | None]) -> None:
+        """Change the server on the way. Raises UnexpectedTaskState or LeaseLost: then stop."""
+        self.host.conductor.instance_update(self.context, self.instance.uuid, updates, expected_task_states, self.action.id,
+                                            self.host.owner)
+
+    def succeed(self, updates: dict[str, Any] | None = None) -> None:
+        """The server ends where the table of operations says."""
+        self.host.conductor.finish_action(self.context, self.action.id, self.host.owner, updates or {}, [self._event()])
+
+    def fail(self, error: Exception, updates: dict[str, Any]) -> None:
+        """The server ends as ``updates`` say, with the error as its fault."""
+        self.host.conductor.finish_action(self.context, self.action.id, self.host.owner, updates, [self._event(error)],
+                                          error=message_of(error))
+
+    def build_failed(self, error: Exception, reschedule: bool) -> None:
+        """Another host may try, or the server ends in ERROR."""
+        self.host.conductor.build_failed(self.context, self.action.id, self.host.owner, message_of(error), _trace(error),
+                                         [self._event(error)], reschedule)
+
+    def _event(self, error: Exception | None = None) -> dict[str, Any]:
+        now: datetime.datetime = units.utcnow()
+        return {"event": self.event, "host": self.host.name, "start_time": self.started.isoformat(),
+                "finish_time": now.isoformat(), "result": "Error" if error else "Success",
+                "traceback": _trace(error) if error else None, "details": message_of(error)[:255] if error else None}
+
+
+def message_of(error: Exception) -> str:
+    """What a user is told of an error."""
+    return str(error) or type(error).__name__
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))[-8000:]

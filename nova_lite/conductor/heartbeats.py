@@ -1,0 +1,76 @@
+"""What compute hosts report: liveness, inventory, leases. Written in bulk, and only where something changed."""
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import units
+from nova_lite.db import actions, hosts, models
+from nova_lite.db.core import Database
+from nova_lite.db.services import COMPUTE
+
+LOG = log.getLogger(__name__)
+SERVICES = models.services
+FLUSH_SECONDS = 1.0
+
+
+def register(conn: sa.Connection, host: str, binary: str) -> None:
+    """Note that a service lives now; the first time it gets its record."""
+    now = units.utcnow()
+    mine = sa.and_(SERVICES.c.host == host, SERVICES.c.binary == binary)
+    if not conn.execute(sa.update(SERVICES).where(mine).values(last_seen_at=now)).rowcount:
+        conn.execute(sa.insert(SERVICES).values(uuid=str(uuid.uuid4()), host=host, binary=binary, disabled=False,
+                                                forced_down=False, last_seen_at=now, created_at=now, updated_at=now))
+
+
+class Heartbeats:
+    """Takes reports. ``last_seen_at`` of all hosts that reported within a second is one statement."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
+        self.conf, self.db = conf, db
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+        self._seen: set[str] = set()
+        self._inventories: dict[str, Any] = {}
+
+    def take(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Store one report; answers the ids of the actions that wait for the host."""
+        host, owner, in_flight = report["host"], report["owner"], report["actions"]
+        if host not in self._known:
+            self.db.write(register, host, COMPUTE)
+            self._known.add(host)
+        with self._lock:
+            self._seen.add(host)
+        return {"actions": self.db.write(self._store, report, host, owner, in_flight)}
+
+    def _store(self, conn: sa.Connection, report: Mapping[str, Any], host: str, owner: str,
+               in_flight: Collection[int]) -> list[int]:
+        inventory = report.get("inventory")
+        if inventory is not None:
+            hosts.upsert_node(conn, host, inventory, report["ratios"], report["reserved"])
+        hosts.set_io_ops(conn, host, len(in_flight))
+        actions.renew(conn, owner, in_flight, self.conf.conductor.lease_seconds)
+        return actions.pending_ids_of_host(conn, host)
+
+    def flush(self) -> None:
+        """Write down who was seen."""
+        with self._lock:
+            seen, self._seen = self._seen, set()
+        if seen:
+            try:
+                self.db.write(_write_seen, seen)
+            except Exception:
+                with self._lock:
+                    self._seen |= seen
+                raise
+
+
+def _write_seen(conn: sa.Connection, seen: Collection[str]) -> None:
+    conn.execute(sa.update(SERVICES).where(SERVICES.c.binary == COMPUTE, SERVICES.c.host.in_(sorted(seen)))
+                 .values(last_seen_at=units.utcnow()))

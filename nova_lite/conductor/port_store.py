@@ -1,0 +1,31 @@
+"""The embedded network's rows, as a compute host reads and writes them: through the conductor."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import admin_context
+
+
+class RpcPortStore:
+    """See :class:`nova_lite.network.base.PortStore`."""
+
+    def __init__(self, conductor: ConductorAPI) -> None:
+        self._conductor = conductor
+
+    def list_networks(self, project_id: str | None) -> list[dict[str, Any]]:
+        """Networks that the project may use."""
+        return self._conductor.list_networks(admin_context(), project_id)
+
+    def allocate_ports(self, instance_uuid: str, project_id: str, host: str,
+                       requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Ports for a server."""
+        return self._conductor.allocate_ports(admin_context(), instance_uuid, project_id, host, requests)
+
+    def release_ports(self, instance_uuid: str) -> None:
+        """Give them back."""
+        self._conductor.release_ports(admin_context(), instance_uuid)
+
+    def list_host_ports(self, host: str) -> list[dict[str, Any]]:
+        """All ports of a host."""
+        return self._conductor.list_host_ports(admin_context(), host)

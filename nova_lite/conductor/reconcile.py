@@ -1,0 +1,58 @@
+"""The reconciler: claims that belong to no server any more are given back, sums that are wrong are put right."""
+from __future__ import annotations
+
+import datetime
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import units
+from nova_lite.db import actions, claims, instances, models
+from nova_lite.db.core import Database
+
+LOG = log.getLogger(__name__)
+INTERVAL = 60.0
+ALLOCATIONS, INSTANCES, NODES = models.allocations, models.instances, models.compute_nodes
+
+
+class Reconciler:
+    """Finds nothing in a healthy cloud; what it finds it logs."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
+        self.conf, self.db = conf, db
+
+    def run(self) -> None:
+        """One look at all claims and nodes."""
+        for uuid, node_id in self.db.write(self._stray_claims):
+            LOG.warning("claim on node %s belonged to no server there, given back", node_id, extra={"instance_uuid": uuid})
+        with self.db.read() as conn:
+            nodes = conn.execute(sa.select(NODES.c.id)).scalars().all()
+        for node_id in nodes:
+            if self.db.write(claims.recompute, node_id):
+                LOG.warning("sums of node %s were wrong, put right", node_id)
+
+    def _stray_claims(self, conn: sa.Connection) -> list[tuple[str, int]]:
+        # younger ones may belong to a placement that is being made
+        before = units.utcnow() - datetime.timedelta(seconds=2 * self.conf.conductor.lease_seconds)
+        there = sa.and_(INSTANCES.c.uuid == ALLOCATIONS.c.instance_uuid, INSTANCES.c.deleted == 0)
+        placed = sa.and_(INSTANCES.c.host == NODES.c.host, INSTANCES.c.node == NODES.c.hypervisor_hostname)
+        joined = ALLOCATIONS.join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id, isouter=True).join(
+            INSTANCES, there, isouter=True)
+        astray = sa.or_(INSTANCES.c.uuid.is_(None), NODES.c.id.is_(None), INSTANCES.c.host.is_(None), sa.not_(placed))
+        query = sa.select(ALLOCATIONS.c.instance_uuid, ALLOCATIONS.c.compute_node_id).select_from(joined).where(
+            ALLOCATIONS.c.created_at < before, astray)
+        rows = conn.execute(query).all()
+        busy = actions.open_of_instances(conn, [r.instance_uuid for r in rows])
+        stray = [(r.instance_uuid, r.compute_node_id) for r in rows if r.instance_uuid not in busy]
+        for uuid, node_id in stray:
+            claims.release(conn, uuid, node_id)
+        return stray
+
+    def purge(self) -> None:
+        """Deleted servers leave the database for good after ``[database] purge_deleted_after``."""
+        age = self.conf.database.purge_deleted_after
+        if not age:
+            return
+        while self.db.write(instances.purge, units.utcnow() - datetime.timedelta(seconds=age)):
+            LOG.info("deleted servers older than %s s left the database", age)

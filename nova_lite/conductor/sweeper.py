@@ -1,0 +1,109 @@
+"""The sweeper: finds actions that nobody holds any more and gives them to somebody, or ends them with a reason.
+
+Any number of conductors may sweep: rows that one looks at are skipped by the others.
+"""
+from __future__ import annotations
+
+import datetime
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.compute import states
+from nova_lite.conductor import endings
+from nova_lite.db import actions, instances, models, services
+from nova_lite.db.core import Database
+from nova_lite.objects import action as objects
+from nova_lite.objects.action import Action
+
+LOG = log.getLogger(__name__)
+
+
+class Sweep:
+    """What one sweep wants to be cast: action ids by what has to be done with them."""
+
+    def __init__(self) -> None:
+        self.schedule: list[int] = []
+        self.run: list[int] = []
+        self.compute: list[Action] = []
+
+
+class Sweeper:
+    """See the module. ``down_time`` is never longer than a lease, so that a dead host costs no more than that."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
+        self.conf, self.db = conf, db
+        self.lease_seconds = conf.conductor.lease_seconds
+
+    def sweep(self) -> Sweep:
+        """One look at all expired actions."""
+        return self.db.write(self._sweep)
+
+    def _sweep(self, conn: sa.Connection) -> Sweep:
+        found = Sweep()
+        expired = actions.expired(conn)
+        alive = self._alive_hosts(conn, {a.host for a in expired if a.stage == objects.COMPUTE and a.host})
+        for action in expired:
+            died = action.state == objects.RUNNING
+            try:
+                self._decide(conn, found, action, died, alive)
+            except (exception.UnexpectedTaskState, exception.InstanceNotFound) as error:
+                LOG.info("action %s (%s) ends: %s", action.id, action.action, error,
+                         extra={"instance_uuid": action.instance_uuid})
+                endings.cancel(conn, action)
+        return found
+
+    def _decide(self, conn: sa.Connection, found: Sweep, action: Action, died: bool, alive: set[str]) -> None:
+        LOG.info("action %s (%s) at %s is held by nobody since %s", action.id, action.action, action.host or "the conductor",
+                 action.lease_until, extra={"instance_uuid": action.instance_uuid})
+        if died and action.attempts + 1 >= self.conf.conductor.max_attempts:
+            endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
+        elif action.stage == objects.CONDUCTOR:
+            actions.release(conn, [action.id], self.lease_seconds, died)
+            (found.schedule if endings.operation(action).verb == "build" else found.run).append(action.id)
+        elif action.host in alive:
+            actions.release(conn, [action.id], self.lease_seconds, died)
+            found.compute.append(action)
+        else:
+            self._host_is_dead(conn, found, action)
+
+    def _host_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
+        reason = exception.HostDown(host=action.host, operation=action.action).message
+        if endings.is_delete(action):
+            # the guest, should it still be there, is removed when the host comes back (see compute/recovery.py)
+            endings.succeed(conn, action, {})
+        elif endings.operation(action).verb == "build" and action.attempts + 1 < self.conf.conductor.max_attempts:
+            endings.back_to_scheduling(conn, action, [action.host or ""], self.lease_seconds)
+            found.schedule.append(action.id)
+        else:
+            endings.fail(conn, action, reason)
+
+    def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> set[str]:
+        if not wanted:
+            return set()
+        # silent for longer than a lease is dead enough: what it worked on has lost its lease as well
+        limit = min(self.conf.compute.service_down_time, self.lease_seconds) if self.lease_seconds >= 10 \
+            else self.conf.compute.service_down_time
+        return {row["host"] for row in services.list_all(conn, binary=services.COMPUTE)
+                if row["host"] in wanted and services.is_up(row, limit)}
+
+    def settle_orphans(self) -> int:
+        """Servers in a transient state without any open action end in ERROR: nobody will ever finish them."""
+        return self.db.write(self._settle_orphans)
+
+    def _settle_orphans(self, conn: sa.Connection) -> int:
+        table, open_actions = models.instances, models.instance_actions
+        before = units.utcnow() - datetime.timedelta(seconds=self.lease_seconds + self.conf.conductor.sweep_interval)
+        has_action = sa.exists().where(open_actions.c.instance_uuid == table.c.uuid, open_actions.c.state.in_(actions.OPEN))
+        transient = sa.or_(table.c.task_state.is_not(None), table.c.vm_state == states.BUILDING)
+        rows = conn.execute(sa.select(table.c.uuid, table.c.task_state).where(
+            table.c.deleted == 0, transient, sa.func.coalesce(table.c.updated_at, table.c.created_at) < before,
+            ~has_action).limit(200)).all()
+        for row in rows:
+            LOG.error("no action works on it though its task_state is %s", row.task_state, extra={"instance_uuid": row.uuid})
+            instances.update(conn, row.uuid, {
+                "vm_state": states.ERROR, "task_state": None,
+                "fault": endings.fault(f"Nobody works on '{row.task_state}' of this server any more")})
+        return len(rows)
