@@ -6,6 +6,7 @@ both. A query is checked as an object of lists: ``?sort_key=a&sort_key=b`` is ``
 """
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -39,6 +40,9 @@ def _number(instance: object) -> float | int | None:
     if isinstance(instance, (int, float)):
         return instance
     if isinstance(instance, str):
+        if len(instance) > 400 and instance.strip().lstrip("+-").isdigit():
+            # Python refuses to read thousands of digits, here and in the handler
+            return -math.inf if instance.strip().startswith("-") else math.inf
         try:
             return int(instance)
         except ValueError:

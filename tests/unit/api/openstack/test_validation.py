@@ -158,3 +158,10 @@ def test_at_version_takes_the_newest_that_is_not_newer():
     assert at_version(table, "2.100") is None
     assert at_version({"type": "object"}, "2.5") == {"type": "object"}
     assert as_tuple("2.10") > as_tuple("2.9")
+
+
+def test_numbers_of_thousands_of_digits_are_numbers_too():
+    validator = Validator({"type": ["integer", "string"], "minimum": 0, "maximum": 10})
+    assert validator.error("9" * 5000) is not None
+    assert validator.error("-" + "9" * 5000) is not None
+    assert validator.error("10") is None
