@@ -55,13 +55,13 @@ def test_pages_by_a_column_with_gaps(servers, member):
 def test_filters(servers, member):
     one, two = servers.create(member, name="web-1"), servers.create(member, name="db.2")
     servers.active(member, name="cache")
+    reservation = servers.row(two)["reservation_id"]
     for query, expected in (
             ("name=web", ["web-1"]), ("name=%5Edb", ["db.2"]), ("name=b.2", ["db.2"]), ("name=%5B0-9%5D%24", ["db.2", "web-1"]),
-            ("status=ACTIVE", ["cache"]), ("status=build", ["db.2", "web-1"]), ("status=BUILD&status=ACTIVE&limit=2",
-                                                                                   ["cache", "db.2"]),
+            ("status=ACTIVE", ["cache"]), ("status=build", ["db.2", "web-1"]),
+            ("status=BUILD&status=ACTIVE&limit=2", ["cache", "db.2"]),
             (f"image={servers.image}", ["cache", "db.2", "web-1"]), ("image=x", []), ("flavor=m1.tiny&name=web", ["web-1"]),
-            ("flavor=none", []), ("ip=192.0.2", ["cache"]), ("ip=2.0", []), (f"reservation_id={servers.row(two)['reservation_id']}",
-                                                                          ["db.2"]),
+            ("flavor=none", []), ("ip=192.0.2", ["cache"]), ("ip=2.0", []), (f"reservation_id={reservation}", ["db.2"]),
             ("vm_state=active", ["cache", "db.2", "web-1"]), ("host=host1", ["cache", "db.2", "web-1"])):
         assert names(member, query) == expected, query
     assert servers.row(one)["id"] < servers.row(two)["id"]
@@ -136,8 +136,9 @@ def test_all_tenants_is_for_admins(servers, member, admin):
 def test_admin_filters(servers, admin):
     servers.active(admin, name="a")
     servers.create(admin, name="b")
-    for query, expected in (("host=host1", ["a"]), ("node=host1", ["a"]), ("power_state=1", ["a"]), ("power_state=running", ["a"]),
-                            ("vm_state=building", ["b"]), ("task_state=scheduling", ["b"]), ("launch_index=0&name=a", ["a"]),
+    for query, expected in (("host=host1", ["a"]), ("node=host1", ["a"]), ("power_state=1", ["a"]),
+                            ("power_state=running", ["a"]), ("vm_state=building", ["b"]), ("task_state=scheduling", ["b"]),
+                            ("launch_index=0&name=a", ["a"]),
                             ("power_state=many", []), ("user_id=none", []), ("availability_zone=nova", ["a"]),
                             ("config_drive=true", []), ("hostname=b", ["b"]), ("nonsense=1&name=b", ["b"])):
         assert names(admin, query) == expected, query
@@ -156,8 +157,9 @@ def test_filters_for_everybody_from_2_83(servers, member):
 
 @pytest.mark.parametrize(("version", "query"), [
     ("2.1", "sort_key=nonsense"), ("2.1", "sort_dir=up"), ("2.1", "limit=-1"), ("2.1", "limit=x"), ("2.1", "marker=none"),
-    ("2.1", "changes-since=yesterday"), ("2.1", "name=%5B"), ("2.1", "ip=("), ("2.75", "nonsense=1"), ("2.72", "sort_key=locked"),
-    ("2.1", "sort_key=uuid&sort_dir=asc&sort_dir=desc"), ("2.83", "launched_at=never"), ("2.1", "name=%00")])
+    ("2.1", "changes-since=yesterday"), ("2.1", "name=%5B"), ("2.1", "ip=("), ("2.75", "nonsense=1"),
+    ("2.72", "sort_key=locked"), ("2.1", "sort_key=uuid&sort_dir=asc&sort_dir=desc"),
+    ("2.83", "launched_at=never"), ("2.1", "name=%00")])
 def test_wrong_queries(servers, member, version, query):
     member.at(version).fault("GET", f"/servers?{query}", 400)
     member.at(version).fault("GET", f"/servers/detail?{query}", 400)
