@@ -1,6 +1,7 @@
 """nova-lite-standalone: the whole cloud in one process."""
 from __future__ import annotations
 
+import os
 import sys
 import threading
 
@@ -21,6 +22,7 @@ def main() -> int:
 def _main() -> int:
     conf = service.load(NAME, cli_opts=options.CLI_OPTS, logging=False)
     options.apply(conf)
+    os.makedirs(conf.state_path, exist_ok=True)
     service.log.setup(conf)
     from nova_lite.standalone.cloud import StandaloneCloud
 

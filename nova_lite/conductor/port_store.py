@@ -17,6 +17,9 @@ class RpcPortStore:
         """Networks that the project may use."""
         return self._conductor.list_networks(admin_context(), project_id)
 
+    def check_requests(self, project_id: str, requests: list[dict[str, Any]], count: int) -> None:
+        """Nothing: requests were checked where the API runs; here ``allocate_ports`` says what is wrong with them."""
+
     def allocate_ports(self, instance_uuid: str, project_id: str, host: str,
                        requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ports for a server."""

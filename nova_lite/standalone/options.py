@@ -4,6 +4,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import oslo_messaging as messaging
 from oslo_config import cfg
 
 CLI_OPTS = [
@@ -40,9 +41,12 @@ def overrides(conf: cfg.ConfigOpts) -> dict[str, Any]:
 
 def apply(conf: cfg.ConfigOpts) -> None:
     """Set what :func:`overrides` says, then what ``--set`` says; raises cfg.Error for an unknown option or a bad value."""
+    messaging.TransportURL.parse(conf)      # registers transport_url, as its documentation promises
     for key, value in overrides(conf).items():
         group, _, name = key.rpartition("__")
         conf.set_override(name, value, group=group or None)
+    # the terminal is for what a person wants to read
+    conf.set_default("log_file", f"{conf.state_path}/nova-lite.log")
     for setting in conf.standalone_set:
         key, separator, value = setting.partition("=")
         group, _, name = key.rpartition(".")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import pathlib
 
+import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
@@ -37,7 +38,7 @@ def seed(conf: cfg.ConfigOpts, db: Database) -> None:
     write_clouds_yaml(conf, passwords)
 
 
-def _flavors(connection: object) -> None:
+def _flavors(connection: sa.Connection) -> None:
     have = {f.name for f in flavors.list_all(connection)}
     for flavorid, name, memory_mb, vcpus, root_gb in FLAVORS:
         if name not in have:
@@ -45,7 +46,7 @@ def _flavors(connection: object) -> None:
                                         "root_gb": root_gb})
 
 
-def _network(connection: object, conf: cfg.ConfigOpts) -> None:
+def _network(connection: sa.Connection, conf: cfg.ConfigOpts) -> None:
     if not networks.list_networks(connection, None):
         networks.create_network(connection, name=NETWORK, cidr=CIDR, mtu=conf.network.mtu,
                                 bridge_prefix=conf.network.bridge_prefix)
