@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_lite import exception, units
+from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import aggregates as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -58,9 +59,10 @@ def set_metadata(req: Request, aggregate_id: str) -> dict[str, Any]:
 
 
 def _number(aggregate_id: str) -> int:
-    if not aggregate_id.isdecimal() or int(aggregate_id) > 2 ** 31 - 1:
+    number = params.number(aggregate_id)
+    if number is None:
         raise exception.InvalidInput(reason=f"'{aggregate_id}' is not the number of an aggregate")
-    return int(aggregate_id)
+    return number
 
 
 def _changed(req: Request, function: Any, aggregate_id: str, *args: Any) -> dict[str, Any]:

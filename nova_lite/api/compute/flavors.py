@@ -72,7 +72,10 @@ def delete(req: Request, flavor_id: str) -> None:
 
 
 def _factor(value: float | str) -> float:
-    factor = float(value)
+    try:
+        factor = float(value)
+    except OverflowError:       # an integer of hundreds of digits
+        factor = 0
     if not 0 < factor <= MAX_FACTOR:
         raise exception.InvalidInput(reason=f"'rxtx_factor' argument must be a float between 0 and {MAX_FACTOR:g}")
     return factor

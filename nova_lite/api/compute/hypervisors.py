@@ -97,9 +97,10 @@ def _with_servers(req: Request) -> bool:
 def _marker(req: Request, marker: str) -> int | str:
     if req.since("2.53"):
         return marker
-    if not marker.isdecimal():
+    number = params.number(marker)
+    if number is None:
         raise exception.MarkerNotFound(marker=marker)
-    return min(int(marker), 2 ** 62)
+    return number
 
 
 def _identity(req: Request, hypervisor_id: str) -> int | str:
@@ -107,9 +108,10 @@ def _identity(req: Request, hypervisor_id: str) -> int | str:
         if not is_uuid(hypervisor_id):
             raise exception.Invalid(f"Invalid uuid {hypervisor_id}")
         return hypervisor_id
-    if not hypervisor_id.isdecimal():
+    number = params.number(hypervisor_id)
+    if number is None:
         raise exception.HypervisorNotFound(hypervisor_id=hypervisor_id)
-    return min(int(hypervisor_id), 2 ** 62)
+    return number
 
 
 def _key(node: dict[str, Any]) -> tuple[str, str]:

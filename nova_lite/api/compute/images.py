@@ -129,9 +129,10 @@ def _passes(req: Request, image: ImageMeta) -> bool:
 def _number(text: str | None) -> int:
     if text is None:
         return 0
-    if not text.isdecimal():
+    number = params.number(text)
+    if number is None:
         raise exception.InvalidInput(reason=f"'{text}' is not a number")
-    return int(text)
+    return number
 
 
 def _time(text: str) -> datetime.datetime:

@@ -15,6 +15,7 @@ from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import quotas
 
 _RULE = "os_compute_api:os-quota-sets"
+MAX_ID = 255
 
 
 def show(req: Request, project_id: str) -> dict[str, Any]:
@@ -46,6 +47,8 @@ def defaults(req: Request, project_id: str) -> dict[str, Any]:
 def update(req: Request, project_id: str) -> dict[str, Any]:
     """Set limits of a project, or of ``user_id`` in it; not below what is in use unless ``force`` says so."""
     req.can(f"{_RULE}:update", {"project_id": project_id})
+    if len(project_id) > MAX_ID:
+        raise exception.InvalidInput(reason=f"the id of a project has at most {MAX_ID} characters")
     body = req.json_in["quota_set"]
     wanted = {name: int(value) for name, value in body.items() if name in quotas.RESOURCES}
     force = strutils.bool_from_string(body.get("force", False), strict=True)

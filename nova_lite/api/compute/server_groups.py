@@ -22,7 +22,9 @@ def index(req: Request) -> dict[str, Any]:
     """The groups of the project, or with ``all_projects`` those of all."""
     everywhere = "all_projects" in req.params_in and req.can(f"{_RULE}:index:all_projects", fatal=False)
     project = None if everywhere else req.context.project_id
-    offset = min(int(params.last(req, "offset") or 0), 2 ** 62)
+    offset = params.number(params.last(req, "offset") or "0")
+    if offset is None:
+        raise exception.InvalidInput(reason="offset is out of range")
     with req.services.db.read() as conn:
         found = server_groups.list_page(conn, project, pagination.limit(req), offset)
     return {"server_groups": [_view(req, group) for group in found]}

@@ -79,9 +79,10 @@ def _identity(req: Request, service_id: str) -> int | str:
         if not is_uuid(service_id):
             raise exception.Invalid(f"Invalid uuid {service_id}")
         return service_id
-    if not service_id.isdecimal():
+    number = params.number(service_id)
+    if number is None:
         raise exception.Invalid(f"Invalid service id {service_id}: it must be an integer")
-    return min(int(service_id), 2 ** 62)
+    return number
 
 
 def _update_by_host(conn: sa.Connection, host: str, binary: str, values: Mapping[str, Any]) -> None:

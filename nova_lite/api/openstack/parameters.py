@@ -12,7 +12,7 @@ UUID: Json = {"type": "string", "format": "uuid"}
 HOST: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-._]*$"}
 PROJECT_ID: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-]*$"}
 POSITIVE_INTEGER: Json = {"type": ["integer", "string"], "pattern": r"^[0-9]*$", "minimum": 1, "maximum": 0x7FFFFFFF,
-                          "minLength": 1}
+                          "minLength": 1, "maxLength": 11}
 NON_NEGATIVE_INTEGER: Json = {**POSITIVE_INTEGER, "minimum": 0}
 BOOLEAN: Json = {"enum": [True, "True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes", "y", "t",
                           False, "False", "FALSE", "false", "0", "OFF", "Off", "off", "NO", "No", "no", "n", "f"]}

@@ -4,7 +4,8 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.openstack import parameters
 
-_FLAVOR_ID = {"anyOf": [{"type": "string", "minLength": 0, "maxLength": 0}, {"type": "null"}, {"type": "integer"},
+_FLAVOR_ID = {"anyOf": [{"type": "string", "minLength": 0, "maxLength": 0}, {"type": "null"},
+                        {"type": "integer", "minimum": 0, "maximum": 2 ** 63},
                         {"type": "string", "minLength": 1, "maxLength": 255,
                          "pattern": r"^(?! )[a-zA-Z0-9. _-]+(?<! )$"}]}
 _FACTOR = {"type": ["number", "string"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minLength": 1, "maxLength": 40}

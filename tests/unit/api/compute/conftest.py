@@ -42,8 +42,7 @@ class Client:
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> webob.Response:
         """The bare answer, whatever its status."""
-        request = webob.Request.blank(f"/v2.1{path}", method=method, base_url="http://localhost:8774")
-        request.path_info_pop()     # as urlmap does: SCRIPT_NAME is /v2.1
+        request = webob.Request.blank(path, method=method, base_url="http://localhost:8774/v2.1")
         request.headers.update({"X-Auth-Token": f"{self.user}:{self.project}", "X-Roles": ",".join(self.roles),
                                 "OpenStack-API-Version": f"compute {self.version}", **headers})
         if body is not None:
