@@ -126,17 +126,21 @@ class Connection:
     def _open(self) -> Any:
         lib = self.libvirt
         connection = lib.open(self.uri)
-        connection.setKeepAlive(*KEEPALIVE)
-        connection.registerCloseCallback(self._on_close, None)
+        try:
+            connection.setKeepAlive(*KEEPALIVE)
+            connection.registerCloseCallback(self._on_close, None)
+        except lib.libvirtError as error:
+            if error.get_error_code() != lib.VIR_ERR_NO_SUPPORT:    # a driver inside this process needs neither
+                raise
         connection.domainEventRegisterAny(None, lib.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None)
         return connection
 
     def _close(self, connection: Any) -> None:
-        try:
-            connection.unregisterCloseCallback()
-            connection.close()
-        except self.libvirt.libvirtError as error:
-            LOG.debug("Closing the connection to libvirt: %s", error)
+        for step in (connection.unregisterCloseCallback, connection.close):
+            try:
+                step()
+            except self.libvirt.libvirtError as error:      # it is dead already, or never had a callback
+                LOG.debug("Closing the connection to libvirt: %s", error)
 
     def _drop(self, connection: Any) -> None:
         with self._guard:

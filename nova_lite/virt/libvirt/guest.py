@@ -107,9 +107,18 @@ class Guest:
     def undefine(self) -> None:
         """Remove the configuration with saved memory and firmware variables."""
         lib = self._lib
-        flags = (lib.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | lib.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-                 | lib.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | lib.VIR_DOMAIN_UNDEFINE_NVRAM)
-        self._do(lambda domain: domain.undefineFlags(flags))
+        least = lib.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | lib.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+        most = least | lib.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | lib.VIR_DOMAIN_UNDEFINE_NVRAM
+
+        def undefine(domain: Any) -> None:
+            try:
+                domain.undefineFlags(most)
+            except lib.libvirtError as error:
+                if error.get_error_code() != lib.VIR_ERR_INVALID_ARG:
+                    raise
+                domain.undefineFlags(least)     # a hypervisor without checkpoints or firmware variables
+
+        self._do(undefine)
 
     def _do(self, function: Callable[[Any], T], must_exist: bool = False, retry: bool = False) -> T | None:
         """``function(virDomain)``; None when there is no such domain, unless it must exist."""

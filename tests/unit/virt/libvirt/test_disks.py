@@ -1,0 +1,204 @@
+"""Image cache and disks, with the real qemu-img."""
+import json
+import os
+import shutil
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+
+import nova_lite.conf
+from nova_lite import exception
+from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt.disks import DiskMaker, takes_direct_io
+from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
+
+from .builders import IMAGE, instance
+
+pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
+MIB = 1 << 20
+
+
+def qemu_img(*arguments):
+    return subprocess.run(["qemu-img", *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+
+
+def info(path):
+    return json.loads(qemu_img("info", "--output=json", "-U", path))
+
+
+@pytest.fixture
+def image(tmp_path):
+    path = tmp_path / "image.qcow2"
+    qemu_img("create", "-q", "-f", "qcow2", path, "64M")
+    return path
+
+
+class Fetch:
+    """Fetches by copying; counts."""
+
+    def __init__(self, source, delay=0.0):
+        self.source, self.delay, self.calls = source, delay, []
+
+    def __call__(self, image_id, path):
+        self.calls.append(image_id)
+        with open(path, "wb") as stream:
+            stream.write(self.source.read_bytes()[:100])
+            stream.flush()
+            time.sleep(self.delay)
+        shutil.copyfile(self.source, path)
+
+
+@pytest.fixture
+def conf(tmp_path):
+    return nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / "state"))
+
+
+@pytest.fixture
+def files(conf):
+    directory = GuestDirectory(instances_root(conf), instance().uuid)
+    directory.make()
+    return directory
+
+
+def test_a_disk_is_an_overlay_of_flavor_size_on_the_cached_image(conf, files, image):
+    fetch = Fetch(image)
+    DiskMaker(conf).make(instance(root_gb=2), files, fetch)
+    disk = info(files.disk)
+    assert (disk["format"], disk["virtual-size"]) == ("qcow2", 2048 * MIB)
+    assert disk["backing-filename"] == str(instances_root(conf) / "_base" / IMAGE)
+    assert disk["backing-filename-format"] == "qcow2"
+    assert sorted(os.listdir(files.path)) == ["disk"]
+
+
+def test_without_a_flavor_disk_the_image_says_the_size(conf, files, image):
+    DiskMaker(conf).make(instance(root_gb=0), files, Fetch(image))
+    assert info(files.disk)["virtual-size"] == 64 * MIB
+
+
+def test_an_image_is_fetched_once_however_many_build(conf, image):
+    fetch = Fetch(image, delay=0.3)
+    makers = [DiskMaker(conf), DiskMaker(conf)]      # the second stands for another process: it shares only files
+    directories = [GuestDirectory(instances_root(conf), f"guest-{n}") for n in range(6)]
+
+    def build(n):
+        directories[n].make()
+        makers[n % 2].make(instance(), directories[n], fetch)
+
+    threads = [threading.Thread(target=build, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert fetch.calls == [IMAGE]
+    assert all(info(d.disk)["virtual-size"] == 1024 * MIB for d in directories)
+
+
+def test_half_files_of_a_killed_process_are_replaced(conf, files, image):
+    base = instances_root(conf) / "_base"
+    base.mkdir()
+    (base / f"{IMAGE}.part").write_bytes(b"half")
+    (files.path / "disk.part").write_bytes(b"half")
+    DiskMaker(conf).make(instance(), files, Fetch(image))
+    assert info(files.disk)["virtual-size"] == 1024 * MIB
+    assert sorted(os.listdir(files.path)) == ["disk"]
+    assert sorted(os.listdir(base)) == [f".{IMAGE}.lock", IMAGE]
+
+
+def test_a_disk_that_is_there_is_kept(conf, files, image):
+    DiskMaker(conf).make(instance(), files, Fetch(image))
+    subprocess.run(["qemu-io", "-c", "write -P 7 0 4096", str(files.disk)], check=True, capture_output=True)
+    DiskMaker(conf).make(instance(), files, Fetch(image))
+    read = subprocess.run(["qemu-io", "-c", "read -v -P 7 0 16", str(files.disk)], check=True, capture_output=True, text=True)
+    assert "07 07" in read.stdout
+
+
+def test_a_failed_fetch_leaves_nothing_and_can_be_tried_again(conf, files, image):
+    def broken(_image_id, path):
+        with open(path, "wb") as stream:
+            stream.write(b"half")
+        raise exception.ImageUnacceptable(image_id=IMAGE, reason="its data does not fit its checksum")
+
+    maker = DiskMaker(conf)
+    with pytest.raises(exception.ImageUnacceptable):
+        maker.make(instance(), files, broken)
+    assert os.listdir(instances_root(conf) / "_base") == [f".{IMAGE}.lock"]
+    assert os.listdir(files.path) == []
+    maker.make(instance(), files, Fetch(image))
+    assert files.disk.exists()
+
+
+def test_a_disk_smaller_than_its_image_is_refused(conf, files, tmp_path):
+    big = tmp_path / "big.qcow2"
+    qemu_img("create", "-q", "-f", "qcow2", big, "2G")
+    with pytest.raises(exception.FlavorDiskSmallerThanImage, match="Flavor disk is 1073741824 bytes, image is 2147483648"):
+        DiskMaker(conf).make(instance(root_gb=1), files, Fetch(big))
+    assert not files.disk.exists()
+
+
+def test_raw_images_and_raw_disks(conf, files, tmp_path):
+    raw = tmp_path / "image.raw"
+    raw.write_bytes(b"boot" * 256 * 1024)
+    DiskMaker(conf).make(instance(disk_format="raw"), files, Fetch(raw))
+    assert info(files.disk)["backing-filename-format"] == "raw"
+    conf.set_override("images_type", "raw", group="libvirt")
+    files.disk.unlink()
+    DiskMaker(conf).make(instance(disk_format="raw"), files, Fetch(raw))
+    assert info(files.disk)["format"] == "raw"
+    assert files.disk.stat().st_size == 1024 * MIB
+    assert files.disk.read_bytes()[:8] == b"bootboot"
+
+
+def test_ephemeral_and_swap_disks_are_formatted(conf, files, image):
+    DiskMaker(conf).make(instance(ephemeral_gb=1, swap=16), files, Fetch(image))
+    assert files.ephemeral.stat().st_size == 1024 * MIB
+    with open(files.ephemeral, "rb") as stream:
+        stream.seek(1024 + 56)
+        assert stream.read(2) == b"\x53\xef"       # ext4's magic number
+    with open(files.swap, "rb") as stream:
+        assert stream.read(4096)[-10:] == b"SWAPSPACE2"
+
+
+def _refused(path, claimed):
+    with pytest.raises(exception.ImageUnacceptable) as caught:
+        images.inspect(path, IMAGE, claimed)
+    return caught.value.message
+
+
+def test_an_image_that_names_other_files_is_refused(tmp_path, image):
+    evil = tmp_path / "evil.qcow2"
+    qemu_img("create", "-q", "-f", "qcow2", "-b", image, "-F", "qcow2", evil)
+    assert "backing file" in _refused(evil, "qcow2")
+    qemu_img("create", "-q", "-f", "qcow2", "-o", f"data_file={tmp_path / 'data'},data_file_raw=on", evil, "1M")
+    assert "another file" in _refused(evil, "qcow2")
+
+
+def test_an_image_is_what_its_record_says(tmp_path, image):
+    assert "its data is qcow2" in _refused(image, "raw")
+    for other in ("vmdk", "vdi", "vhdx"):
+        path = tmp_path / other
+        qemu_img("convert", "-f", "qcow2", "-O", other, image, path)
+        assert f"its data is {other}" in _refused(path, "raw")
+        assert "its data is not" in _refused(path, "qcow2")
+        assert "not supported" in _refused(path, other)
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"QFI\xfb" + struct.pack(">I", 9) + bytes(200))
+    assert "its data is not" in _refused(broken, "qcow2")
+    broken.write_bytes(b"QFI\xfb")
+    assert "its data is not" in _refused(broken, "qcow2")
+    broken.write_bytes(image.read_bytes()[:80])
+    assert "qemu-img" in _refused(broken, "qcow2")
+
+
+def test_how_far_disks_may_still_grow(conf, files, image):
+    assert images.overcommitted(instances_root(conf)) == 0
+    DiskMaker(conf).make(instance(root_gb=3), files, Fetch(image))
+    assert 3071 * MIB < images.overcommitted(instances_root(conf)) <= 3072 * MIB
+
+
+def test_the_look_for_direct_io_leaves_nothing(tmp_path):
+    assert takes_direct_io(tmp_path) in (True, False)
+    assert not takes_direct_io(tmp_path / "absent")
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,115 @@
+"""Domain XML: against libvirt's own schema, and against the golden files beside this test.
+
+``NOVA_LITE_WRITE_GOLDEN=1`` writes the golden files anew; read the difference before you commit it.
+"""
+import os
+import pathlib
+
+import pytest
+from lxml import etree
+
+from nova_lite import exception, version
+from nova_lite.virt.libvirt import domain_xml, guest_config
+from nova_lite.virt.libvirt.files import GuestDirectory
+
+from .builders import KVM, TCG, UUID, instance, vif
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+SCHEMA = pathlib.Path("/usr/share/libvirt/schemas/domain.rng")
+FILES = GuestDirectory(pathlib.Path("/var/lib/nova_lite/instances"), UUID)
+
+CASES = {
+    "kvm": (instance(), [vif()], KVM),
+    "tcg": (instance(config_drive=True), [vif()], TCG),
+    "two_nics_all_disks": (instance(vcpus=4, ephemeral_gb=2, swap=64, config_drive=True),
+                           [vif(1), vif(2, mtu=None, details={"bridge": "nlbr2"})], KVM),
+    "tuned": (instance({"hw:cpu_sockets": "1", "hw:cpu_cores": "2", "hw:cpu_threads": "2", "quota:cpu_shares": "512",
+                        "quota:cpu_quota": "20000", "quota:cpu_period": "10000", "quota:disk_total_iops_sec": "500",
+                        "quota:disk_read_bytes_sec": "1048576", "quota:vif_inbound_average": "1000",
+                        "quota:vif_outbound_average": "2000", "quota:vif_outbound_peak": "3000",
+                        "hw_rng:rate_bytes": "1024", "hw_rng:rate_period": "1000", "hw:watchdog_action": "reset",
+                        "hw_video:ram_max_mb": "16", "hw:boot_menu": "true"}, vcpus=4), [vif()], KVM),
+    "image_properties": (instance(properties={
+        "hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_vif_model": "e1000", "hw_video_model": "vga",
+        "hw_machine_type": "q35", "hw_firmware_type": "uefi", "os_type": "windows", "hw_qemu_guest_agent": "yes",
+        "hw_pointer_model": "ps2mouse", "hw_cdrom_bus": "sata"}, config_drive=True), [vif()], KVM),
+    "odd_names": (instance(display_name="<one> & \"two\"\x01ü"), [], TCG),
+}
+
+
+def _xml(instance, vifs, host):
+    return domain_xml.build(guest_config.make(instance, "instance-0000002a", vifs, FILES, host))
+
+
+@pytest.fixture(autouse=True)
+def _one_version(monkeypatch):
+    monkeypatch.setattr(version, "VERSION", "1.2.3")      # golden files outlive releases
+
+
+@pytest.fixture(scope="module")
+def schema():
+    if not SCHEMA.exists():
+        pytest.skip("libvirt's schemas are not installed")
+    return etree.RelaxNG(etree.parse(SCHEMA))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_made_is_what_was_agreed(case):
+    path = GOLDEN / f"{case}.xml"
+    if os.environ.get("NOVA_LITE_WRITE_GOLDEN"):
+        path.write_text(_xml(*CASES[case]))
+    assert _xml(*CASES[case]) == path.read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_libvirts_schema_agrees(schema, case):
+    schema.assertValid(etree.fromstring(_xml(*CASES[case])))
+
+
+def _find(xml, path):
+    return etree.fromstring(xml).xpath(path)
+
+
+def test_cloud_init_knows_openstack():
+    xml = _xml(instance(), [], TCG)
+    assert _find(xml, "string(sysinfo/system/entry[@name='product'])") == "OpenStack Compute"
+    assert _find(xml, "string(sysinfo/system/entry[@name='uuid'])") == UUID
+
+
+def test_only_the_emulator_has_a_bounded_translation_cache():
+    assert _find(_xml(instance(), [], TCG), "string(features/tcg/tb-cache)") == "32"
+    assert _find(_xml(instance(), [], KVM), "features/tcg") == []
+
+
+def test_random_numbers_can_be_forbidden():
+    assert _find(_xml(instance({"hw_rng:allowed": "false"}), [], TCG), "devices/rng") == []
+
+
+def test_targets_never_meet():
+    for bus in ("scsi", "sata", "usb", "ide", "virtio"):
+        for cdrom in ("scsi", "sata", "usb", "ide"):
+            made = instance(properties={"hw_disk_bus": bus, "hw_cdrom_bus": cdrom}, config_drive=True, swap=64)
+            targets = _find(_xml(made, [], KVM), "devices/disk/target/@dev")
+            assert len(targets) == 3
+            assert len(set(targets)) == 3, (bus, cdrom, targets)
+
+
+def test_a_nic_of_type_null_is_none():
+    assert _find(_xml(instance(), [vif(type="null", details={})], TCG), "devices/interface") == []
+
+
+@pytest.mark.parametrize(("made", "vifs", "reason"), [
+    (instance({"hw:cpu_policy": "dedicated"}), [], "hw:cpu_policy=dedicated"),
+    (instance({"hw:numa_nodes": "2"}), [], "hw:numa_nodes"),
+    (instance({"pci_passthrough:alias": "gpu:1"}), [], "pci_passthrough"),
+    (instance({"quota:cpu_shares": "many"}), [], "quota:cpu_shares=many"),
+    (instance({"hw:cpu_cores": "3"}, vcpus=4), [], "4 vcpus"),
+    (instance({"hw:watchdog_action": "explode"}), [], "explode"),
+    (instance(properties={"hw_disk_bus": "floppy"}), [], "hw_disk_bus=floppy"),
+    (instance(properties={"hw_vif_model": "x"}), [vif()], "hw_vif_model=x"),
+    (instance(), [vif(type="ovs")], "VIF type ovs"),
+    (instance(), [vif(details={})], "names no bridge"),
+])
+def test_what_cannot_be_had_ends_the_build(made, vifs, reason):
+    with pytest.raises(exception.BuildAborted, match=reason):
+        _xml(made, vifs, KVM)

@@ -1,0 +1,155 @@
+"""Connection, guest and events on libvirt's own test driver, which lives in this process and needs no daemon."""
+import threading
+import time
+import uuid
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.events import Watcher
+from nova_lite.virt.libvirt.guest import Guest, all_power_states
+
+pytest.importorskip("libvirt")
+XML = ("<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory unit='MiB'>64</memory>"
+       "<os><type>hvm</type></os></domain>")
+
+
+@pytest.fixture
+def connection():
+    made = Connection("test:///default")
+    made.open()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def guest(connection):
+    made = Guest(connection, str(uuid.uuid4()))
+    yield made
+    made.unplug()
+    made.undefine()
+
+
+def _define(guest):
+    guest.define(XML.format(name="g" + guest.uuid[:8], uuid=guest.uuid))
+    return guest
+
+
+def test_the_life_of_a_guest_each_step_twice(guest, connection):
+    assert guest.power_state() is None
+    guest.unplug()
+    guest.undefine()
+    for _ in range(2):
+        _define(guest)
+    assert guest.power_state() == states.SHUTDOWN
+    for step, state in ((guest.start, states.RUNNING), (guest.pause, states.POWER_PAUSED), (guest.unpause, states.RUNNING),
+                        (guest.save, states.SHUTDOWN), (guest.start, states.RUNNING), (guest.unplug, states.SHUTDOWN)):
+        for _ in range(2):
+            step()
+            assert guest.power_state() == state, step
+    assert all_power_states(connection)[guest.uuid] == states.SHUTDOWN
+    for _ in range(2):
+        guest.undefine()
+        assert guest.power_state() is None
+
+
+def test_a_paused_guest_does_not_hear_the_power_button(guest):
+    _define(guest).start()
+    guest.pause()
+    started = time.monotonic()
+    assert not guest.shut_down(30)
+    assert time.monotonic() - started < 5
+
+
+def test_what_must_exist_and_does_not_is_an_error(guest):
+    for step in (guest.start, guest.pause, guest.save):
+        with pytest.raises(exception.VirtDriverError, match="omain"):
+            step()
+
+
+def test_libvirt_refuses_what_its_schema_does_not_know(guest):
+    with pytest.raises(exception.VirtDriverError, match="libvirt failed"):
+        guest.define(XML.format(name="bad", uuid=guest.uuid).replace("<os>", "<nonsense/><os>"))
+
+
+def test_a_daemon_that_is_not_there_is_told_in_one_line():
+    missing = Connection("qemu+unix:///system?socket=/nonexistent/sock")
+    with pytest.raises(exception.VirtDriverError, match="Connecting to libvirt at qemu.*nonexistent"):
+        missing.open()
+
+
+def test_a_closed_connection_stays_closed(connection):
+    connection.close()
+    with pytest.raises(exception.VirtDriverError, match="closed"):
+        all_power_states(connection)
+
+
+class Told(list):
+    """Collects callbacks."""
+
+    def __init__(self):
+        self._more = threading.Condition()
+
+    def __call__(self, uuid, state):
+        with self._more:
+            self.append((uuid, state))
+            self._more.notify_all()
+
+    def wait_for(self, item, timeout=10):
+        with self._more:
+            assert self._more.wait_for(lambda: item in self, timeout), list(self)
+
+
+@pytest.fixture
+def told(connection):
+    made = Told()
+    watcher = Watcher(connection, made)
+    made.watcher = watcher
+    yield made
+    watcher.stop()
+
+
+def test_a_guest_that_changes_by_itself_is_told(guest, told):
+    _define(guest).start()
+    told.wait_for((guest.uuid, states.RUNNING))
+    guest.unplug()
+    told.wait_for((guest.uuid, states.SHUTDOWN))
+
+
+def test_what_the_driver_does_itself_is_not_told(guest, told):
+    _define(guest)
+    with told.watcher.busy(guest.uuid, states.RUNNING):
+        guest.start()
+        guest.pause()
+        guest.unpause()
+        time.sleep(0.5)     # the events come while it is busy
+    time.sleep(0.5)
+    assert told == []
+
+
+def test_what_happens_by_itself_meanwhile_is_told_afterwards(guest, told):
+    _define(guest)
+    with told.watcher.busy(guest.uuid, states.RUNNING):
+        guest.start()
+        guest.unplug()
+        time.sleep(0.5)
+        assert told == []
+    told.wait_for((guest.uuid, states.SHUTDOWN))
+
+
+def test_a_callback_that_fails_does_not_end_the_watch(guest, connection):
+    calls = Told()
+
+    def fails_once(uuid, state):
+        calls(uuid, state)
+        if len(calls) == 1:
+            raise RuntimeError("the broker is away")
+
+    watcher = Watcher(connection, fails_once)
+    _define(guest).start()
+    calls.wait_for((guest.uuid, states.RUNNING))
+    guest.unplug()
+    calls.wait_for((guest.uuid, states.SHUTDOWN))
+    watcher.stop()
