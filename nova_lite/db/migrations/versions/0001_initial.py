@@ -105,6 +105,26 @@ def _allocations() -> None:
         **OPTIONS)
 
 
+def _instance_documents() -> list[sa.Column]:
+    """What belongs to one server and is never joined on, and its times."""
+    return [
+        sa.Column("metadata", Json, nullable=False),
+        sa.Column("system_metadata", Json, nullable=False),
+        sa.Column("network_request", Json),
+        sa.Column("network_info", Json, nullable=False),
+        sa.Column("security_groups", Json, nullable=False),
+        sa.Column("scheduler_hints", Json, nullable=False),
+        sa.Column("requested_destination", Json),
+        sa.Column("trusted_certs", Json),
+        sa.Column("personality", Json),
+        sa.Column("fault", Json),
+        sa.Column("launched_at", Time),
+        sa.Column("terminated_at", Time),
+        sa.Column("deleted_at", Time),
+        sa.Column("deleted", Id, nullable=False)
+    ]
+
+
 def _instances() -> None:
     op.create_table(
         "instances",
@@ -146,20 +166,7 @@ def _instances() -> None:
         sa.Column("locked", sa.Boolean, nullable=False),
         sa.Column("locked_by", sa.String(16)),
         sa.Column("locked_reason", sa.String(255)),
-        sa.Column("metadata", Json, nullable=False),
-        sa.Column("system_metadata", Json, nullable=False),
-        sa.Column("network_request", Json),
-        sa.Column("network_info", Json, nullable=False),
-        sa.Column("security_groups", Json, nullable=False),
-        sa.Column("scheduler_hints", Json, nullable=False),
-        sa.Column("requested_destination", Json),
-        sa.Column("trusted_certs", Json),
-        sa.Column("personality", Json),
-        sa.Column("fault", Json),
-        sa.Column("launched_at", Time),
-        sa.Column("terminated_at", Time),
-        sa.Column("deleted_at", Time),
-        sa.Column("deleted", Id, nullable=False),
+        *_instance_documents(),
         sa.PrimaryKeyConstraint("id", name="pk_instances_id"),
         sa.UniqueConstraint("uuid", name="uq_instances_uuid"),
         **OPTIONS)
