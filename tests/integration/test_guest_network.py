@@ -131,7 +131,9 @@ class Guest:
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.connect(str(self.monitor))
             monitor.sendall(b"system_powerdown\n")
-            monitor.recv(1000)
+            said = b""
+            while said.count(b"(qemu) ") < 2:       # QEMU forgets what it has not read when the line is closed
+                said += monitor.recv(1000)
 
     def close(self) -> None:
         self.process.kill()
