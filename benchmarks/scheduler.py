@@ -16,6 +16,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -76,13 +77,15 @@ def measure(url: str, count: int, repeat: int) -> dict[str, Any]:
             request = look_up(conn, SPEC, [])
         time.sleep(2.5)     # the table reads what changed in the last two seconds: let that not be everything
 
-        def ids(number: int) -> list[str]:
-            return [str(uuid.uuid4()) for _ in range(number)]
+        def choose(number: int) -> Any:
+            return select(snapshot, request, number, filters, weighers)
+
+        def place(number: int) -> Any:
+            return placer.place(SPEC, [str(uuid.uuid4()) for _ in range(number)])
 
         return {"hosts": count, "first_read_ms": round(first, 1), "full_read_ms": full,
-                **{f"select_{n}_ms": median_ms(repeat, lambda n=n: select(snapshot, request, n, filters, weighers))
-                   for n in (1, 20)},
-                **{f"place_{n}_ms": median_ms(repeat, lambda n=n: placer.place(SPEC, ids(n))) for n in (1, 20)},
+                **{f"select_{n}_ms": median_ms(repeat, partial(choose, n)) for n in (1, 20)},
+                **{f"place_{n}_ms": median_ms(repeat, partial(place, n)) for n in (1, 20)},
                 "max_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
     finally:
         models.metadata.drop_all(db.engine)
