@@ -102,7 +102,10 @@ def _serve(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], signals: 
             break
         for number in numbers:
             stopping = stopping or number in STOP
-            _react(conf, service.name, number)
+            if parent is None:
+                _tell_and_react(conf, service.name, number)
+            else:
+                _react(conf, service.name, number)
     if parent is None:
         systemd.notify("STOPPING=1")
     _stop(conf, service)
@@ -112,7 +115,6 @@ def _serve(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], signals: 
 def _react(conf: cfg.ConfigOpts, name: str, number: int) -> None:
     """SIGHUP and SIGUSR2, the same in workers and in their parent."""
     if number == signal.SIGHUP:
-        systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             changed = conf.mutate_config_files()
         except cfg.Error as error:
@@ -120,9 +122,17 @@ def _react(conf: cfg.ConfigOpts, name: str, number: int) -> None:
         else:
             LOG.info("the configuration was read again; changed: %s",
                      ", ".join(sorted(f"{group or 'DEFAULT'}.{option}" for group, option in changed)) or "nothing")
-        systemd.notify("READY=1")
     elif number == signal.SIGUSR2:
         reports.write(conf, name)
+
+
+def _tell_and_react(conf: cfg.ConfigOpts, name: str, number: int) -> None:
+    """In the process that systemd watches: it wants to know when a reload begins and ends."""
+    if number == signal.SIGHUP:
+        systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    _react(conf, name, number)
+    if number == signal.SIGHUP:
+        systemd.notify("READY=1")
 
 
 def _stop(conf: cfg.ConfigOpts, service: Runnable) -> None:
@@ -167,7 +177,7 @@ class _Parent:
                 elif number == signal.SIGCHLD:
                     self._replace_dead()
                 else:
-                    _react(self.conf, self.name, number)
+                    _tell_and_react(self.conf, self.name, number)
                     self._send(number)
         systemd.notify("STOPPING=1")
         return self._stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from oslo_config import cfg
+from sqlalchemy.exc import SQLAlchemyError
 
 from nova_lite import checks, exception
 from nova_lite.db.core import Database
@@ -49,6 +50,8 @@ def upgrade_check(conf: cfg.ConfigOpts) -> int:
             result, details = check(conf)
         except exception.NovaLiteError as error:
             result, details = FAILURE, " ".join(str(error).split())
+        except SQLAlchemyError as error:        # tables that are not there, for one
+            result, details = FAILURE, checks.first_line(error)
         worst = max(worst, {SUCCESS: 0, WARNING: 1, FAILURE: 2}[result])
         print(f"{name}: {result}: {details}")
     return worst

@@ -1,0 +1,58 @@
+# nova_lite: `make run` shows it, `make test` checks it. Both install what is missing first (as root, on Debian 12).
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+# libvirt boots real guests; fake needs no hypervisor
+VIRT_DRIVER ?= libvirt
+STATE ?= /var/lib/nova_lite
+PYTEST := $(BIN)/python -m pytest
+RUN_OPTIONS ?=
+
+.PHONY: help install run test unit functional integration chaos lint genconfig clean
+
+help:
+	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
+	@echo "make test         all tests"
+	@echo "make unit | functional | integration | chaos    some of them"
+	@echo "make lint         ruff and mypy"
+	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
+	@echo "make clean        remove what make made"
+
+install:
+	@tools/install-deps.sh $(VENV)
+
+run: install
+ifeq ($(VIRT_DRIVER),fake)
+	@exec $(BIN)/nova-lite-standalone --demo --virt-driver fake --state-path $(STATE) $(RUN_OPTIONS)
+else
+	@echo "Looking for the guest image; the first time it is built, from Debian packages ..."
+	@image=$$($(BIN)/python -c 'from tests.guest import tiny_image; print(tiny_image())') && \
+		exec $(BIN)/nova-lite-standalone --demo --virt-driver $(VIRT_DRIVER) --image "$$image" --state-path $(STATE) $(RUN_OPTIONS)
+endif
+
+# green threads are the default of everything; what differs with native threads is run with those too
+test: install
+	NOVA_LITE_CONCURRENCY=threading $(PYTEST) tests/functional
+	$(PYTEST) tests
+
+unit: install
+	$(PYTEST) tests/unit
+
+functional: install
+	NOVA_LITE_CONCURRENCY=eventlet $(PYTEST) tests/functional
+	NOVA_LITE_CONCURRENCY=threading $(PYTEST) tests/functional
+
+integration chaos: install
+	$(PYTEST) tests/$@
+
+lint: install
+	$(BIN)/ruff check nova_lite tests benchmarks
+	$(BIN)/mypy
+
+genconfig: install
+	$(BIN)/oslo-config-generator --config-file etc/nova_lite/config-generator.conf
+	$(BIN)/oslopolicy-sample-generator --namespace nova_lite --output-file etc/nova_lite/policy.yaml
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	find nova_lite tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

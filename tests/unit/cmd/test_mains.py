@@ -1,0 +1,148 @@
+"""The console scripts as an operator meets them: help, version, and mistakes told in one line."""
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from nova_lite import version
+from tests.support.process import BIN, free_port
+
+SERVICES = ["api", "api-metadata", "conductor", "scheduler", "compute"]
+SCRIPTS = [*SERVICES, "manage", "status", "standalone"]
+WITH_DATABASE = ["api", "conductor", "scheduler"]
+
+
+def run(script: str, *arguments: object, mode: str = "eventlet") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([BIN / f"nova-lite-{script}", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "NOVA_LITE_CONCURRENCY": mode}, check=False)
+
+
+def one_line(done: subprocess.CompletedProcess[str], script: str) -> str:
+    """The only line on stderr of a script that failed."""
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stdout
+    assert lines[0].startswith(f"nova-lite-{script}: ")
+    return lines[0]
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(database: str = "", transport: str = "fake://", more: str = ""):
+        path = tmp_path / "nova-lite.conf"
+        path.write_text(f"[DEFAULT]\ntransport_url = {transport}\nstate_path = {tmp_path}\n[database]\n"
+                        f"connection = {database or f'sqlite:///{tmp_path}/db.sqlite'}\n[api]\nport = {free_port()}\n{more}\n")
+        return path
+    return write
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_version_and_help(script):
+    done = run(script, "--version")
+    assert (done.returncode, done.stdout.strip()) == (0, version.VERSION)
+    done = run(script, "--help")
+    assert done.returncode == 0
+    assert "--config-file" in done.stdout
+    assert "--config-dir" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_unknown_argument(script):
+    assert "--bogus" in one_line(run(script, "--bogus"), script) or script in ("manage", "status")
+
+
+@pytest.mark.parametrize("script", SERVICES)
+def test_broken_option(script, config):
+    assert "[compute] report_interval" in one_line(
+        run(script, "--config-file", config(more="[compute]\nreport_interval = soon")), script)
+
+
+def test_missing_configuration_file():
+    assert "/nowhere/nova-lite.conf" in one_line(run("conductor", "--config-file", "/nowhere/nova-lite.conf"), "conductor")
+
+
+def test_config_dir_is_read(tmp_path, config):
+    path = config()
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "10.conf").write_text("[api]\nport = 99999\n")
+    assert "[api] port" in one_line(run("api", "--config-file", path, "--config-dir", tmp_path / "conf.d"), "api")
+
+
+def test_unknown_concurrency():
+    done = run("api", "--version", mode="fibres")
+    assert done.returncode == 1
+    assert done.stderr.strip() == "error: NOVA_LITE_CONCURRENCY must be eventlet or threading, not 'fibres'"
+
+
+@pytest.mark.parametrize("script", WITH_DATABASE)
+@pytest.mark.parametrize("mode", ["eventlet", "threading"])
+def test_unreachable_database(script, mode, config):
+    port = free_port()
+    line = one_line(run(script, "--config-file", config(f"mysql+pymysql://nova:topsecret@127.0.0.1:{port}/nova"),
+                        mode=mode), script)
+    assert f"127.0.0.1:{port}" in line
+    assert "is unavailable" in line
+    assert "topsecret" not in line
+
+
+@pytest.mark.parametrize("url", ["pigeon://loft", "no url at all", "oracle+cx_oracle://u:p@127.0.0.1/d"])
+def test_unusable_database_url(url, config):
+    assert "[database] connection" in one_line(run("conductor", "--config-file", config(url)), "conductor")
+
+
+@pytest.mark.parametrize("script", WITH_DATABASE)
+def test_schema_that_was_never_synced(script, config):
+    assert "run 'nova-lite-manage db sync'" in one_line(run(script, "--config-file", config()), script)
+
+
+@pytest.mark.parametrize(("script", "mode"), [("compute", "eventlet"), ("api-metadata", "threading")])
+def test_unreachable_broker(script, mode, config):
+    """Needs no database on the way there: these two have none."""
+    port = free_port()
+    line = one_line(run(script, "--config-file", config("pigeon://loft", f"rabbit://u:topsecret@127.0.0.1:{port}/"),
+                        mode=mode), script)
+    assert f"127.0.0.1:{port}" in line
+    assert "topsecret" not in line
+
+
+def test_manage_db(config):
+    path = config()
+    assert run("manage", "--config-file", path, "db", "version").stdout == "empty (newest: 0001)\n"
+    done = run("manage", "--config-file", path, "db", "sync")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == "The database is at revision 0001."
+    assert run("manage", "--config-file", path, "db", "version").stdout == "0001 (newest: 0001)\n"
+    assert run("manage", "--config-file", path, "service", "list").stdout.split()[:3] == ["binary", "host", "status"]
+
+
+def test_manage_network_create(config):
+    path = config()
+    assert "nova-lite-manage: " in one_line(run("manage", "--config-file", path, "service", "list"), "manage")   # no tables
+    run("manage", "--config-file", path, "db", "sync")
+    done = run("manage", "--config-file", path, "network", "create", "--name", "private", "--cidr", "10.9.0.0/24")
+    assert done.returncode == 0, done.stderr
+    assert "10.9.0.0/24" in done.stdout
+    one_line(run("manage", "--config-file", path, "network", "create", "--name", "x", "--cidr", "10.9.0.0/99"), "manage")
+
+
+def test_manage_needs_a_command(config):
+    assert "area" in one_line(run("manage"), "manage")
+    assert "command" in one_line(run("manage", "db"), "manage")
+
+
+def test_status_tells_each_check(config):
+    path = config()
+    done = run("status", "--config-file", path, "upgrade", "check")
+    assert done.returncode == 2
+    assert "Database: Failure: The database schema is at nothing" in done.stdout
+    assert "Compute hosts: Failure: " in done.stdout
+    run("manage", "--config-file", path, "db", "sync")
+    done = run("status", "--config-file", path, "upgrade", "check")
+    assert done.stdout.splitlines() == ["Database: Success: reachable and at the newest schema",
+                                        "Message broker: Success: reachable",
+                                        "Compute hosts: Failure: none of 0 compute hosts reports"]
+    assert done.returncode == 2

@@ -1,0 +1,27 @@
+"""The check at start agrees with alembic."""
+from __future__ import annotations
+
+import pytest
+
+from nova_lite import checks, conf, exception
+from nova_lite.db import core, migration, schema
+
+
+@pytest.fixture
+def config(tmp_path):
+    return conf.load([], config_files=[], database__connection=f"sqlite:///{tmp_path}/db.sqlite")
+
+
+def test_head_is_alembics(config):
+    assert migration.version(config) == (None, schema.head())
+
+
+def test_only_a_synced_database_passes(config):
+    database = core.Database(config)
+    with database.read() as c, pytest.raises(exception.ConfigError, match="at nothing.*db sync"):
+        schema.check(c)
+    migration.sync(config)
+    checks.check_database(config)
+    database.write(lambda c: c.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(exception.ConfigError, match="at 9999"):
+        checks.check_database(config)

@@ -1,0 +1,57 @@
+"""Files that lie beside the code and must follow it."""
+from __future__ import annotations
+
+import configparser
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from nova_lite import conf as conf_module
+from tests.support.process import BIN
+
+ROOT = pathlib.Path(__file__).parents[2]
+UNITS = sorted((ROOT / "etc/nova_lite/systemd").glob("*.service"))
+
+
+def test_sample_configuration_is_current(tmp_path):
+    """``make genconfig`` writes it again."""
+    subprocess.run([BIN / "oslo-config-generator", "--config-file", "etc/nova_lite/config-generator.conf", "--output-file",
+                    tmp_path / "sample"], cwd=ROOT, check=True)
+    assert (ROOT / "etc/nova_lite/nova-lite.conf").read_text() == (tmp_path / "sample").read_text()
+
+
+def test_sample_configuration_is_valid():
+    conf = conf_module.load(["--config-file", str(ROOT / "etc/nova_lite/nova-lite.conf")])
+    assert conf.api.port == 8774
+
+
+def test_options_stay_few():
+    assert sum(len(module.OPTS) for module in conf_module.GROUPS) < 95
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.stem)
+def test_units_start_our_scripts(unit):
+    parsed = configparser.ConfigParser(strict=False, interpolation=None)
+    parsed.optionxform = str        # type: ignore[assignment]
+    parsed.read(unit)
+    script = parsed["Service"]["ExecStart"].rpartition("/")[2]
+    assert script == unit.stem
+    assert (BIN / script).exists()
+    assert parsed["Service"]["Type"] == "notify"
+
+
+def test_each_service_has_a_unit():
+    assert sorted(u.stem for u in UNITS) == ["nova-lite-api", "nova-lite-api-metadata", "nova-lite-compute", "nova-lite-conductor",
+                                             "nova-lite-scheduler"]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_systemd_accepts_the_units(tmp_path):
+    for unit in UNITS:
+        text = unit.read_text().replace("/usr/local/bin/", f"{BIN}/")
+        (tmp_path / unit.name).write_text(text)
+    done = subprocess.run(["systemd-analyze", "verify", *map(str, sorted(tmp_path.glob("*.service")))], capture_output=True,
+                          text=True, check=False)
+    assert "nova-lite" not in done.stderr, done.stderr
