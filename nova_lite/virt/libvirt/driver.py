@@ -68,8 +68,7 @@ class LibvirtDriver:
     def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher) -> None:
         """Make files and domain and start it; what fails on the way is undone."""
         with self._working(instance, states.RUNNING):
-            if self._guest(instance).is_active():
-                self._guest(instance).unpause()
+            if self._is_complete(instance):
                 return
             try:
                 self._make(instance, network_info, files, fetch_image)
@@ -164,6 +163,15 @@ class LibvirtDriver:
         if instance.config_drive:
             config_drive.make(files.config_drive, guest_files.metadata)
         self._start(instance, vifs)
+
+    def _is_complete(self, instance: Instance) -> bool:
+        """Whether an earlier spawn came to its end, or libvirt brings it there now: a guest that starts shows as paused."""
+        guest = self._guest(instance)
+        if not guest.is_active():
+            return False
+        with contextlib.suppress(exception.VirtDriverError):    # the start failed after all: begin anew
+            guest.unpause()
+        return guest.power_state() == states.RUNNING
 
     def _config(self, instance: Instance, vifs: list[VIF]) -> str:
         name = instance.domain_name(self._conf.compute.instance_name_template)

@@ -43,7 +43,7 @@ class Guest:
 
     def start(self) -> None:
         """Start it (from its saved memory when there is one) unless it is active already."""
-        self._do(lambda domain: None if domain.isActive() else domain.create(), must_exist=True)
+        self._do(self._unless(lambda domain: domain.isActive(), lambda domain: domain.create()), must_exist=True)
 
     def forget_saved_memory(self) -> None:
         """Throw a managed save away: the next start boots."""
@@ -51,17 +51,7 @@ class Guest:
 
     def unplug(self) -> None:
         """End the process at once."""
-        lib = self._lib
-
-        def end(domain: Any) -> None:
-            try:
-                if domain.isActive():
-                    domain.destroyFlags(lib.VIR_DOMAIN_DESTROY_DEFAULT)
-            except lib.libvirtError as error:
-                if error.get_error_code() != lib.VIR_ERR_OPERATION_INVALID:     # it ended by itself meanwhile
-                    raise
-
-        self._do(end)
+        self._do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.destroy()))
 
     def shut_down(self, timeout: float) -> bool:
         """Press the power button and wait; True when the guest is off within ``timeout`` seconds."""
@@ -78,26 +68,18 @@ class Guest:
         return state not in (states.POWER_PAUSED, states.POWER_SUSPENDED)
 
     def _press_power_button(self) -> None:
-        lib = self._lib
-
-        def press(domain: Any) -> None:
-            try:
-                domain.shutdownFlags(lib.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
-            except lib.libvirtError as error:
-                if error.get_error_code() != lib.VIR_ERR_OPERATION_INVALID:     # it is off already
-                    raise
-
-        self._do(press)
+        button = self._lib.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
+        self._do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.shutdownFlags(button)))
 
     def pause(self) -> None:
         """Stop its CPUs."""
         paused = self._lib.VIR_DOMAIN_PAUSED
-        self._do(lambda domain: None if domain.state()[0] == paused else domain.suspend(), must_exist=True)
+        self._do(self._unless(lambda domain: domain.state()[0] == paused, lambda domain: domain.suspend()), must_exist=True)
 
     def unpause(self) -> None:
         """Let its CPUs go on, if they are stopped."""
         paused = self._lib.VIR_DOMAIN_PAUSED
-        self._do(lambda domain: domain.resume() if domain.state()[0] == paused else None, must_exist=True)
+        self._do(self._unless(lambda domain: domain.state()[0] != paused, lambda domain: domain.resume()), must_exist=True)
 
     def save(self) -> None:
         """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now."""
@@ -119,6 +101,22 @@ class Guest:
                 domain.undefineFlags(least)     # a hypervisor without checkpoints or firmware variables
 
         self._do(undefine)
+
+    def _unless(self, done: Callable[[Any], bool], step: Callable[[Any], object]) -> Callable[[Any], None]:
+        """``step``, unless it is done; nor is it an error when it gets done by others while we ask for it (the guest itself,
+        or a call of a process that was killed meanwhile, which libvirt finishes all the same)."""
+        lib = self._lib
+
+        def call(domain: Any) -> None:
+            if done(domain):
+                return
+            try:
+                step(domain)
+            except lib.libvirtError as error:
+                if error.get_error_code() != lib.VIR_ERR_OPERATION_INVALID or not done(domain):
+                    raise
+
+        return call
 
     def _do(self, function: Callable[[Any], T], must_exist: bool = False, retry: bool = False) -> T | None:
         """``function(virDomain)``; None when there is no such domain, unless it must exist."""

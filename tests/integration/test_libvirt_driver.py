@@ -1,0 +1,363 @@
+"""The libvirt driver through its interface, on a real private libvirtd with QEMU's emulation.
+
+Guests of most tests have an empty disk (they stop at "no bootable device", which is enough to see a domain live); one test
+boots the tiny guest, because shutdown and soft reboot need an operating system.
+"""
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import pytest
+from lxml import etree
+
+import nova_lite.conf
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+from nova_lite.virt import driver as virt_driver
+from nova_lite.virt.driver import GuestFiles
+from tests.libvirt_host import LibvirtHost
+from tests.support.process import wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
+BRIDGE = "nlvirt0"
+FILES = GuestFiles(metadata={"openstack/latest/meta_data.json": b'{"hostname": "one"}'})
+
+
+@pytest.fixture(scope="module")
+def hypervisor(tmp_path_factory):
+    with LibvirtHost(tmp_path_factory.mktemp("libvirt"), hostname="node-virt") as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def bridge():
+    subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
+    subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
+    yield BRIDGE
+    subprocess.run(["ip", "link", "delete", BRIDGE], check=True)
+
+
+@pytest.fixture
+def conf(hypervisor, tmp_path):
+    return nova_lite.conf.load([], config_files=[], state_path=str(tmp_path), libvirt__connection_uri=hypervisor.uri)
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def driver(conf, told):
+    made = virt_driver.load(conf, "node-virt")
+    made.init_host(lambda uuid, state: told.append((uuid, state)))
+    yield made
+    made.stop_host()
+
+
+@pytest.fixture(scope="module")
+def empty_image(tmp_path_factory):
+    path = tmp_path_factory.mktemp("image") / "empty.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "16M"], check=True)
+    return path
+
+
+@pytest.fixture
+def fetch(empty_image):
+    return lambda _image_id, path: shutil.copyfile(empty_image, path)
+
+
+_number = iter(range(1, 1000))
+
+
+@pytest.fixture
+def instance(driver):
+    made = _instance()
+    yield made
+    driver.destroy(made, [])
+
+
+def _instance(**values):
+    image = ImageMeta(str(uuid.uuid4()))
+    number = next(_number)
+    return Instance(**{"uuid": str(uuid.uuid4()), "id": number, "project_id": "p", "user_id": "u", "display_name": "one",
+                       "flavor": Flavor("1", "tiny", 96, 1, 1), "image_ref": image.id, "image": image, **values})
+
+
+def _vif(bridge):
+    port = str(uuid.uuid4())
+    return VIF(port, "n", "private", "fa:16:3e:" + ":".join((port[0:2], port[2:4], port[4:6])), "bridge", mtu=1450,
+               details={"bridge": bridge})
+
+
+def _virsh(hypervisor, *arguments):
+    return subprocess.run(["virsh", "-q", "-c", hypervisor.uri, *arguments], capture_output=True, text=True,
+                          check=False).stdout.strip()
+
+
+def _directory(conf, instance):
+    return pathlib.Path(conf.state_path, "instances", instance.uuid)
+
+
+def _xml(hypervisor, instance):
+    return etree.fromstring(_virsh(hypervisor, "dumpxml", instance.uuid))
+
+
+def _link(name):
+    return pathlib.Path("/sys/class/net", name)
+
+
+def test_what_the_host_offers(driver, conf):
+    inventory = driver.inventory()
+    assert inventory.hypervisor_hostname == "node-virt"
+    assert inventory.hypervisor_type == "QEMU"
+    assert inventory.hypervisor_version > 5_000_000
+    assert inventory.vcpus == os.cpu_count()
+    assert inventory.memory_mb > 256
+    assert 0 < inventory.free_disk_gb <= inventory.local_gb
+    assert inventory.cpu_info["arch"] == os.uname().machine
+    assert ["x86_64", "qemu", "hvm"] in inventory.supported_instances
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    if "vmx" not in flags and "svm" not in flags:
+        assert all(kind != "kvm" for _, kind, _ in inventory.supported_instances)
+
+
+def test_spawn_gives_domain_disk_drive_nic_and_console(driver, conf, hypervisor, bridge, instance, fetch):
+    instance.config_drive = True
+    vif = _vif(bridge)
+    driver.spawn(instance, [vif], FILES, fetch)
+    assert driver.power_state(instance) == states.RUNNING
+    assert driver.power_states() == {instance.uuid: states.RUNNING}
+    xml = _xml(hypervisor, instance)
+    assert xml.findtext("name") == f"instance-{instance.id:08x}"
+    assert xml.find("devices/graphics[@type='vnc']").get("port") != "-1"
+    directory = _directory(conf, instance)
+    assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config"]
+    assert (directory / "disk.config").stat().st_mode & 0o777 == 0o600
+    assert _link(vif.devname).joinpath("master").resolve().name == bridge
+    assert _link(vif.devname).joinpath("mtu").read_text().strip() == "1450"
+    driver.destroy(instance, [vif])
+    assert driver.power_state(instance) is None
+    assert not directory.exists()
+    assert not _link(vif.devname).exists()
+    driver.destroy(instance, [vif])     # gone already is no error
+
+
+def test_each_operation_twice(driver, hypervisor, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    pid = _qemu_pid(instance)
+    for operation, state in ((lambda: driver.spawn(instance, [], FILES, fetch), states.RUNNING),
+                             (lambda: driver.pause(instance), states.POWER_PAUSED),
+                             (lambda: driver.unpause(instance), states.RUNNING)):
+        for _ in range(2):
+            operation()
+            assert driver.power_state(instance) == state
+    assert _qemu_pid(instance) == pid
+    for operation, state in ((lambda: driver.suspend(instance), states.SHUTDOWN),
+                             (lambda: driver.resume(instance, []), states.RUNNING),
+                             (lambda: driver.power_off(instance, 0), states.SHUTDOWN),
+                             (lambda: driver.power_on(instance, []), states.RUNNING)):
+        for _ in range(2):
+            operation()
+            assert driver.power_state(instance) == state
+    before = _qemu_pid(instance)
+    driver.reboot(instance, [], hard=True, timeout=0)
+    assert driver.power_state(instance) == states.RUNNING
+    assert _qemu_pid(instance) != before
+
+
+def _qemu_pid(instance):
+    """By the command line: pid files are inside the daemon's own mount namespace."""
+    pids = [p.parent.name for p in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+            if f"-uuid\0{instance.uuid}".encode() in _read(p)]
+    assert len(pids) == 1, pids
+    return int(pids[0])
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:     # ended meanwhile
+        return b""
+
+
+def test_pulling_the_plug_of_a_guest_that_ignores_the_button(driver, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)        # an empty disk: nobody hears the button
+    started = time.monotonic()
+    driver.power_off(instance, 2)
+    assert 2 <= time.monotonic() - started < 15
+    assert driver.power_state(instance) == states.SHUTDOWN
+    driver.power_on(instance, [])
+    before = _qemu_pid(instance)
+    driver.reboot(instance, [], hard=False, timeout=1)
+    assert driver.power_state(instance) == states.RUNNING
+    assert _qemu_pid(instance) != before
+
+
+def test_a_hard_reboot_of_a_suspended_guest_boots_it(driver, hypervisor, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    driver.suspend(instance)
+    assert "yes" in _virsh(hypervisor, "dominfo", "--domain", instance.uuid).split("Managed save:")[1]
+    driver.reboot(instance, [], hard=True, timeout=0)
+    assert driver.power_state(instance) == states.RUNNING
+    assert "no" in _virsh(hypervisor, "dominfo", "--domain", instance.uuid).split("Managed save:")[1]
+
+
+def test_a_domain_that_libvirt_forgot_is_defined_anew(driver, hypervisor, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    driver.power_off(instance, 0)
+    _virsh(hypervisor, "undefine", instance.uuid)
+    assert driver.power_state(instance) is None
+    driver.power_on(instance, [])
+    assert driver.power_state(instance) == states.RUNNING
+
+
+def test_a_failed_build_leaves_nothing(driver, conf, bridge, fetch):
+    instance = _instance(config_drive=True)
+    vif = _vif("nosuchbridge")      # found out by libvirt at the very end, when all else is made
+    with pytest.raises(exception.BuildFailed, match="nosuchbridge") as caught:
+        driver.spawn(instance, [vif], FILES, fetch)
+    assert not isinstance(caught.value, exception.BuildAborted)
+    assert driver.power_state(instance) is None
+    assert not _directory(conf, instance).exists()
+    assert not _link(vif.devname).exists()
+
+
+def test_an_image_that_is_bad_everywhere_ends_the_build(driver, conf, empty_image, tmp_path):
+    evil = tmp_path / "evil.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", empty_image, "-F", "qcow2", evil], check=True)
+    instance = _instance()
+    with pytest.raises(exception.BuildAborted, match="backing file"):
+        driver.spawn(instance, [], FILES, lambda _i, path: shutil.copyfile(evil, path))
+    assert not _directory(conf, instance).exists()
+    assert driver.power_state(instance) is None
+
+
+_KILLED = """
+import shutil, sys, time
+import nova_lite.conf
+from nova_lite.objects.instance import Instance
+from nova_lite.virt import driver
+import json
+state, uri, image, record = sys.argv[1:]
+conf = nova_lite.conf.load([], config_files=[], state_path=state, libvirt__connection_uri=uri)
+d = driver.load(conf, "node-virt")
+d.init_host(lambda *a: None)
+def fetch(_id, path):
+    with open(path, "wb") as f:
+        f.write(b"half")
+        f.flush()
+        time.sleep(0.3)
+    shutil.copyfile(image, path)
+print("go", flush=True)
+d.spawn(Instance.from_primitive(json.loads(record)), [], driver.GuestFiles(metadata={"a": b"1"}), fetch)
+print("done", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.25, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8, 1.2])
+def test_a_build_that_was_killed_is_completed_by_the_next(driver, conf, hypervisor, empty_image, instance, fetch, delay):
+    import json
+    instance.config_drive = True
+    process = subprocess.Popen([sys.executable, "-c", _KILLED, conf.state_path, hypervisor.uri, str(empty_image),
+                                json.dumps(instance.to_primitive())], stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "NOVA_LITE_CONCURRENCY": "threading"})
+    try:
+        assert process.stdout.readline() == "go\n"
+        time.sleep(delay)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    driver.spawn(instance, [], FILES, fetch)
+    assert driver.power_state(instance) == states.RUNNING
+    assert _virsh(hypervisor, "list", "--all", "--uuid").split() == [instance.uuid]
+    assert sorted(os.listdir(_directory(conf, instance))) == ["console.log", "disk", "disk.config"]
+    base = os.listdir(pathlib.Path(conf.state_path, "instances", "_base"))
+    assert sorted(base) == [f".{instance.image.id}.lock", instance.image.id]
+
+
+def test_a_guest_that_ends_by_itself_is_told_within_seconds(driver, hypervisor, told, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    os.kill(_qemu_pid(instance), signal.SIGKILL)
+    wait_for("the news", lambda: (instance.uuid, states.SHUTDOWN) in told or (instance.uuid, states.CRASHED) in told, 5)
+
+
+def test_guests_and_news_survive_a_restart_of_libvirtd(driver, hypervisor, told, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    pid = _qemu_pid(instance)
+    daemon = int((hypervisor.directory / "run" / "libvirtd.pid").read_text())
+    os.kill(daemon, signal.SIGKILL)
+    restart = threading.Timer(1.0, hypervisor.daemon.start)
+    restart.start()
+    assert driver.power_states() == {instance.uuid: states.RUNNING}     # waits for the daemon's return
+    restart.join()
+    assert _qemu_pid(instance) == pid
+    wait_for("all states after the return", lambda: (instance.uuid, states.RUNNING) in told, 10)
+    _virsh(hypervisor, "destroy", instance.uuid)
+    wait_for("the news", lambda: (instance.uuid, states.SHUTDOWN) in told, 5)
+    driver.power_on(instance, [])
+    assert driver.power_state(instance) == states.RUNNING
+
+
+def test_a_driver_that_starts_finds_the_guests_of_the_one_before(driver, conf, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    driver.stop_host()
+    again = virt_driver.load(conf, "node-virt")
+    again.init_host(lambda *_news: None)
+    assert again.power_states() == {instance.uuid: states.RUNNING}
+    again.destroy(instance, [])
+    again.stop_host()
+    driver.init_host(lambda *_news: None)       # for the fixture that cleans up
+
+
+def test_a_real_guest_from_boot_to_delete(driver, conf, hypervisor, told, tmp_path):
+    from tests.guest import tiny_image
+
+    image = tiny_image()
+    instance = _instance(flavor=Flavor("1", "tiny", 128, 1, 1), config_drive=True)
+    meta = f'{{"uuid": "{instance.uuid}", "hostname": "guest-one"}}'.encode()
+    try:
+        driver.spawn(instance, [], GuestFiles(metadata={"openstack/latest/meta_data.json": meta}),
+                     lambda _i, path: shutil.copyfile(image, path))
+        assert "guest-one login:" in _boot(driver, instance)
+        assert driver.console_output(instance, 1).strip().endswith("guest-one login:")
+        driver.suspend(instance)
+        driver.resume(instance, [])
+        assert "login:" in driver.console_output(instance, None) or driver.power_state(instance) == states.RUNNING
+
+        started = time.monotonic()
+        driver.reboot(instance, [], hard=False, timeout=60)
+        assert time.monotonic() - started < 40      # the guest heard the button
+        _boot(driver, instance)
+        driver.reboot(instance, [], hard=True, timeout=0)
+        _boot(driver, instance)
+        started = time.monotonic()
+        driver.power_off(instance, 60)
+        assert time.monotonic() - started < 40
+        assert driver.power_state(instance) == states.SHUTDOWN
+        driver.power_on(instance, [])
+        _boot(driver, instance)
+        del told[:]
+        _virsh(hypervisor, "shutdown", instance.uuid, "--mode", "acpi")     # as if the user typed poweroff
+        wait_for("SHUTDOWN", lambda: (instance.uuid, states.SHUTDOWN) in told, 40)
+    finally:
+        driver.destroy(instance, [])
+    assert driver.power_states() == {}
+    assert not _directory(conf, instance).exists()
+
+
+def _boot(driver, instance):
+    return wait_for("the login prompt", lambda: "login:" in (text := driver.console_output(instance, None)) and text, 120, 0.5)
