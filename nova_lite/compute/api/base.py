@@ -12,7 +12,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.compute import rpcapi, states
 from nova_lite.compute.api.wakeups import Wakeups
-from nova_lite.conductor import rpcapi as conductor_rpcapi
+from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances
 from nova_lite.db.core import Database
@@ -34,7 +34,7 @@ class Base:
         self.image = image
         self.network = network
         self.compute_rpc = rpcapi.ComputeAPI(transport)
-        self.conductor_rpc = conductor_rpcapi.ConductorAPI(transport)
+        self.conductor_rpc = ConductorAPI(transport)
         self.wakeups = Wakeups()
 
     def get(self, context: RequestContext, uuid: str, deleted: bool = False) -> Instance:
