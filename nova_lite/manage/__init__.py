@@ -57,7 +57,7 @@ def network_create(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     """Add a network of the embedded driver."""
     from nova_lite.db import networks
 
-    made = Database(conf).write(networks.create_network, name=arguments.name, cidr=arguments.cidr,
+    made = Database(conf).write(networks.create_network, name=arguments.network_name, cidr=arguments.cidr,
                                 project_id=arguments.project or None, dns=arguments.dns or [], mtu=conf.network.mtu,
                                 bridge_prefix=conf.network.bridge_prefix)
     print(f"{made['uuid']} {made['name']} {made['cidr']} bridge {made['bridge']}")
@@ -68,7 +68,7 @@ COMMANDS = (
     Command("db", "version", db_version, "say which schema the database has"),
     Command("service", "list", service_list, "list the services and whether they report"),
     Command("network", "create", network_create, "add an embedded network", (
-        ("--name", {"required": True}), ("--cidr", {"required": True}),
+        ("--name", {"required": True, "dest": "network_name"}), ("--cidr", {"required": True}),
         ("--project", {"default": "", "help": "its only user; without it the network is shared"}),
         ("--dns", {"action": "append"}))),
 )

@@ -84,6 +84,7 @@ def test_a_guest_from_boot_to_delete(cloud, hypervisor, key, tmp_path):
     server = client.boot("guest-one", flavor["id"], networks="auto", key_name="k", config_drive=True, user_data=USER_DATA)
     server_id = server["id"]
     shown = client.wait(server_id, "ACTIVE", 180)
+    assert shown["addresses"], shown
     address = shown["addresses"]["private"][0]["addr"]
     console = wait_for("the login prompt", lambda: "login:" in (c := _console(client, server_id)) and c, 180, 1)
 
