@@ -51,8 +51,9 @@ class Client:
         self.script.chmod(0o755)
         _run("ip", "netns", "add", self.name)
         _run("ip", "-n", self.name, "link", "set", "lo", "up")
-        _run("ip", "link", "add", vif.devname, "netns", netns, "type", "veth", "peer", "name", "eth0", "netns", self.name)
-        _run("ip", "-n", netns, "link", "set", vif.devname, "master", bridge, "up")
+        at = NetworkHost(netns)
+        at.ip("link", "add", vif.devname, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        at.ip("link", "set", vif.devname, "master", bridge, "up")
         _run("ip", "-n", self.name, "link", "set", "eth0", "address", vif.mac_address, "up")
 
     def dhcp(self) -> dict[str, str]:
@@ -94,10 +95,10 @@ def metadata():
     server.server_close()
 
 
-@pytest.fixture
-def at(tmp_path, metadata):
-    """(conf, db, driver, network) with a namespace in place of the host."""
-    netns = "nlt" + uuid.uuid4().hex[:8]
+@pytest.fixture(params=["namespace"])
+def at(request, tmp_path, metadata):
+    """(conf, db, driver, network) with a namespace in place of the host, or the host itself."""
+    netns = "nlt" + uuid.uuid4().hex[:8] if request.param == "namespace" else ""
     conf = conf_module.load([], config_files=[], host="node", state_path=str(tmp_path / "state"), network__netns=netns,
                             database__connection=f"sqlite:///{tmp_path}/db", metadata__port=metadata.server_address[1])
     migration.sync(conf)
@@ -109,7 +110,8 @@ def at(tmp_path, metadata):
         yield conf, db, driver, network
     finally:
         driver.remove_host()
-        _run("ip", "netns", "delete", netns)
+        if netns:
+            _run("ip", "netns", "delete", netns)
         db.dispose()
 
 
@@ -136,6 +138,7 @@ def _daemon(at) -> Dnsmasq:
     return Dnsmasq(pathlib.Path(conf.state_path) / "dhcp", network["bridge"], NetworkHost(conf.network.netns))
 
 
+@pytest.mark.parametrize("at", ["namespace", "host"], indirect=True)
 def test_a_client_gets_its_address_and_reaches_the_metadata_service(at, tmp_path):
     with _client(at, tmp_path) as (_instance_, client):
         lease = client.dhcp()
