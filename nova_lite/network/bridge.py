@@ -39,6 +39,7 @@ class BridgeNetwork:
         self._dhcp = pathlib.Path(conf.state_path).absolute() / "dhcp"
         self._host = conf.host
         self._lock = threading.Lock()
+        self._ready: set[str] = set()      # bridges that this process has looked after
 
     # what the API and the build ask -----------------------------------------------------------------------------------
     def validate(self, context: RequestContext, requests: Requests, count: int) -> None:
@@ -68,6 +69,7 @@ class BridgeNetwork:
         self._host = host
         with self._lock:
             self._at.prepare()
+            self._ready.clear()
             networks = {n["bridge"]: n for n in self._store.list_networks(None)}
             ports = self._ports_by_bridge()
             for bridge, its_ports in ports.items():
@@ -104,10 +106,13 @@ class BridgeNetwork:
                 self._remove(bridge)
 
     def _sync(self, network: dict[str, Any], ports: list[dict[str, Any]]) -> None:
-        Bridges(self._conf, self._at).ensure(network)
+        if network["bridge"] not in self._ready or not self._at.exists(network["bridge"]):
+            Bridges(self._conf, self._at).ensure(network)
+            self._ready.add(network["bridge"])
         self._dnsmasq(network["bridge"]).sync(network, _leases(ports))
 
     def _remove(self, bridge: str) -> None:
+        self._ready.discard(bridge)
         self._dnsmasq(bridge).stop()
         Bridges(self._conf, self._at).remove(bridge)
         self._dnsmasq(bridge).remove()       # last: as long as the directory is there, the bridge is known as ours
