@@ -45,11 +45,23 @@ def setup() -> None:
     if _green:
         import eventlet
 
-        eventlet.monkey_patch()
+        # psycopg2 is patched when it is used (see green_postgresql): patching loads it, into processes that never need it
+        eventlet.monkey_patch(psycopg=False)
     # oslo.messaging is built on oslo.service, which would take eventlet for its own threads whatever we say above
     from oslo_service import backend
 
     backend.init_backend(backend.BackendType.EVENTLET if is_green() else backend.BackendType.THREADING)
+
+
+def green_postgresql() -> None:
+    """Let psycopg2, which is C, wait for PostgreSQL without stopping other green threads. Call it before connecting."""
+    if not is_green():
+        return
+    from eventlet import patcher
+    from eventlet.support import psycopg2_patcher
+
+    if patcher.is_monkey_patched("socket"):     # not where setup() never ran, as in unit tests
+        psycopg2_patcher.make_psycopg_green()
 
 
 def native(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -14,7 +14,7 @@ CONTEXT_FORMAT = _START + "[%(global_request_id)s %(request_id)s %(user_identity
 DEFAULT_FORMAT = _START + "[-] %(instance)s%(message)s"
 EXCEPTION_FORMAT = _START
 INSTANCE_FORMAT = "[instance: %(uuid)s] "
-LEVELS = ["amqp=WARNING", "amqplib=WARNING", "kombu=WARNING", "oslo.messaging=WARNING", "oslo_messaging=WARNING",
+LEVELS = ["amqp=ERROR", "amqplib=WARNING", "kombu=WARNING", "oslo.messaging=WARNING", "oslo_messaging=WARNING",
           "oslo_service=WARNING", "oslo_policy=WARNING", "sqlalchemy=WARNING", "alembic=WARNING", "stevedore=WARNING",
           "keystonemiddleware=WARNING", "keystoneauth=WARNING", "urllib3=WARNING", "requests=WARNING",
           "eventlet=WARNING", "cheroot=WARNING", "routes=WARNING", "dogpile=INFO"]

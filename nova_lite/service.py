@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from logging import FileHandler, getLogger
 from typing import Any, Protocol
 
+import oslo_messaging
 from oslo_config import cfg
 from oslo_log import log as oslo_log
 
@@ -128,6 +129,8 @@ class Service:
         while not self._stopping.is_set():
             try:
                 function()
+            except oslo_messaging.MessagingException as error:      # the broker or the other side is away for a while
+                LOG.warning("%s failed; it runs again in %s s: %s", name, seconds, error)
             except Exception:
                 LOG.exception("%s failed; it runs again in %s s", name, seconds)
             # a slow run delays the next one, but does not make later ones come in a burst

@@ -11,7 +11,7 @@ from oslo_config import cfg
 from oslo_log import log
 from sqlalchemy import exc
 
-from nova_lite import exception
+from nova_lite import concurrency, exception
 
 T = TypeVar("T")
 LOG = log.getLogger(__name__)
@@ -91,6 +91,8 @@ def make_engine(url: str, pool_size: int = 10, connect_timeout: int = 5) -> sa.E
         return engine
     options.update(pool_size=pool_size, max_overflow=pool_size, pool_recycle=3600, isolation_level="READ COMMITTED")
     options["connect_args"] = {"connect_timeout": connect_timeout}
+    if made.get_backend_name() == "postgresql":
+        concurrency.green_postgresql()
     return sa.create_engine(made, **options)
 
 

@@ -43,7 +43,8 @@ def test_units_start_our_scripts(unit):
 
 
 def test_each_service_has_a_unit():
-    assert sorted(u.stem for u in UNITS) == ["nova-lite-api", "nova-lite-api-metadata", "nova-lite-compute", "nova-lite-conductor",
+    assert sorted(u.stem for u in UNITS) == ["nova-lite-api", "nova-lite-api-metadata", "nova-lite-compute",
+                                             "nova-lite-conductor",
                                              "nova-lite-scheduler"]
 
 
