@@ -29,6 +29,12 @@ def _record(row: sa.Row) -> Action:
     return Action.from_primitive(dict(row._mapping))
 
 
+def _id_of(made: sa.CursorResult) -> int:
+    key = made.inserted_primary_key
+    assert key is not None
+    return key[0]
+
+
 def lease(seconds: float) -> datetime.datetime:
     """The end of a lease that starts now."""
     return units.utcnow() + datetime.timedelta(seconds=seconds)
@@ -49,7 +55,7 @@ def create(conn: sa.Connection, context: RequestContext, verb: str, instance_uui
               "lease_until": lease(lease_seconds), "arguments": {**(arguments or {}), "verb": verb}}
     if len(instance_uuids) == 1:
         made = conn.execute(sa.insert(T).values(instance_uuid=instance_uuids[0], **common))
-        return [made.inserted_primary_key[0]]
+        return [_id_of(made)]
     conn.execute(sa.insert(T), [{"instance_uuid": uuid, **common} for uuid in instance_uuids])
     query = sa.select(sa.func.max(T.c.id), T.c.instance_uuid).where(
         T.c.instance_uuid.in_(instance_uuids), T.c.request_id == context.request_id).group_by(T.c.instance_uuid)
@@ -64,7 +70,7 @@ def record(conn: sa.Connection, context: RequestContext, action: str, instance_u
         instance_uuid=instance_uuid, action=action, request_id=context.request_id, user_id=context.user_id,
         project_id=context.project_id, start_time=now, finish_time=now, created_at=now, updated_at=now, arguments={},
         state=objects.ERROR if error else objects.DONE, message="Error" if error else None, attempts=0))
-    return made.inserted_primary_key[0]
+    return _id_of(made)
 
 
 def claim(conn: sa.Connection, ids: Collection[int], owner: str, lease_seconds: float, stage: str,
@@ -124,12 +130,15 @@ def hand_over(conn: sa.Connection, ids: Collection[int], lease_seconds: float, s
 
 def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
            arguments: Mapping[str, Any] | None = None) -> None:
-    """Close actions. ``arguments`` are what is kept of them (None: as they are); see :func:`without_secrets`."""
+    """Close actions. The owner stays written: it may repeat its report after a lost answer.
+
+    ``arguments`` are what is kept of them (None: as they are); see :func:`without_secrets`.
+    """
     if not ids:
         return
     now = units.utcnow()
     values: dict[str, Any] = {"state": objects.ERROR if failed else objects.DONE, "message": "Error" if failed else None,
-                              "finish_time": now, "updated_at": now, "owner": None, "lease_until": None}
+                              "finish_time": now, "updated_at": now, "lease_until": None}
     if arguments is not None:
         values["arguments"] = dict(arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.db import models
+from nova_lite.db import claims, models
 from nova_lite.objects.base import Record
 from nova_lite.objects.instance import Instance
 
@@ -51,7 +51,7 @@ def from_rows(conn: sa.Connection, rows: Iterable[sa.Row]) -> list[Instance]:
 
 
 def create_many(conn: sa.Connection, servers: Sequence[Mapping[str, Any]]) -> None:
-    """Insert servers. Each has at least ``uuid``, ``project_id``, ``user_id``, ``display_name``, ``flavor``; perhaps ``tags``.
+    """Insert servers: dictionaries with ``uuid``, ``project_id``, ``user_id``, ``display_name``, ``flavor`` and what else is known.
 
     vcpus, memory_mb, root_gb and flavor_ref follow from the flavor when they are not given.
     """
@@ -155,8 +155,6 @@ def mark_deleted(conn: sa.Connection, uuid: str) -> bool:
 
 def mark_many_deleted(conn: sa.Connection, uuids: Collection[str]) -> int:
     """Mark servers as deleted, take them out of their groups, drop their tags, give back their claims."""
-    from nova_lite.db import claims
-
     if not uuids:
         return 0
     now = units.utcnow()
