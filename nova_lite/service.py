@@ -107,8 +107,9 @@ class Service:
         for part in reversed(self._parts):
             part.finish()
         self._stopping.set()
+        deadline = time.monotonic() + JOIN_SECONDS      # a loop may be waiting for somebody who is gone
         for thread in self._threads:
-            thread.join(JOIN_SECONDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
         if self._transport is not None:
             self._transport.cleanup()
         self._stopped.set()
