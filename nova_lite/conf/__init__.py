@@ -12,8 +12,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import version
-from nova_lite.conf import (api, compute, conductor, database, default, fake, image, libvirt, metadata, network, quota,
-                            scheduler)
+from nova_lite.conf import api, compute, conductor, database, default, fake, image, libvirt, metadata, network, quota, scheduler
 
 GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, image, network, quota)
 

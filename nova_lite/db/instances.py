@@ -51,7 +51,7 @@ def from_rows(conn: sa.Connection, rows: Iterable[sa.Row]) -> list[Instance]:
 
 
 def create_many(conn: sa.Connection, servers: Sequence[Mapping[str, Any]]) -> None:
-    """Insert servers: dictionaries with ``uuid``, ``project_id``, ``user_id``, ``display_name``, ``flavor`` and what else is known.
+    """Insert servers: dictionaries with ``uuid``, ``project_id``, ``user_id``, ``display_name``, ``flavor`` and what is known.
 
     vcpus, memory_mb, root_gb and flavor_ref follow from the flavor when they are not given.
     """

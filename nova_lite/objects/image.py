@@ -9,7 +9,7 @@ from nova_lite.objects.base import Record
 
 @dataclass
 class ImageMeta(Record):
-    """``size`` is bytes, ``min_disk`` GiB, ``min_ram`` MiB; ``properties`` are the hw_*, os_* and img_* properties and any others.
+    """``size`` is bytes, ``min_disk`` GiB, ``min_ram`` MiB; ``properties`` are hw_*, os_*, img_* and any others.
 
     ``checksum`` is the hexadecimal digest of the data by ``hash_algo``; None: the data is not checked.
     """
