@@ -8,10 +8,11 @@ STATE ?= /var/lib/nova_lite
 PYTEST := $(BIN)/python -m pytest
 RUN_OPTIONS ?=
 
-.PHONY: help install run test unit functional integration chaos lint genconfig clean
+.PHONY: help install run down test unit functional integration chaos lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
+	@echo "make down         end that cloud for good: guests, libvirtd, DHCP, bridges"
 	@echo "make test         all tests"
 	@echo "make unit | functional | integration | chaos    some of them"
 	@echo "make lint         ruff and mypy"
@@ -29,6 +30,9 @@ else
 	@image=$$($(BIN)/python -c 'from tests.guest import tiny_image; print(tiny_image())') && \
 		exec $(BIN)/nova-lite-standalone --demo --virt-driver $(VIRT_DRIVER) --image "$$image" --state-path $(STATE) $(RUN_OPTIONS)
 endif
+
+down:
+	@tools/standalone-down.sh $(STATE)
 
 # green threads are the default of everything; what differs with native threads is run with those too
 test: install
