@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception, units
+from nova_lite import units
 from nova_lite.compute import states
 from nova_lite.db import actions, claims, hosts, instances, networks
 from nova_lite.objects import action as objects
@@ -69,12 +69,7 @@ def cancel(conn: sa.Connection, action: Action) -> None:
 
 
 def _update_unless_deleting(conn: sa.Connection, uuid: str, values: Mapping[str, Any]) -> None:
-    try:
-        found = instances.get(conn, uuid, lock=True)
-    except exception.InstanceNotFound:
-        return
-    if found.task_state != states.DELETING:
-        instances.update(conn, uuid, values)
+    instances.update_unless(conn, uuid, values, states.DELETING)
 
 
 def _close_others(conn: sa.Connection, action: Action) -> None:

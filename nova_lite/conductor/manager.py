@@ -115,13 +115,12 @@ class ConductorManager:
         return self.db.write(self._claim_action, action_id, host, owner)
 
     def _claim_action(self, conn: sa.Connection, action_id: int, host: str, owner: str) -> dict[str, Any] | None:
-        action = actions.held(conn, [action_id], owner).get(action_id)
+        taken = actions.claim(conn, [action_id], owner, self.lease_seconds, objects.COMPUTE, host)
+        # the caller's own already: it asks again after a lost answer, or to see the server anew
+        action = taken[0] if taken else actions.held(conn, [action_id], owner).get(action_id)
         if action is None:
-            taken = actions.claim(conn, [action_id], owner, self.lease_seconds, objects.COMPUTE, host)
-            if not taken:
-                return None
-            action = taken[0]
-        found = instances.get_many(conn, [action.instance_uuid], lock=True).get(action.instance_uuid)
+            return None
+        found = instances.get_many(conn, [action.instance_uuid], lock=True, tags=False).get(action.instance_uuid)
         if found is None:
             actions.finish(conn, [action.id], arguments=actions.without_secrets(action.arguments))
             return None
@@ -152,9 +151,11 @@ class ConductorManager:
                       events: list[dict[str, Any]], error: str | None) -> None:
         """See :meth:`ConductorAPI.finish_action`."""
         def write(conn: sa.Connection) -> None:
-            if _ended_by(conn, action_id, owner):
-                return
-            action = actions.check_held(conn, action_id, owner)
+            action = actions.held(conn, [action_id], owner).get(action_id)
+            if action is None:
+                if _ended_by(conn, action_id, owner):
+                    return      # told twice: the answer to the first time was lost
+                raise exception.LeaseLost(action_id=action_id, owner=owner)
             if error is None:
                 endings.succeed(conn, action, updates)
             else:

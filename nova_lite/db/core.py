@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -16,6 +16,7 @@ from nova_lite import concurrency, exception
 T = TypeVar("T")
 LOG = log.getLogger(__name__)
 TRIES = 8
+IDLE_SECONDS = 2.0
 # MySQL: deadlock, lock wait timeout, record changed. PostgreSQL: serialization failure, deadlock
 _AGAIN = {"1213", "1205", "1020", "40001", "40P01"}
 
@@ -80,7 +81,7 @@ def make_engine(url: str, pool_size: int = 10, connect_timeout: int = 5) -> sa.E
     leases and claims stand on.
     """
     made = sa.make_url(url)
-    options: dict = {"pool_pre_ping": True}
+    options: dict = {}
     if made.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": 30, "check_same_thread": False}
         if made.database in (None, "", ":memory:"):
@@ -89,11 +90,32 @@ def make_engine(url: str, pool_size: int = 10, connect_timeout: int = 5) -> sa.E
         sa.event.listen(engine, "connect", _sqlite_pragmas)
         sa.event.listen(engine, "begin", _sqlite_begin)
         return engine
-    options.update(pool_size=pool_size, max_overflow=pool_size, pool_recycle=3600, isolation_level="READ COMMITTED")
+    # no overflow: connections that come and go with every burst cost more than a short wait for one that is there
+    options.update(pool_size=pool_size, max_overflow=0, pool_recycle=3600, isolation_level="READ COMMITTED")
     options["connect_args"] = {"connect_timeout": connect_timeout}
     if made.get_backend_name() == "postgresql":
         concurrency.green_postgresql()
-    return sa.create_engine(made, **options)
+    engine = sa.create_engine(made, **options)
+    sa.event.listen(engine, "checkout", _ping_if_idle)
+    sa.event.listen(engine, "checkin", _note_use)
+    return engine
+
+
+def _note_use(_connection: object, record: sa.pool.ConnectionPoolEntry) -> None:
+    record.info["used"] = time.monotonic()
+
+
+def _ping_if_idle(connection: Any, record: sa.pool.ConnectionPoolEntry, _proxy: object) -> None:
+    """As pool_pre_ping, but only for connections that lay idle: one that was just used costs no extra round trip."""
+    if time.monotonic() - record.info.get("used", time.monotonic()) < IDLE_SECONDS:
+        return
+    try:
+        cursor = connection.cursor()
+        cursor.execute("SELECT 1")
+        cursor.close()
+        connection.rollback()
+    except Exception as error:
+        raise exc.DisconnectionError() from error
 
 
 def _sqlite_pragmas(connection: object, _record: object) -> None:

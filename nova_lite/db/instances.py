@@ -38,10 +38,10 @@ def _column_value(key: str, value: Any) -> Any:
     return value
 
 
-def from_rows(conn: sa.Connection, rows: Iterable[sa.Row]) -> list[Instance]:
+def from_rows(conn: sa.Connection, rows: Iterable[sa.Row], with_tags: bool = True) -> list[Instance]:
     """Records of whole rows of ``instances``; their tags come by one more query."""
     found = [Instance.from_primitive(dict(row._mapping)) for row in rows]
-    if found:
+    if found and with_tags:
         tags = models.instance_tags
         by_uuid = {i.uuid: i for i in found}
         query = sa.select(tags.c.instance_uuid, tags.c.tag).where(tags.c.instance_uuid.in_(by_uuid)).order_by(tags.c.tag)
@@ -87,8 +87,9 @@ def get(conn: sa.Connection, uuid: str, deleted: bool = False, lock: bool = Fals
     return found[0]
 
 
-def get_many(conn: sa.Connection, uuids: Collection[str], deleted: bool = False, lock: bool = False) -> dict[str, Instance]:
-    """The servers that exist, by uuid."""
+def get_many(conn: sa.Connection, uuids: Collection[str], deleted: bool = False, lock: bool = False,
+             tags: bool = True) -> dict[str, Instance]:
+    """The servers that exist, by uuid; ``tags`` False leaves theirs out and spares a query."""
     if not uuids:
         return {}
     query = sa.select(T).where(T.c.uuid.in_(sorted(uuids)))
@@ -96,7 +97,7 @@ def get_many(conn: sa.Connection, uuids: Collection[str], deleted: bool = False,
         query = query.where(T.c.deleted == 0)
     if lock:
         query = query.order_by(T.c.id).with_for_update()
-    return {i.uuid: i for i in from_rows(conn, conn.execute(query).all())}
+    return {i.uuid: i for i in from_rows(conn, conn.execute(query).all(), tags)}
 
 
 def on_host(conn: sa.Connection, host: str) -> list[Instance]:
@@ -135,6 +136,13 @@ def update(conn: sa.Connection, uuid: str, values: Mapping[str, Any],
         raise exception.InstanceNotFound(instance_id=uuid)
     expected = list(expected_vm_states or ()) + list(expected_task_states or ())
     raise exception.UnexpectedTaskState(instance_id=uuid, expected=expected, actual=row.task_state)
+
+
+def update_unless(conn: sa.Connection, uuid: str, values: Mapping[str, Any], task_state: str) -> bool:
+    """Change a living server unless its task_state is that one; False when it is, or when the server is gone."""
+    other = sa.or_(T.c.task_state.is_(None), T.c.task_state != task_state)
+    query = sa.update(T).where(T.c.uuid == uuid, T.c.deleted == 0, other)
+    return conn.execute(query.values(**{"updated_at": units.utcnow(), **to_columns(values)})).rowcount == 1
 
 
 def update_many(conn: sa.Connection, uuids: Collection[str], values: Mapping[str, Any],

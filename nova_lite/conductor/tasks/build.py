@@ -51,7 +51,7 @@ class BuildTask:
     def _place(self, context: RequestContext, batch: list[Action]) -> None:
         started = units.utcnow()
         with self.db.read() as conn:
-            found = instances.get_many(conn, [a.instance_uuid for a in batch])
+            found = instances.get_many(conn, [a.instance_uuid for a in batch], tags=False)
             waiting = [a for a in batch if a.instance_uuid in found
                        and found[a.instance_uuid].task_state == states.SCHEDULING]
             group = self._group(conn, found[waiting[0].instance_uuid]) if waiting else None
