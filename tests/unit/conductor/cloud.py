@@ -1,0 +1,192 @@
+"""Conductor, scheduler and compute hosts with the fake driver in one process: real managers, RPC on fake://, SQLite.
+
+No loop runs by itself: a test says when the sweeper looks, when a host reports, which message is lost, and which worker or
+host has been silent for too long (:meth:`Cloud.expire`, :meth:`Cloud.silence` put the time of the last sign of life back).
+"""
+import datetime
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from nova_lite import conf as nova_conf
+from nova_lite import rpc, units
+from nova_lite.compute import states
+from nova_lite.compute.api import base as api
+from nova_lite.compute.manager import ComputeManager
+from nova_lite.conductor.manager import ConductorManager
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import RequestContext, admin_context
+from nova_lite.db import actions, core, instances, models
+from nova_lite.objects import action as objects
+from nova_lite.objects.flavor import Flavor
+from nova_lite.scheduler.manager import SchedulerManager
+
+FLAVOR = Flavor(flavorid="1", name="small", vcpus=1, memory_mb=1024, root_gb=10)
+HOUR = datetime.timedelta(hours=1)
+
+
+class Cloud:
+    """Hosts are added by :meth:`add_host`; servers by :meth:`create`, whose action is cast by :meth:`build`."""
+
+    def __init__(self, directory: Path, **options):
+        file = directory / "nova-lite.conf"
+        # an exchange of its own: messages that nobody took must not reach the next test
+        file.write_text(f"[DEFAULT]\ntransport_url = fake://\ncontrol_exchange = {uuid.uuid4()}\n")
+        self.conf = nova_conf.load([], config_files=[str(file)], **{
+            "state_path": str(directory), "host": "control", "database__connection": f"sqlite:///{directory}/nova.sqlite",
+            "compute__driver": "fake", "network__driver": "null", **options})
+        self.db = core.Database(self.conf)
+        models.metadata.create_all(self.db.engine)
+        self.transport = rpc.get_transport(self.conf)
+        self._servers, self._managers = [], []
+        self.conductor = self._serve(rpc.CONDUCTOR, "conductor-1", ConductorManager(self.conf, self.transport))
+        self.scheduler = self._serve(rpc.SCHEDULER, "scheduler-1", SchedulerManager(self.conf, self.transport))
+        self.rpc = ConductorAPI(self.transport)
+        self.hosts = {}
+
+    def _serve(self, topic, name, manager):
+        manager.start()
+        server = rpc.get_server(self.transport, topic, name, manager.endpoints)
+        server.start()
+        self._servers.append(server)
+        self._managers.append(manager)
+        return manager
+
+    def close(self):
+        for server in self._servers:
+            server.stop()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda server: server.wait(), self._servers))
+        for manager in self._managers:
+            manager.stop()
+        self.transport.cleanup()
+        self.db.dispose()
+
+    # hosts ----------------------------------------------------------------------------------------------------------
+    def add_host(self, name):
+        """A compute daemon that has recovered and reported once."""
+        manager = self.hosts[name] = self._serve(rpc.COMPUTE, name, ComputeManager(self.conf, self.transport, name))
+        assert manager._ready.wait(10)
+        self.report(name)
+        return manager
+
+    def report(self, name):
+        """One heartbeat, written down at once."""
+        self.hosts[name]._heartbeat()
+        self.conductor.heartbeats.flush()
+
+    def silence(self, host):
+        """Nobody has heard of the host for an hour."""
+        table = models.services
+        self.run(sa.update(table).where(table.c.host == host).values(last_seen_at=units.utcnow() - HOUR))
+
+    def guests(self, host):
+        return self.hosts[host].host.driver.power_states()
+
+    def fail(self, *rules):
+        self.conf.set_override("fail", list(rules), group="fake")
+
+    def delay(self, seconds):
+        self.conf.set_override("delay", seconds, group="fake")
+
+    # servers --------------------------------------------------------------------------------------------------------
+    def create(self, count=1, **values):
+        """What POST /servers writes: [(uuid, action id)]. The message is lost unless somebody sends it."""
+        arguments = values.pop("arguments", {})
+        context = RequestContext(user_id="u", project_id="p", overwrite=False)
+
+        def write(conn):
+            chosen = [str(uuid.uuid4()) for _ in range(count)]
+            instances.create_many(conn, [{"uuid": one, "project_id": "p", "user_id": "u", "display_name": f"s{n}",
+                                          "flavor": FLAVOR, "vm_state": states.BUILDING, "task_state": states.SCHEDULING,
+                                          "network_request": "none", **values} for n, one in enumerate(chosen)])
+            ids = actions.create(conn, context, "build", chosen, self.conf.conductor.lease_seconds, objects.CONDUCTOR,
+                                 arguments=arguments)
+            return list(zip(chosen, ids, strict=True))
+        return self.db.write(write)
+
+    def build(self, count=1, **values):
+        """Create servers and send the message; returns their uuids."""
+        made = self.create(count, **values)
+        self.rpc.schedule_and_build_instances(admin_context(), [action_id for _, action_id in made])
+        return [one for one, _ in made]
+
+    def active(self, **values):
+        """One server that has been built."""
+        [one] = self.build(**values)
+        self.wait(one, states.ACTIVE)
+        return one
+
+    def begin(self, server, verb):
+        """What the API writes for an operation; returns the action's id. No message is sent."""
+        context = RequestContext(user_id="u", project_id="p", overwrite=False)
+        return self.db.write(api._begin, context, server, verb, {}, self.conf.conductor.lease_seconds)[0]
+
+    def operate(self, server, verb):
+        """Begin an operation and send its message."""
+        action_id = self.begin(server, verb)
+        action = self.action(action_id)
+        if action.stage == objects.CONDUCTOR:
+            self.rpc.run_action(admin_context(), [action_id])
+        else:
+            self.conductor.compute.wake(admin_context(), action.host, states.OPERATIONS[verb].method, action_id)
+        return action_id
+
+    def get(self, server):
+        with self.db.read() as conn:
+            return instances.get(conn, server, deleted=True)
+
+    def action(self, action_id):
+        with self.db.read() as conn:
+            return actions.get(conn, action_id)
+
+    def set(self, server, **values):
+        self.db.write(instances.update, server, values)
+
+    def claim(self, action_id, host, owner):
+        """A worker takes an action (and then does whatever the test says, mostly nothing)."""
+        return self.rpc.claim_action(admin_context(), action_id, host, owner)
+
+    def expire(self, *action_ids):
+        """The workers of these actions (all open ones, when none is named) have been silent for an hour."""
+        table = models.instance_actions
+        query = sa.update(table).where(table.c.lease_until.is_not(None))
+        if action_ids:
+            query = query.where(table.c.id.in_(action_ids))
+        self.run(query.values(lease_until=units.utcnow() - HOUR))
+
+    def sweep(self):
+        self.conductor._sweep()
+
+    # looking --------------------------------------------------------------------------------------------------------
+    def run(self, statement):
+        return self.db.write(lambda conn: conn.execute(statement).rowcount)
+
+    def wait_for(self, condition, timeout=10.0):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < deadline, "timed out"
+            time.sleep(0.01)
+
+    def wait(self, server, vm_state, timeout=10.0):
+        """Wait until the server is idle in a state; returns it."""
+        self.wait_for(lambda: (self.get(server).vm_state, self.get(server).task_state) == (vm_state, None), timeout)
+        return self.get(server)
+
+    def wait_action(self, action_id, state, timeout=10.0):
+        self.wait_for(lambda: self.action(action_id).state == state, timeout)
+        return self.action(action_id)
+
+    def claimed(self):
+        """host -> servers that hold room there; the sums of the nodes are checked on the way."""
+        nodes, held = models.compute_nodes, models.allocations
+        with self.db.read() as conn:
+            rows = conn.execute(sa.select(nodes.c.host, nodes.c.instances_used, nodes.c.vcpus_used,
+                                          held.c.instance_uuid).outerjoin(held, held.c.compute_node_id == nodes.c.id)).all()
+        found = {row.host: {r.instance_uuid for r in rows if r.host == row.host} - {None} for row in rows}
+        for row in rows:
+            assert (row.instances_used, row.vcpus_used) == (len(found[row.host]), len(found[row.host]))
+        return {host: servers for host, servers in found.items() if servers}

@@ -1,0 +1,83 @@
+"""Builds from the cast to ACTIVE, and what becomes of those that fail."""
+import dataclasses
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.compute import states
+from nova_lite.db import actions, models
+from nova_lite.objects import action as objects
+from nova_lite.virt import fake
+
+
+def test_servers_of_one_request_are_built_and_claimed(cloud):
+    built = cloud.build(4)
+    for server in built:
+        found = cloud.wait(server, states.ACTIVE)
+        assert (found.power_state, found.fault, found.progress) == (states.RUNNING, None, 0)
+        assert found.launched_at is not None and found.host in ("h1", "h2")
+        assert cloud.guests(found.host)[server] == states.RUNNING
+    assert set().union(*cloud.claimed().values()) == set(built)
+    with cloud.db.read() as conn:
+        [action] = actions.list_for_instance(conn, built[0])
+        assert (action.action, action.state, action.message) == ("create", objects.DONE, None)
+        assert [e["event"] for e in actions.events_of(conn, action.id)] == [
+            "compute__do_build_and_run_instance", "schedule_instances"]
+
+
+def test_no_room_anywhere_is_an_error_that_says_why(make_cloud):
+    cloud = make_cloud("h1", fake__memory_mb=100, compute__reserved_host_memory_mb=0)
+    [server] = cloud.build()
+    found = cloud.wait(server, states.ERROR)
+    assert "RamFilter left 0" in found.fault["message"] and found.host is None
+    assert cloud.claimed() == {}
+
+
+def test_a_failed_build_goes_to_the_next_host(cloud):
+    cloud.fail("spawn@h1")
+    built = cloud.build(2)
+    for server in built:
+        assert cloud.wait(server, states.ACTIVE).host == "h2"
+    assert cloud.claimed() == {"h2": set(built)} and cloud.guests("h1") == {}
+    with cloud.db.read() as conn:
+        nodes = models.compute_nodes
+        failed = dict(conn.execute(sa.select(nodes.c.host, nodes.c.failed_builds)).all())
+    assert failed == {"h1": 1, "h2": 0}
+
+
+def test_when_every_host_failed_the_fault_names_cause_and_hosts(cloud):
+    cloud.fail("spawn")
+    [server] = cloud.build()
+    found = cloud.wait(server, states.ERROR)
+    assert "[fake] fail = spawn" in found.fault["message"]
+    assert "Hosts tried: " in found.fault["message"] and "h1" in found.fault["message"] and "h2" in found.fault["message"]
+    assert found.host is None and cloud.claimed() == {}
+
+
+class Refusing(fake.FakeDriver):
+    """Says of every guest that no host can build it."""
+
+    def spawn(self, instance, network_info, files, fetch_image):
+        raise exception.BuildAborted(instance_id=instance.uuid, reason="the image is no image")
+
+
+def test_what_no_host_can_build_is_not_tried_elsewhere(cloud):
+    for name, manager in cloud.hosts.items():
+        manager.host = dataclasses.replace(manager.host, driver=Refusing(cloud.conf, name))
+    [server] = cloud.build()
+    found = cloud.wait(server, states.ERROR)
+    assert "the image is no image" in found.fault["message"] and "Hosts tried" not in found.fault["message"]
+    assert cloud.claimed() == {}
+    with cloud.db.read() as conn:
+        [action] = actions.list_for_instance(conn, server)
+        assert action.state == objects.ERROR
+        assert [e["event"] for e in actions.events_of(conn, action.id)].count("compute__do_build_and_run_instance") == 1
+
+
+def test_delete_of_a_server_without_host(make_cloud):
+    cloud = make_cloud()
+    [server] = cloud.build()
+    cloud.wait(server, states.ERROR)
+    action_id = cloud.operate(server, "delete")
+    cloud.wait_action(action_id, objects.DONE)
+    assert cloud.get(server).deleted
