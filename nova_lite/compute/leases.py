@@ -1,11 +1,10 @@
-"""What this host works on: the actions whose leases its heartbeats renew, and one lock for each server."""
+"""What this process holds: the actions whose leases its heartbeats renew."""
 from __future__ import annotations
 
 import os
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 
 class Leases:
@@ -15,49 +14,20 @@ class Leases:
         self.owner = f"{host}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
         self._lock = threading.Lock()
         self._ids: set[int] = set()
-        self._servers: dict[str, tuple[threading.Lock, int]] = {}
 
     def in_flight(self) -> list[int]:
         """Ids of the actions that this process works on or is about to."""
         with self._lock:
             return sorted(self._ids)
 
-    @contextmanager
-    def taking(self, action_id: int) -> Iterator[bool]:
-        """False when this process has the action already: a second wake-up for it needs nothing done."""
+    def take(self, action_ids: Iterable[int]) -> list[int]:
+        """Note these as in flight; returns those that were not: a second wake-up for one needs nothing done."""
         with self._lock:
-            mine = action_id not in self._ids
-            self._ids.add(action_id)
-        try:
-            yield mine
-        finally:
-            if mine:
-                with self._lock:
-                    self._ids.discard(action_id)
+            new = sorted(set(action_ids) - self._ids)
+            self._ids.update(new)
+        return new
 
-    @contextmanager
-    def server(self, instance_uuid: str) -> Iterator[bool]:
-        """Operations on one server take turns. True when somebody else was at it before us."""
+    def drop(self, action_ids: Iterable[int]) -> None:
+        """Nothing is done with these any more."""
         with self._lock:
-            lock, users = self._servers.get(instance_uuid, (threading.Lock(), 0))
-            self._servers[instance_uuid] = (lock, users + 1)
-        try:
-            waited = not lock.acquire(blocking=False)
-            if waited:
-                lock.acquire()
-            try:
-                yield waited
-            finally:
-                lock.release()
-        finally:
-            with self._lock:
-                lock, users = self._servers[instance_uuid]
-                if users == 1:
-                    del self._servers[instance_uuid]
-                else:
-                    self._servers[instance_uuid] = (lock, users - 1)
-
-    def is_busy(self, instance_uuid: str) -> bool:
-        """True while an operation works on the server."""
-        with self._lock:
-            return instance_uuid in self._servers
+            self._ids.difference_update(action_ids)

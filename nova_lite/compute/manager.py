@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +14,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.compute import build, delete, power, recovery, states
 from nova_lite.compute.leases import Leases
+from nova_lite.compute.turns import Turns
 from nova_lite.compute.work import Host, Work
 from nova_lite.conductor.port_store import RpcPortStore
 from nova_lite.conductor.rpcapi import ConductorAPI
@@ -41,8 +42,11 @@ class ComputeManager:
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf),
                          network_base.load(conf, RpcPortStore(self.conductor)), self.conductor)
         self.endpoints: list[object] = [self]
-        self._builds = threading.BoundedSemaphore(conf.compute.max_concurrent_builds)
+        self._turns = Turns()
+        # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly
+        self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")
         self._pool = ThreadPoolExecutor(32, thread_name_prefix=f"compute-{host}")
+        self._claims = ThreadPoolExecutor(2, thread_name_prefix=f"claim-{host}")
         self._stopping = threading.Event()
         self._ready = threading.Event()
         self._reports = 0
@@ -52,17 +56,20 @@ class ComputeManager:
     def start(self) -> None:
         """Connect to the hypervisor (raises when it cannot be used), then recover in the background."""
         self.host.driver.init_host(self._power_changed)
-        self._pool.submit(self._recover)
+        self._claims.submit(self._recover)
 
     def stop(self) -> None:
         """Let what runs end; its leases are renewed until then. The guests run on."""
         self._stopping.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._claims, self._builds, self._pool):
+            pool.shutdown(wait=True, cancel_futures=True)
         self.host.driver.stop_host()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
-        loops: list[tuple[float, Callable[[], None]]] = [(self.conf.compute.report_interval, self._heartbeat)]
+        # leases are renewed by heartbeats: two may be lost before a lease is
+        every = min(self.conf.compute.report_interval, self.conf.conductor.lease_seconds / 3)
+        loops: list[tuple[float, Callable[[], None]]] = [(every, self._heartbeat)]
         if self.conf.compute.sync_power_state_interval:
             loops.append((self.conf.compute.sync_power_state_interval, self._sync_power_states))
         return loops
@@ -94,57 +101,76 @@ class ComputeManager:
         if self._ready.is_set():
             self._take_up(answer["actions"])
 
-    def _take_up(self, action_ids: list[int]) -> None:
-        """Work on actions whose wake-up was lost; those that are at work already are dropped again."""
-        busy = set(self.leases.in_flight())
-        for action_id in action_ids:
-            if action_id not in busy and not self._stopping.is_set():
-                self._pool.submit(self._guarded, action_id)
-
-    def _guarded(self, action_id: int) -> None:
-        try:
-            self._work(action_id)
-        except Exception:
-            LOG.exception("action %s was not finished; it is taken up again", action_id)
-
     def _sync_power_states(self) -> None:
-        if self._ready.is_set():
-            self.conductor.sync_power_states(admin_context(), self.host.name, self.host.driver.power_states())
+        if not self._ready.is_set():
+            return
+        answer = self.conductor.sync_power_states(admin_context(), self.host.name, self.host.driver.power_states())
+        for uuid in answer["look"]:
+            self._power_changed(uuid, states.NOSTATE)
+        for values in answer["remove"]:
+            self._remove(Instance.from_primitive(values))
+
+    def _remove(self, server: Instance) -> None:
+        LOG.info("its guest must not be here any more", extra={"instance_uuid": server.uuid})
+        self._turns.submit(server.uuid, self._pool, lambda _waited: recovery.remove(self.host, server))
 
     def _power_changed(self, instance_uuid: str, power_state: int) -> None:
-        """Called by the driver when a guest changes by itself; an operation that works on it tells its own end."""
+        """Called by the driver when a guest changes by itself. Looked at again when no operation works on the server."""
         if not self._stopping.is_set():
-            self._pool.submit(self._tell_power_state, instance_uuid)
+            self._turns.submit(instance_uuid, self._pool, lambda _waited: self._tell_power_state(instance_uuid))
 
     def _tell_power_state(self, instance_uuid: str) -> None:
         try:
-            with self.leases.server(instance_uuid):
-                state = self.host.driver.power_states().get(instance_uuid)
-            if state is not None:
-                self.conductor.power_state_changed(admin_context(), instance_uuid, self.host.name, state)
+            state = self.host.driver.power_states().get(instance_uuid, states.NOSTATE)
+            self.conductor.power_state_changed(admin_context(), instance_uuid, self.host.name, state)
         except Exception:
             LOG.exception("the guest's power state was not reported", extra={"instance_uuid": instance_uuid})
 
     # actions --------------------------------------------------------------------------------------------------------
-    def _work(self, action_id: int) -> None:
-        """Claim an action, wait for this server's turn, carry it out."""
-        with self.leases.taking(action_id) as mine:
-            if not mine:
-                return
-            claimed = self._claim(action_id)
-            if claimed is None:
-                return
-            with self.leases.server(claimed[1].uuid) as waited:
-                if waited:
-                    claimed = self._claim(action_id)     # what came before us has changed the server
-                if claimed is not None:
-                    self._carry_out(*claimed)
+    def _take_up(self, action_ids: Iterable[int]) -> None:
+        """Work on actions; those that are at work already are dropped again. Returns at once."""
+        mine = self.leases.take(action_ids) if not self._stopping.is_set() else []
+        if mine:
+            try:
+                self._claims.submit(self._claim, mine)
+            except RuntimeError:        # shut down in between: whoever starts next takes them up
+                self.leases.drop(mine)
 
-    def _claim(self, action_id: int) -> tuple[Action, Instance] | None:
-        answer = self.conductor.claim_action(admin_context(), action_id, self.host.name, self.host.owner)
-        if answer is None:
-            return None
-        return Action.from_primitive(answer["action"]), Instance.from_primitive(answer["instance"])
+    def _claim(self, action_ids: list[int]) -> None:
+        """Claim actions and queue each behind what is done with its server."""
+        left = set(action_ids)
+        try:
+            for claimed in self._claimed(action_ids):
+                if claimed is not None:
+                    left.discard(claimed[0].id)
+                    self._queue(*claimed)
+        except Exception:
+            LOG.exception("actions %s were not claimed; they are taken up again", sorted(left))
+        finally:
+            self.leases.drop(left)
+
+    def _claimed(self, action_ids: list[int]) -> list[tuple[Action, Instance] | None]:
+        answers = self.conductor.claim_actions(action_ids, self.host.name, self.host.owner, states.NETWORKING)
+        return [(Action.from_primitive(a["action"]), Instance.from_primitive(a["instance"])) if a is not None else None
+                for a in answers]
+
+    def _queue(self, action: Action, instance: Instance) -> None:
+        pool = self._builds if action.verb == "build" else self._pool
+        self._turns.submit(instance.uuid, pool, lambda waited: self._turn(action, instance, waited))
+
+    def _turn(self, action: Action, instance: Instance, waited: bool) -> None:
+        try:
+            if self._stopping.is_set():
+                return
+            # what came before us has changed the server
+            claimed = self._claimed([action.id])[0] if waited else (action, instance)
+            if claimed is not None:
+                self._carry_out(*claimed)
+        except Exception:
+            LOG.exception("action %s was not finished; it is taken up again", action.id,
+                          extra={"instance_uuid": instance.uuid})
+        finally:
+            self.leases.drop([action.id])
 
     def _carry_out(self, action: Action, instance: Instance) -> None:
         context = RequestContext.from_rpc(action.context or {})
@@ -152,8 +178,7 @@ class ComputeManager:
         extra = {"instance_uuid": instance.uuid}
         try:
             if verb == "build":
-                with self._builds:
-                    build.run(Work(self.host, context, action, instance, build.EVENT))
+                build.run(Work(self.host, context, action, instance, build.EVENT))
             elif verb in power.VERBS:
                 self._power(Work(self.host, context, action, instance, power.EVENTS[verb]))
             else:
@@ -188,9 +213,10 @@ class ComputeManager:
         return {"vm_state": vm_state, "power_state": state or states.NOSTATE, "task_state": None}
 
     # RPC ------------------------------------------------------------------------------------------------------------
-    def build_and_run_instance(self, context: RequestContext, action_id: int) -> None:
-        """A wake-up, as all of these: what has to be done stands in the action."""
-        self._guarded(action_id)
+    def build_and_run_instance(self, context: RequestContext, action_id: int | None = None,
+                               action_ids: Sequence[int] = ()) -> None:
+        """A wake-up, as all of these: what has to be done stands in the action, or in several."""
+        self._take_up(action_ids if action_id is None else [action_id])
 
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
         suspend_instance = resume_instance = build_and_run_instance

@@ -20,7 +20,7 @@ def run(conf: cfg.ConfigOpts, host: Host) -> list[int]:
     found = host.conductor.host_started(context, host.name, host.owner, list(guests))
     gone = {one["uuid"] for one in found["remove"]}
     for values in found["remove"]:
-        _remove(host, Instance.from_primitive(values))
+        remove(host, Instance.from_primitive(values))
     servers = [Instance.from_primitive(values) for values in found["instances"]]
     unknown = set(guests) - gone - {s.uuid for s in servers}
     if unknown:
@@ -29,11 +29,10 @@ def run(conf: cfg.ConfigOpts, host: Host) -> list[int]:
         for server in servers:
             if (server.vm_state, server.task_state) == (states.ACTIVE, None) and guests.get(server.uuid) == states.SHUTDOWN:
                 _resume(host, server)
-    host.conductor.sync_power_states(context, host.name, host.driver.power_states())
     return list(found["actions"])
 
 
-def _remove(host: Host, server: Instance) -> None:
+def remove(host: Host, server: Instance) -> None:
     """The server was deleted, or moved away, while this host was not there."""
     LOG.warning("removing the guest of a server that is not of this host any more", extra={"instance_uuid": server.uuid})
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,7 +22,7 @@ class Leases:
         self.seconds = conf.conductor.lease_seconds
         self._db = db
         self._lock = threading.Lock()
-        self._ids: set[int] = set()
+        self._ids: Counter[int] = Counter()     # two messages may name one action
 
     @contextmanager
     def taking(self, ids: Sequence[int]) -> Iterator[None]:
@@ -32,7 +33,8 @@ class Leases:
             yield
         finally:
             with self._lock:
-                self._ids.difference_update(ids)
+                self._ids.subtract(ids)
+                self._ids += Counter()          # drops what fell to zero
 
     def renew(self) -> None:
         """Lengthen all."""

@@ -10,12 +10,12 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import states
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings, heartbeats, power_states
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
 from nova_lite.conductor.reconcile import Reconciler
+from nova_lite.conductor.steps import Steps
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext, admin_context
@@ -27,7 +27,6 @@ from nova_lite.scheduler.rpcapi import SchedulerAPI
 LOG = log.getLogger(__name__)
 BINARY = "nova-conductor"
 expected = messaging.expected_exceptions(exception.NovaLiteError)
-BUILD_STATES = (states.SCHEDULING, states.NETWORKING, states.BLOCK_DEVICE_MAPPING, states.SPAWNING)
 
 
 class ConductorManager:
@@ -43,7 +42,7 @@ class ConductorManager:
         self.sweeper = Sweeper(conf, self.db)
         self.reconciler = Reconciler(conf, self.db)
         self.ports = networks.DatabasePortStore(self.db)
-        self.endpoints: list[object] = [self]
+        self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute)]
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -106,85 +105,17 @@ class ConductorManager:
         here = instances.on_host(conn, host)
         known = instances.get_many(conn, guests, deleted=True)
         # a guest whose server is deleted or lives on another host; what the database does not know is not ours to touch
-        remove = [i.to_primitive() for i in known.values() if i.deleted or i.host != host]
+        remove = [i.to_primitive() for i in known.values() if power_states.is_stray(i, host)]
         return {"actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here], "remove": remove}
-
-    @expected
-    def claim_action(self, context: RequestContext, action_id: int, host: str, owner: str) -> dict[str, Any] | None:
-        """See :meth:`ConductorAPI.claim_action`."""
-        return self.db.write(self._claim_action, action_id, host, owner)
-
-    def _claim_action(self, conn: sa.Connection, action_id: int, host: str, owner: str) -> dict[str, Any] | None:
-        taken = actions.claim(conn, [action_id], owner, self.lease_seconds, objects.COMPUTE, host)
-        # the caller's own already: it asks again after a lost answer, or to see the server anew
-        action = taken[0] if taken else actions.held(conn, [action_id], owner).get(action_id)
-        if action is None:
-            return None
-        found = instances.get_many(conn, [action.instance_uuid], lock=True, tags=False).get(action.instance_uuid)
-        if found is None:
-            actions.finish(conn, [action.id], arguments=actions.without_secrets(action.arguments))
-            return None
-        operation = endings.operation(action)
-        if operation.verb == "build":
-            if found.task_state not in BUILD_STATES or found.host != host:
-                endings.cancel(conn, action)
-                return None
-            found.task_state = states.NETWORKING
-            instances.update(conn, found.uuid, {"task_state": states.NETWORKING})
-        elif not endings.is_delete(action) and found.task_state != operation.task_state:
-            LOG.info("'%s' is dropped: task_state is %s", operation.verb, found.task_state, extra={"instance_uuid": found.uuid})
-            actions.finish(conn, [action.id], failed=True)
-            return None
-        return {"action": action.to_primitive(), "instance": found.to_primitive()}
-
-    @expected
-    def instance_update(self, context: RequestContext, instance_uuid: str, updates: dict[str, Any],
-                        expected_task_states: list[str | None], action_id: int, owner: str) -> None:
-        """See :meth:`ConductorAPI.instance_update`."""
-        def write(conn: sa.Connection) -> None:
-            actions.check_held(conn, action_id, owner)
-            instances.update(conn, instance_uuid, updates, expected_task_states)
-        self.db.write(write)
-
-    @expected
-    def finish_action(self, context: RequestContext, action_id: int, owner: str, updates: dict[str, Any],
-                      events: list[dict[str, Any]], error: str | None) -> None:
-        """See :meth:`ConductorAPI.finish_action`."""
-        def write(conn: sa.Connection) -> None:
-            action = actions.held(conn, [action_id], owner).get(action_id)
-            if action is None:
-                if _ended_by(conn, action_id, owner):
-                    return      # told twice: the answer to the first time was lost
-                raise exception.LeaseLost(action_id=action_id, owner=owner)
-            if error is None:
-                endings.succeed(conn, action, updates)
-            else:
-                endings.fail(conn, action, error, updates=updates)
-            actions.add_events(conn, [(action_id, e) for e in events])
-        self.db.write(write)
-
-    @expected
-    def build_failed(self, context: RequestContext, action_id: int, owner: str, reason: str, details: str,
-                     events: list[dict[str, Any]], reschedule: bool) -> None:
-        """See :meth:`ConductorAPI.build_failed`."""
-        def write(conn: sa.Connection) -> str | None:
-            action = actions.get(conn, action_id)
-            if action is None or action.owner != owner or action.state != objects.RUNNING:
-                return None      # told twice, or another worker's by now
-            action = actions.check_held(conn, action_id, owner)
-            actions.add_events(conn, [(action_id, e) for e in events])
-            return self.builds.failed_on_host(conn, action, reason, details, reschedule)
-        host = self.db.write(write)
-        if host is not None:
-            self.compute.build_and_run_instance(context, host, action_id)
 
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
         """See :meth:`ConductorAPI.power_state_changed`."""
         self.db.write(power_states.sync, host, {instance_uuid: power_state})
 
-    def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> None:
+    def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
         """See :meth:`ConductorAPI.sync_power_states`."""
-        self.db.write(power_states.sync, host, states)
+        with self.db.read() as conn:
+            return power_states.compare(conn, host, states)
 
     @expected
     def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
@@ -229,11 +160,6 @@ class ConductorManager:
         with self.db.read() as conn:
             found = instances.get_many(conn, [instance_uuid])
         return next((i.to_primitive() for i in found.values()), None)
-
-
-def _ended_by(conn: sa.Connection, action_id: int, owner: str) -> bool:
-    action = actions.get(conn, action_id)
-    return action is not None and action.owner == owner and action.state in (objects.DONE, objects.ERROR)
 
 
 def _plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,19 +2,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite.compute import states
-from nova_lite.db import instances
+from nova_lite.db import instances, models
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
+T = models.instances
 _FOUND = {(states.ACTIVE, states.SHUTDOWN): states.STOPPED, (states.ACTIVE, states.CRASHED): states.STOPPED,
           (states.STOPPED, states.RUNNING): states.ACTIVE, (states.PAUSED, states.RUNNING): states.ACTIVE,
           (states.ACTIVE, states.POWER_PAUSED): states.PAUSED, (states.PAUSED, states.SHUTDOWN): states.STOPPED,
           (states.SUSPENDED, states.RUNNING): states.ACTIVE}
+
+
+def is_stray(instance: Instance, host: str) -> bool:
+    """True for a server whose guest must not be on this host: it is gone, or it has settled on another one."""
+    return bool(instance.deleted) or (instance.host != host and (instance.host is None or instance.task_state is None))
+
+
+def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[str, Any]:
+    """What does not fit between the guests of a host and its servers; see ``ConductorAPI.sync_power_states``.
+
+    The guests may have changed since they were looked at: so nothing is written here. The host looks again at each of
+    ``look`` when nothing is done with it, and tells what it finds then (:func:`sync`).
+    """
+    rows = conn.execute(sa.select(T.c.uuid, T.c.power_state, T.c.vm_state, T.c.task_state)
+                        .where(T.c.host == host, T.c.deleted == 0)).all()
+    look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR
+            and found.get(row.uuid, states.NOSTATE) != row.power_state]
+    others = instances.get_many(conn, set(found) - {row.uuid for row in rows}, deleted=True)
+    return {"look": look, "remove": [i.to_primitive() for i in others.values() if is_stray(i, host)]}
 
 
 def sync(conn: sa.Connection, host: str, found: Mapping[str, int]) -> None:

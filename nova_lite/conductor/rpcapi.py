@@ -7,8 +7,9 @@ from typing import Any
 import oslo_messaging as messaging
 from oslo_log import log
 
-from nova_lite import rpc
-from nova_lite.context import RequestContext
+from nova_lite import exception, rpc
+from nova_lite.conductor.batching import Batcher, Step
+from nova_lite.context import RequestContext, admin_context
 
 LOG = log.getLogger(__name__)
 TIMEOUT = 10.0
@@ -20,6 +21,10 @@ class ConductorAPI(rpc.Client):
     """Messages to whichever conductor takes them. Every call may be made twice: a lost answer is asked for again."""
 
     topic = rpc.CONDUCTOR
+
+    def __init__(self, transport: messaging.RPCTransport) -> None:
+        super().__init__(transport)
+        self._steps = Batcher(self._send_steps)
 
     def _ask(self, context: RequestContext, method: str, **arguments: Any) -> Any:
         for attempt in range(1, TRIES + 1):
@@ -50,34 +55,51 @@ class ConductorAPI(rpc.Client):
         here but must not be any more."""
         return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
 
-    def claim_action(self, context: RequestContext, action_id: int, host: str, owner: str) -> dict[str, Any] | None:
-        """{"action", "instance"} when the action is the caller's now, None when there is nothing to do."""
-        return self._ask(context, "claim_action", action_id=action_id, host=host, owner=owner)
+    def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,
+                      task_state: str | None = None) -> list[dict[str, Any] | None]:
+        """For each {"action", "instance"} when it is the caller's now, None when there is nothing to do. ``task_state`` is
+        the first one of a build."""
+        return self._tell([("claim_action", {"action_id": action_id, "host": host, "owner": owner, "task_state": task_state})
+                           for action_id in action_ids])
 
-    def instance_update(self, context: RequestContext, instance_uuid: str, updates: dict[str, Any],
-                        expected_task_states: Sequence[str | None], action_id: int, owner: str) -> None:
-        """Change a server on behalf of an action. Raises UnexpectedTaskState or LeaseLost."""
-        self._ask(context, "instance_update", instance_uuid=instance_uuid, updates=updates,
-                  expected_task_states=list(expected_task_states), action_id=action_id, owner=owner)
+    def instance_update(self, instance_uuid: str, updates: dict[str, Any], expected_task_states: Sequence[str | None],
+                        action_id: int, owner: str) -> None:
+        """Change a server on behalf of an action. Raises UnexpectedTaskState, InstanceNotFound or LeaseLost."""
+        self._tell([("instance_update", {"instance_uuid": instance_uuid, "updates": updates, "action_id": action_id,
+                                         "expected_task_states": list(expected_task_states), "owner": owner})])
 
-    def finish_action(self, context: RequestContext, action_id: int, owner: str, updates: dict[str, Any],
-                      events: Sequence[dict[str, Any]], error: str | None = None) -> None:
+    def finish_action(self, action_id: int, owner: str, updates: dict[str, Any], events: Sequence[dict[str, Any]],
+                      error: str | None = None) -> None:
         """The action ended, well or (``error``) not; ``updates`` go to the server. Raises LeaseLost."""
-        self._ask(context, "finish_action", action_id=action_id, owner=owner, updates=updates, events=list(events), error=error)
+        self._tell([("finish_action", {"action_id": action_id, "owner": owner, "updates": updates, "events": list(events),
+                                       "error": error})])
 
-    def build_failed(self, context: RequestContext, action_id: int, owner: str, reason: str, details: str,
-                     events: Sequence[dict[str, Any]], reschedule: bool) -> None:
-        """A build failed on this host; with ``reschedule`` another host may try it. Raises LeaseLost."""
-        self._ask(context, "build_failed", action_id=action_id, owner=owner, reason=reason, details=details,
-                  events=list(events), reschedule=reschedule)
+    def build_failed(self, action_id: int, owner: str, reason: str, details: str, events: Sequence[dict[str, Any]],
+                     reschedule: bool) -> None:
+        """A build failed on this host; with ``reschedule`` another host may try it."""
+        self._tell([("build_failed", {"action_id": action_id, "owner": owner, "reason": reason, "details": details,
+                                      "events": list(events), "reschedule": reschedule})])
+
+    def _tell(self, steps: list[Step]) -> list[Any]:
+        """See ``conductor/steps.py``. Steps that other threads have to tell at this moment go in the same message."""
+        answers = self._steps.ask(steps)
+        for answer in answers:
+            if "error" in answer:
+                name, message = answer["error"]
+                raise getattr(exception, name)(message)
+        return [answer["result"] for answer in answers]
+
+    def _send_steps(self, steps: list[Step]) -> list[dict[str, Any]]:
+        return self._ask(admin_context(), "steps", calls=[list(step) for step in steps])
 
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
         """A guest changed its power state by itself."""
         self._ask(context, "power_state_changed", instance_uuid=instance_uuid, host=host, power_state=power_state)
 
-    def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> None:
-        """The power states of all guests of a host."""
-        self._ask(context, "sync_power_states", host=host, states=states)
+    def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
+        """The power states of all guests of a host. Changes nothing; the answer's ``look`` are uuids of servers that say
+        something else, ``remove`` servers whose guests must not be here any more."""
+        return self._ask(context, "sync_power_states", host=host, states=states)
 
     def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
         """One server; raises InstanceNotFound."""

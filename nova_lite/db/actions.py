@@ -80,19 +80,37 @@ def claim(conn: sa.Connection, ids: Collection[int], owner: str, lease_seconds: 
     Of two workers that claim at once one gets the action; the other's list is without it. The row lock that decides it
     ends with the transaction.
     """
-    now = units.utcnow()
-    free = sa.or_(T.c.state == objects.PENDING, sa.and_(T.c.state == objects.RUNNING, T.c.lease_until < now))
+    free = sa.or_(T.c.state == objects.PENDING, sa.and_(T.c.state == objects.RUNNING, T.c.lease_until < units.utcnow()))
     query = sa.select(T).where(T.c.id.in_(sorted(ids)), T.c.stage == stage, free)
     if host is not None:
         query = query.where(T.c.host == host)
     found = [_record(row) for row in conn.execute(query.order_by(T.c.id).with_for_update())]
-    until = lease(lease_seconds)
-    if found:
-        conn.execute(sa.update(T).where(T.c.id.in_([a.id for a in found]))
-                     .values(state=objects.RUNNING, owner=owner, lease_until=until, updated_at=now))
+    take(conn, found, owner, lease_seconds)
+    return found
+
+
+def lock(conn: sa.Connection, ids: Collection[int]) -> dict[int, Action]:
+    """Actions by id, whatever their state, kept from others until the transaction ends."""
+    query = sa.select(T).where(T.c.id.in_(sorted(ids))).order_by(T.c.id).with_for_update()
+    return {row.id: _record(row) for row in conn.execute(query)}
+
+
+def is_free_for(action: Action, owner: str) -> bool:
+    """True when ``owner`` may take the action (or has it already: it may ask again after a lost answer)."""
+    if action.state != objects.RUNNING or action.owner == owner:
+        return action.state in OPEN
+    return action.lease_until is not None and action.lease_until < units.utcnow()
+
+
+def take(conn: sa.Connection, found: Sequence[Action], owner: str, lease_seconds: float) -> None:
+    """Become the owner of actions that this transaction has locked and found free."""
+    if not found:
+        return
+    now, until = units.utcnow(), lease(lease_seconds)
+    conn.execute(sa.update(T).where(T.c.id.in_([a.id for a in found]))
+                 .values(state=objects.RUNNING, owner=owner, lease_until=until, updated_at=now))
     for action in found:
         action.state, action.owner, action.lease_until, action.updated_at = objects.RUNNING, owner, until, now
-    return found
 
 
 def held(conn: sa.Connection, ids: Collection[int], owner: str) -> dict[int, Action]:

@@ -181,6 +181,12 @@ def release_ports(c: sa.Connection, instance_uuid: str) -> None:
     c.execute(sa.update(PORTS).where(mine).values(instance_uuid=None, host=None, updated_at=utcnow()))
 
 
+def with_ports(c: sa.Connection, instance_uuids: Sequence[str]) -> list[str]:
+    """Those of the servers that have ports."""
+    query = sa.select(PORTS.c.instance_uuid).where(PORTS.c.instance_uuid.in_(instance_uuids)).distinct()
+    return list(c.execute(query).scalars())
+
+
 def _made_ports(c: sa.Connection, instance_uuid: str) -> dict[str, dict[str, Any]]:
     """The ports that earlier runs made for the server, by request_key."""
     return {p["request_key"]: p for p in list_ports(c, instance_uuid=instance_uuid) if p["request_key"]}

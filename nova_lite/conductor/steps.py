@@ -1,0 +1,213 @@
+"""What compute hosts tell of their actions: claims, steps on the way, ends. Many of them in one message and one transaction.
+
+A host with much to do gathers what its threads have to say (see ``conductor/batching.py``); here the steps of one message are
+written by a handful of statements, however many they are. Each step is fenced: it is refused with LeaseLost when the action
+is not its owner's any more, and refusing one does not touch the others.
+"""
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.compute import states
+from nova_lite.compute.rpcapi import ComputeAPI
+from nova_lite.conductor import endings
+from nova_lite.conductor.tasks.build import BuildTask
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, hosts, instances, networks
+from nova_lite.db.core import Database
+from nova_lite.objects import action as objects
+from nova_lite.objects.action import Action
+
+LOG = log.getLogger(__name__)
+Call = tuple[int, dict[str, Any]]     # position in the message, arguments
+
+
+class Steps:
+    """An endpoint of the conductor. ``calls`` are [name, arguments]; the answers, in order, are {"result"} or {"error"}."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, builds: BuildTask, compute: ComputeAPI) -> None:
+        self.lease_seconds = conf.conductor.lease_seconds
+        self.db, self.builds, self.compute = db, builds, compute
+
+    def steps(self, context: RequestContext, calls: list[list[Any]]) -> list[dict[str, Any]]:
+        """Carry out the steps of one message."""
+        answers, woken = self.db.write(self._write, calls)
+        for host, action in woken:
+            self.compute.wake(RequestContext.from_rpc(action.context or {}), host, endings.operation(action).method, action.id)
+        return answers
+
+    def _write(self, conn: sa.Connection,
+               calls: Sequence[Sequence[Any]]) -> tuple[list[dict[str, Any]], list[tuple[str, Action]]]:
+        run = _Run(conn, self, [c[1]["action_id"] for c in calls])
+        by_name: dict[str, list[Call]] = defaultdict(list)
+        for position, (name, arguments) in enumerate(calls):
+            by_name[name].append((position, arguments))
+        handlers: dict[str, Callable[[list[Call]], None]] = {
+            "claim_action": run.claim, "instance_update": run.update, "finish_action": run.finish,
+            "build_failed": run.build_failed}
+        for name, some in by_name.items():
+            handlers[name](some)
+        actions.add_events(conn, run.events)
+        return [run.answers[position] for position in range(len(calls))], run.woken
+
+
+class _Run:
+    """The steps of one transaction. All their actions are locked first, in one order."""
+
+    def __init__(self, conn: sa.Connection, steps: Steps, action_ids: Iterable[int]) -> None:
+        self.conn, self.builds, self.lease_seconds = conn, steps.builds, steps.lease_seconds
+        self.locked = actions.lock(conn, set(action_ids))
+        self.answers: dict[int, dict[str, Any]] = {}
+        self.events: list[tuple[int, Mapping[str, Any]]] = []
+        self.woken: list[tuple[str, Action]] = []
+
+    # claims ---------------------------------------------------------------------------------------------------------
+    def claim(self, calls: list[Call]) -> None:
+        """{"action", "instance"} for what the caller owns now, None for what is somebody else's or pointless by now."""
+        mine: list[tuple[int, dict[str, Any], Action]] = []
+        for position, asked in calls:
+            action = self.locked.get(asked["action_id"])
+            self.answers[position] = {"result": None}
+            if action is not None and action.stage == objects.COMPUTE and action.host == asked["host"] \
+                    and actions.is_free_for(action, asked["owner"]):
+                mine.append((position, asked, action))
+        for owner, same in _grouped(mine, lambda m: m[1]["owner"]).items():
+            actions.take(self.conn, [m[2] for m in same], str(owner), self.lease_seconds)
+        found = instances.get_many(self.conn, {m[2].instance_uuid for m in mine}, lock=True, tags=False)
+        for task_state, same in _grouped(mine, lambda m: m[1].get("task_state")).items():
+            self._start(same, found, task_state)
+
+    def _start(self, same: list[tuple[int, dict[str, Any], Action]], found: dict[str, Any], task_state: Any) -> None:
+        """Check that each claimed action still has its server in the state for it; builds go to their first task_state."""
+        moved = []
+        for position, asked, action in same:
+            operation, server = endings.operation(action), found.get(action.instance_uuid)
+            if server is None:
+                actions.finish(self.conn, [action.id], failed=not endings.is_delete(action),
+                               arguments=actions.without_secrets(action.arguments))
+                continue
+            fits = endings.is_delete(action) or server.task_state in states.working(operation)
+            if not fits or (operation.verb == "build" and server.host != asked["host"]):
+                LOG.info("'%s' is dropped: task_state is %s", operation.verb, server.task_state,
+                         extra={"instance_uuid": server.uuid})
+                endings.cancel(self.conn, action)
+                continue
+            if operation.verb == "build" and task_state:
+                server.task_state = task_state
+                moved.append(server.uuid)
+            self.answers[position] = {"result": {"action": action.to_primitive(), "instance": server.to_primitive()}}
+        instances.update_many(self.conn, moved, {"task_state": task_state})
+
+    # on the way -----------------------------------------------------------------------------------------------------
+    def update(self, calls: list[Call]) -> None:
+        """Change servers, each only from one of its expected task_states."""
+        held = [(position, asked) for position, asked in calls if self._holds(position, asked)]
+        for same in _grouped(held, lambda h: _key(h[1]["updates"], h[1]["expected_task_states"])).values():
+            updates, expected = same[0][1]["updates"], same[0][1]["expected_task_states"]
+            uuids = [asked["instance_uuid"] for _, asked in same]
+            for position, _ in same:
+                self.answers[position] = {"result": None}
+            if instances.update_many(self.conn, uuids, updates, expected) == len(uuids):
+                continue
+            for position, asked in same:        # which of them was it?
+                there = [updates["task_state"]] if "task_state" in updates else []
+                try:
+                    instances.update(self.conn, asked["instance_uuid"], updates, [*expected, *there])
+                except exception.NovaLiteError as error:
+                    self.answers[position] = _error(error)
+
+    def _holds(self, position: int, asked: Mapping[str, Any]) -> Action | None:
+        action = self.locked.get(asked["action_id"])
+        if action is None or action.state != objects.RUNNING or action.owner != asked["owner"]:
+            self.answers[position] = _error(exception.LeaseLost(action_id=asked["action_id"], owner=asked["owner"]))
+            return None
+        return action
+
+    # the end --------------------------------------------------------------------------------------------------------
+    def finish(self, calls: list[Call]) -> None:
+        """Actions end. What was told before is not written twice."""
+        well: list[tuple[Action, dict[str, Any]]] = []
+        for position, asked in calls:
+            action = self.locked.get(asked["action_id"])
+            if action is not None and action.owner == asked["owner"] and action.state in (objects.DONE, objects.ERROR):
+                self.answers[position] = {"result": None}
+                continue
+            action = self._holds(position, asked)
+            if action is None:
+                continue
+            self.answers[position] = {"result": None}
+            self.events += [(action.id, event) for event in asked["events"]]
+            if asked["error"] is None:
+                well.append((action, asked["updates"]))
+            else:
+                endings.fail(self.conn, action, asked["error"], details=_traceback(asked["events"]), updates=asked["updates"])
+        self._deleted([action for action, _ in well if endings.is_delete(action)])
+        rest = [w for w in well if not endings.is_delete(w[0])]
+        for same in _grouped(rest, lambda w: _key(endings.operation(w[0]).verb, w[1])).values():
+            self._succeeded([action for action, _ in same], same[0][1])
+        plain = [action.id for action, _ in well if actions.without_secrets(action.arguments) is None]
+        actions.finish(self.conn, plain)
+        for action, _ in well:
+            if action.id not in plain:
+                actions.finish(self.conn, [action.id], arguments=actions.without_secrets(action.arguments))
+
+    def _deleted(self, done: list[Action]) -> None:
+        if not done:
+            return
+        uuids = sorted({a.instance_uuid for a in done})
+        instances.mark_many_deleted(self.conn, uuids)
+        for uuid in networks.with_ports(self.conn, uuids):
+            networks.release_ports(self.conn, uuid)
+        ids = {a.id for a in done}
+        others = [a.id for some in actions.open_of_instances(self.conn, uuids).values() for a in some if a.id not in ids]
+        actions.finish(self.conn, others, failed=True)
+
+    def _succeeded(self, done: list[Action], updates: Mapping[str, Any]) -> None:
+        """Servers end where the table says; one that another operation has taken over in between stays as that left it."""
+        operation = endings.operation(done[0])
+        values: dict[str, Any] = {"vm_state": operation.ends_in, "power_state": operation.power_state, "task_state": None,
+                                  "progress": 0, "fault": None, **updates}
+        if operation.verb == "build":
+            values |= {"launched_at": units.utcnow(), "personality": None}
+            for host in {a.host for a in done if a.host}:
+                hosts.reset_failed_builds(self.conn, host)
+        instances.update_many(self.conn, [a.instance_uuid for a in done], values, states.working(operation))
+
+    def build_failed(self, calls: list[Call]) -> None:
+        """Builds that failed on their host: the next host, or ERROR."""
+        for position, asked in calls:
+            self.answers[position] = {"result": None}
+            action = self.locked.get(asked["action_id"])
+            if action is None or action.owner != asked["owner"] or action.state != objects.RUNNING:
+                continue        # told twice, or another worker's by now
+            self.events += [(action.id, event) for event in asked["events"]]
+            host = self.builds.failed_on_host(self.conn, action, asked["reason"], asked["details"], asked["reschedule"])
+            if host is not None:
+                self.woken.append((host, action))
+
+
+def _grouped(items: Iterable[Any], key: Callable[[Any], Hashable]) -> dict[Hashable, list[Any]]:
+    found: dict[Hashable, list[Any]] = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return found
+
+
+def _key(*values: Any) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
+def _error(error: exception.NovaLiteError) -> dict[str, Any]:
+    return {"error": [type(error).__name__, error.message]}
+
+
+def _traceback(events: Sequence[Mapping[str, Any]]) -> str:
+    return next((str(e["traceback"]) for e in events if e.get("traceback")), "")
