@@ -1,9 +1,12 @@
 """Builds, as the conductor sees them: find hosts for new servers, hand them over, try the next host after a failure."""
 from __future__ import annotations
 
+import datetime
+import json
+import threading
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import oslo_messaging as messaging
 import sqlalchemy as sa
@@ -28,6 +31,11 @@ LOG = log.getLogger(__name__)
 EVENT = "schedule_instances"
 
 
+class _Build(NamedTuple):
+    action: Action
+    spec: RequestSpec
+
+
 class BuildTask:
     """The conductor's half of a build."""
 
@@ -36,34 +44,69 @@ class BuildTask:
         self.conf, self.db, self.leases = conf, db, leases
         self.scheduler, self.compute = scheduler, compute
         self.lease_seconds = conf.conductor.lease_seconds
+        self._lock = threading.Lock()
+        self._waiting: list[int] = []
+        self._placing = False
 
     def schedule(self, context: RequestContext, action_ids: Sequence[int]) -> None:
-        """Take those of the actions that are free and send each server to a host."""
+        """Take those of the actions that are free and send each server to a host.
+
+        One thread of the process places; what others bring meanwhile it takes as its next batch. The more requests come at
+        once, the larger the batches: a burst costs few questions to the scheduler and few transactions.
+        """
+        with self._lock:
+            self._waiting += action_ids
+            if self._placing:
+                return
+            self._placing = True
+        while ids := self._next_batch():
+            try:
+                self._schedule(ids)
+            except Exception:
+                # their leases run out and the sweeper brings them again
+                LOG.exception("a batch of %d builds was not placed", len(ids))
+
+    def _next_batch(self) -> list[int]:
+        with self._lock:
+            ids, self._waiting = self._waiting, []
+            self._placing = bool(ids)
+            return ids
+
+    def _schedule(self, action_ids: Sequence[int]) -> None:
         with self.leases.taking(action_ids):
             taken = self.db.write(actions.claim, list(action_ids), self.leases.owner, self.lease_seconds, objects.CONDUCTOR)
-            alike: dict[tuple, list[Action]] = defaultdict(list)
-            for action in taken:
-                # servers of one request are placed together; those that failed somewhere must not go there again
-                alike[(action.request_id, tuple(action.arguments.get("ignore_hosts", ())))].append(action)
-            for batch in alike.values():
-                self._place(RequestContext.from_rpc(batch[0].context or {}), batch)
+            started = units.utcnow()
+            for batch in self._alike(taken):
+                self._place(batch, started)
 
-    def _place(self, context: RequestContext, batch: list[Action]) -> None:
-        started = units.utcnow()
+    def _alike(self, taken: Sequence[Action]) -> list[list[_Build]]:
+        """Builds that ask the scheduler the same question; those that nobody waits for any more end here."""
         with self.db.read() as conn:
-            found = instances.get_many(conn, [a.instance_uuid for a in batch], tags=False)
-            waiting = [a for a in batch if a.instance_uuid in found
-                       and found[a.instance_uuid].task_state == states.SCHEDULING]
-            group = self._group(conn, found[waiting[0].instance_uuid]) if waiting else None
-        for action in batch:
-            if action not in waiting:
+            found = instances.get_many(conn, [a.instance_uuid for a in taken], tags=False)
+            groups = server_groups.of_instances(conn, list(found)) if found else {}
+            known = {uuid: server_groups.get(conn, uuid) for uuid in set(groups.values())}
+        batches: dict[str, list[_Build]] = defaultdict(list)
+        for action in taken:
+            instance = found.get(action.instance_uuid)
+            if instance is None or instance.task_state != states.SCHEDULING:
                 self.db.write(endings.cancel, action)
-        if not waiting:
-            return
-        spec = _spec(found[waiting[0].instance_uuid], waiting[0], group)
+                continue
+            group = known.get(groups.get(instance.uuid, ""))
+            spec = _spec(instance, action, _group_facts(group))
+            batches[json.dumps(spec.to_primitive(), sort_keys=True)].append(_Build(action, spec))
+        return list(batches.values())
+
+    def _place(self, batch: list[_Build], started: datetime.datetime) -> None:
+        context, waiting = RequestContext.from_rpc(batch[0].action.context or {}), [b.action for b in batch]
         try:
-            selections = self.scheduler.select_destinations(context, spec, [a.instance_uuid for a in waiting])
+            selections = self.scheduler.select_destinations(context, batch[0].spec, [a.instance_uuid for a in waiting])
         except exception.NoValidHost as error:
+            requests = {a.request_id for a in waiting}
+            if len(requests) > 1:
+                # all or nothing holds for the servers of one request, not for those that happened to come together
+                for request in sorted(requests):
+                    self._place([b for b in batch if b.action.request_id == request], started)
+                return
             self.db.write(self._bury, waiting, error.message, started)
             return
         except messaging.MessagingTimeout:
@@ -75,17 +118,14 @@ class BuildTask:
             self.db.write(self._bury, waiting, f"Scheduling failed: {error}", started)
             return
         for action, host in self.db.write(self._assign, waiting, selections, started):
-            self.compute.build_and_run_instance(context, host, action.id)
+            self.compute.build_and_run_instance(RequestContext.from_rpc(action.context or {}), host, action.id)
 
     def _group(self, conn: sa.Connection, instance: Instance) -> dict[str, Any] | None:
         uuid = server_groups.of_instances(conn, [instance.uuid]).get(instance.uuid)
-        if uuid is None:
-            return None
-        group = server_groups.get(conn, uuid)
-        return {"uuid": uuid, "policy": group["policy"], "rules": group["rules"]}
+        return _group_facts(server_groups.get(conn, uuid)) if uuid is not None else None
 
     def _assign(self, conn: sa.Connection, batch: list[Action], selections: dict[str, list[Selection]],
-                started: Any) -> list[tuple[Action, str]]:
+                started: datetime.datetime) -> list[tuple[Action, str]]:
         """Write the hosts down and hand the actions over; what was deleted or lost in between is left out."""
         held = actions.held(conn, [a.id for a in batch], self.leases.owner)
         sent: list[tuple[Action, str]] = []
@@ -100,19 +140,23 @@ class BuildTask:
             values = {"host": chosen.host, "node": chosen.node, "launched_on": chosen.host,
                       "availability_zone": chosen.availability_zone}
             ready = self._write_host(conn, alike, values)
-            if ready:
-                arguments = {**ready[0].arguments, "alternates": [s.to_primitive() for s in places[1:]]}
-                actions.hand_over(conn, [a.id for a in ready], self.lease_seconds, objects.COMPUTE, chosen.host, arguments)
-                sent += [(a, chosen.host) for a in ready]
+            self._hand_over(conn, ready, chosen.host, [s.to_primitive() for s in places[1:]])
+            sent += [(a, chosen.host) for a in ready]
         event = actions.event(EVENT, self.conf.host, started)
         actions.add_events(conn, [(a.id, event) for a, _ in sent])
         return sent
 
+    def _hand_over(self, conn: sa.Connection, ready: list[Action], host: str, alternates: list[dict[str, Any]]) -> None:
+        # arguments may hold a request's own secret: only equal ones are written by one statement
+        equal: dict[str, list[Action]] = defaultdict(list)
+        for action in ready:
+            equal[json.dumps(action.arguments, sort_keys=True)].append(action)
+        for same in equal.values():
+            arguments = {**same[0].arguments, "alternates": alternates}
+            actions.hand_over(conn, [a.id for a in same], self.lease_seconds, objects.COMPUTE, host, arguments)
+
     def _write_host(self, conn: sa.Connection, alike: list[Action], values: dict[str, Any]) -> list[Action]:
         expected = [states.SCHEDULING]
-        # arguments may hold a server's own secret: actions are only handled alike when theirs are
-        if len({repr(a.arguments) for a in alike}) > 1:
-            raise exception.NovaLiteError("actions of one request differ in their arguments")
         if instances.update_many(conn, [a.instance_uuid for a in alike], values, expected) == len(alike):
             return alike
         ready = []
@@ -124,7 +168,7 @@ class BuildTask:
                 endings.cancel(conn, action)
         return ready
 
-    def _bury(self, conn: sa.Connection, batch: list[Action], message: str, started: Any) -> None:
+    def _bury(self, conn: sa.Connection, batch: list[Action], message: str, started: datetime.datetime) -> None:
         held = actions.held(conn, [a.id for a in batch], self.leases.owner)
         event = actions.event(EVENT, self.conf.host, started, error=message)
         for action in held.values():
@@ -158,6 +202,10 @@ class BuildTask:
         where = f" Hosts tried: {', '.join(str(h) for h in tried)}." if len(tried) > 1 else ""
         endings.fail(conn, action, reason + where, details, {"host": None, "node": None} if reschedule else None)
         return None
+
+
+def _group_facts(group: dict[str, Any] | None) -> dict[str, Any] | None:
+    return {key: group[key] for key in ("uuid", "policy", "rules")} if group is not None else None
 
 
 def _spec(instance: Instance, action: Action, group: dict[str, Any] | None) -> RequestSpec:
