@@ -38,10 +38,11 @@ def run(work: Work) -> None:
 def _build(work: Work) -> None:
     host, instance = work.host, work.instance
     vifs = host.network.allocate(work.context, instance, _requests(instance.network_request), host.name)
-    instance.network_info = vifs
-    work.update({"task_state": states.SPAWNING, "network_info": [v.to_primitive() for v in vifs]},
-                [states.NETWORKING, states.SPAWNING])
-    instance.task_state = states.SPAWNING
+    if vifs != instance.network_info or instance.task_state != states.SPAWNING:
+        instance.network_info = vifs
+        work.update({"task_state": states.SPAWNING, "network_info": [v.to_primitive() for v in vifs]},
+                    [states.NETWORKING, states.SPAWNING])
+        instance.task_state = states.SPAWNING
     for vif in vifs:
         host.network.plug(instance, vif)
     host.driver.spawn(instance, vifs, _files(work, vifs),

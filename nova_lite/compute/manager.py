@@ -47,6 +47,8 @@ class ComputeManager:
         self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")
         self._pool = ThreadPoolExecutor(32, thread_name_prefix=f"compute-{host}")
         self._claims = ThreadPoolExecutor(2, thread_name_prefix=f"claim-{host}")
+        # where there is no network, a build has nothing to do before it spawns
+        self._first_task_state = states.SPAWNING if conf.network.driver == "null" else states.NETWORKING
         self._stopping = threading.Event()
         self._ready = threading.Event()
         self._reports = 0
@@ -150,7 +152,8 @@ class ComputeManager:
             self.leases.drop(left)
 
     def _claimed(self, action_ids: list[int]) -> list[tuple[Action, Instance] | None]:
-        answers = self.conductor.claim_actions(action_ids, self.host.name, self.host.owner, states.NETWORKING)
+        answers = self.conductor.claim_actions(admin_context(), action_ids, self.host.name, self.host.owner,
+                                               self._first_task_state)
         return [(Action.from_primitive(a["action"]), Instance.from_primitive(a["instance"])) if a is not None else None
                 for a in answers]
 

@@ -4,6 +4,8 @@ All but one are casts that say "look at action X": what has to be done stands in
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nova_lite import rpc
 from nova_lite.context import RequestContext
 
@@ -16,6 +18,10 @@ class ComputeAPI(rpc.Client):
     def wake(self, context: RequestContext, host: str, method: str, action_id: int) -> None:
         """Cast ``method``, a name from ``states.OPERATIONS``, for one action."""
         self.cast(context, method, server=host, action_id=action_id)
+
+    def wake_many(self, context: RequestContext, host: str, method: str, action_ids: Sequence[int]) -> None:
+        """One cast of ``method`` for several actions."""
+        self.cast(context, method, server=host, action_ids=list(action_ids))
 
     def build_and_run_instance(self, context: RequestContext, host: str, action_id: int) -> None:
         """Build a server."""

@@ -69,27 +69,19 @@ OPERATIONS = {o.verb: o for o in (
 
 # the task_states of a build, in order
 BUILD_STATES = (SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING)
+_ON_THE_WAY: dict[str, tuple[str, ...]] = {
+    "build": BUILD_STATES, "reboot": (REBOOTING, REBOOT_STARTED), "reboot_hard": (REBOOTING_HARD, REBOOT_STARTED_HARD)}
 
 
-def working(operation: Operation) -> tuple[str | None, ...]:
+def working(operation: Operation) -> tuple[str, ...]:
     """The task_states that say that ``operation`` is what is being done with a server, and nothing else."""
-    return BUILD_STATES if operation.verb == "build" else (operation.task_state,)
+    return _ON_THE_WAY.get(operation.verb, (operation.task_state,) if operation.task_state else ())
 
 
 # changes of the record that no host works on: only their preconditions are used
 _QUIET = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
 UPDATE_METADATA = Operation("update metadata", "update_metadata", "", _QUIET, IDLE, None, None, None)
 UPDATE_TAGS = Operation("update tags", "update_tags", "", _QUIET, ANY_TASK, None, None, None, False, False)
-
-_ON_THE_WAY: dict[str, tuple[str, ...]] = {
-    "build": (SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING), "reboot": (REBOOTING, REBOOT_STARTED),
-    "reboot_hard": (REBOOTING_HARD, REBOOT_STARTED_HARD)}
-
-
-def working(operation: Operation) -> tuple[str, ...]:
-    """The task_states of a server on which the operation works; in any other it is another operation's, or nobody's."""
-    return _ON_THE_WAY.get(operation.verb, (operation.task_state,) if operation.task_state else ())
-
 
 _STATUS: dict[str, str] = {
     ACTIVE: "ACTIVE", BUILDING: "BUILD", STOPPED: "SHUTOFF", RESIZED: "VERIFY_RESIZE", PAUSED: "PAUSED",

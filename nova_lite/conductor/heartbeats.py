@@ -72,5 +72,10 @@ class Heartbeats:
 
 
 def _write_seen(conn: sa.Connection, seen: Collection[str]) -> None:
-    conn.execute(sa.update(SERVICES).where(SERVICES.c.binary == COMPUTE, SERVICES.c.host.in_(sorted(seen)))
-                 .values(last_seen_at=units.utcnow()))
+    of_seen = sa.and_(SERVICES.c.binary == COMPUTE, SERVICES.c.host.in_(sorted(seen)))
+    if conn.execute(sa.update(SERVICES).where(of_seen).values(last_seen_at=units.utcnow())).rowcount == len(seen):
+        return
+    # a service that an operator deleted, and that lives all the same
+    there = set(conn.execute(sa.select(SERVICES.c.host).where(of_seen)).scalars())
+    for host in sorted(set(seen) - there):
+        register(conn, host, COMPUTE)

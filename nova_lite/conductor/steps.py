@@ -171,7 +171,10 @@ class _Run:
         actions.finish(self.conn, others, failed=True)
 
     def _succeeded(self, done: list[Action], updates: Mapping[str, Any]) -> None:
-        """Servers end where the table says; one that another operation has taken over in between stays as that left it."""
+        """Servers end where the table says; one that another operation has taken over in between stays as that left it.
+
+        Idle is what os-resetState leaves: nothing else is done with it, so what the work has come to is written.
+        """
         operation = endings.operation(done[0])
         values: dict[str, Any] = {"vm_state": operation.ends_in, "power_state": operation.power_state, "task_state": None,
                                   "progress": 0, "fault": None, **updates}
@@ -179,7 +182,7 @@ class _Run:
             values |= {"launched_at": units.utcnow(), "personality": None}
             for host in {a.host for a in done if a.host}:
                 hosts.reset_failed_builds(self.conn, host)
-        instances.update_many(self.conn, [a.instance_uuid for a in done], values, states.working(operation))
+        instances.update_many(self.conn, [a.instance_uuid for a in done], values, [*states.working(operation), None])
 
     def build_failed(self, calls: list[Call]) -> None:
         """Builds that failed on their host: the next host, or ERROR."""

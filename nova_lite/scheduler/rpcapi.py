@@ -7,6 +7,9 @@ from nova_lite import rpc
 from nova_lite.context import RequestContext
 from nova_lite.objects.scheduling import RequestSpec, Selection
 
+TIMEOUT = 15.0
+"""Seconds: shorter than a lease, since a scheduler that died with the message never answers."""
+
 
 class SchedulerAPI(rpc.Client):
     """Method names are those of :class:`nova_lite.scheduler.manager.SchedulerManager`."""
@@ -20,7 +23,7 @@ class SchedulerAPI(rpc.Client):
         Raises NoValidHost (then nothing is claimed) or oslo_messaging.MessagingTimeout (then a repetition of the same call
         gives back what may have been claimed).
         """
-        answer = self.call(context, "select_destinations", request_spec=request_spec.to_primitive(),
+        answer = self.call(context, "select_destinations", timeout=TIMEOUT, request_spec=request_spec.to_primitive(),
                            instance_uuids=list(instance_uuids))
         return {uuid: [Selection.from_primitive(s) for s in selections]
                 for uuid, selections in answer["selections"].items()}
