@@ -56,12 +56,14 @@ class Cloud:
         return manager
 
     def close(self):
-        for server in self._servers:
-            server.stop()
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda server: server.wait(), self._servers))
-        for manager in self._managers:
-            manager.stop()
+        # as operators do it: computes end what they do while there is a conductor to tell
+        parts = list(zip(self._servers, self._managers, strict=True))
+        for some in (parts[2:], parts[:2]):
+            for server, _ in some:
+                server.stop()
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda part: part[0].wait(), some))
+                list(pool.map(lambda part: part[1].stop(), some))
         self.transport.cleanup()
         self.db.dispose()
 
@@ -148,7 +150,7 @@ class Cloud:
 
     def claim(self, action_id, host, owner):
         """A worker takes an action (and then does whatever the test says, mostly nothing)."""
-        return self.rpc.claim_action(admin_context(), action_id, host, owner)
+        return self.rpc.claim_actions([action_id], host, owner)[0]
 
     def expire(self, *action_ids):
         """The workers of these actions (all open ones, when none is named) have been silent for an hour."""
@@ -165,18 +167,18 @@ class Cloud:
     def run(self, statement):
         return self.db.write(lambda conn: conn.execute(statement).rowcount)
 
-    def wait_for(self, condition, timeout=10.0):
+    def wait_for(self, condition, timeout=4.0):
         deadline = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < deadline, "timed out"
             time.sleep(0.01)
 
-    def wait(self, server, vm_state, timeout=10.0):
+    def wait(self, server, vm_state, timeout=4.0):
         """Wait until the server is idle in a state; returns it."""
         self.wait_for(lambda: (self.get(server).vm_state, self.get(server).task_state) == (vm_state, None), timeout)
         return self.get(server)
 
-    def wait_action(self, action_id, state, timeout=10.0):
+    def wait_action(self, action_id, state, timeout=4.0):
         self.wait_for(lambda: self.action(action_id).state == state, timeout)
         return self.action(action_id)
 

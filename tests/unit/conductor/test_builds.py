@@ -15,7 +15,8 @@ def test_servers_of_one_request_are_built_and_claimed(cloud):
     for server in built:
         found = cloud.wait(server, states.ACTIVE)
         assert (found.power_state, found.fault, found.progress) == (states.RUNNING, None, 0)
-        assert found.launched_at is not None and found.host in ("h1", "h2")
+        assert found.launched_at is not None
+        assert found.host in ("h1", "h2")
         assert cloud.guests(found.host)[server] == states.RUNNING
     assert set().union(*cloud.claimed().values()) == set(built)
     with cloud.db.read() as conn:
@@ -29,7 +30,8 @@ def test_no_room_anywhere_is_an_error_that_says_why(make_cloud):
     cloud = make_cloud("h1", fake__memory_mb=100, compute__reserved_host_memory_mb=0)
     [server] = cloud.build()
     found = cloud.wait(server, states.ERROR)
-    assert "RamFilter left 0" in found.fault["message"] and found.host is None
+    assert "RamFilter left 0" in found.fault["message"]
+    assert found.host is None
     assert cloud.claimed() == {}
 
 
@@ -38,7 +40,8 @@ def test_a_failed_build_goes_to_the_next_host(cloud):
     built = cloud.build(2)
     for server in built:
         assert cloud.wait(server, states.ACTIVE).host == "h2"
-    assert cloud.claimed() == {"h2": set(built)} and cloud.guests("h1") == {}
+    assert cloud.claimed() == {"h2": set(built)}
+    assert cloud.guests("h1") == {}
     with cloud.db.read() as conn:
         nodes = models.compute_nodes
         failed = dict(conn.execute(sa.select(nodes.c.host, nodes.c.failed_builds)).all())
@@ -50,8 +53,11 @@ def test_when_every_host_failed_the_fault_names_cause_and_hosts(cloud):
     [server] = cloud.build()
     found = cloud.wait(server, states.ERROR)
     assert "[fake] fail = spawn" in found.fault["message"]
-    assert "Hosts tried: " in found.fault["message"] and "h1" in found.fault["message"] and "h2" in found.fault["message"]
-    assert found.host is None and cloud.claimed() == {}
+    assert "Hosts tried: " in found.fault["message"]
+    assert "h1" in found.fault["message"]
+    assert "h2" in found.fault["message"]
+    assert found.host is None
+    assert cloud.claimed() == {}
 
 
 class Refusing(fake.FakeDriver):
@@ -66,7 +72,8 @@ def test_what_no_host_can_build_is_not_tried_elsewhere(cloud):
         manager.host = dataclasses.replace(manager.host, driver=Refusing(cloud.conf, name))
     [server] = cloud.build()
     found = cloud.wait(server, states.ERROR)
-    assert "the image is no image" in found.fault["message"] and "Hosts tried" not in found.fault["message"]
+    assert "the image is no image" in found.fault["message"]
+    assert "Hosts tried" not in found.fault["message"]
     assert cloud.claimed() == {}
     with cloud.db.read() as conn:
         [action] = actions.list_for_instance(conn, server)
