@@ -152,8 +152,7 @@ class ComputeManager:
             self.leases.drop(left)
 
     def _claimed(self, action_ids: list[int]) -> list[tuple[Action, Instance] | None]:
-        answers = self.conductor.claim_actions(admin_context(), action_ids, self.host.name, self.host.owner,
-                                               self._first_task_state)
+        answers = self.conductor.claim_actions(action_ids, self.host.name, self.host.owner, self._first_task_state)
         return [(Action.from_primitive(a["action"]), Instance.from_primitive(a["instance"])) if a is not None else None
                 for a in answers]
 

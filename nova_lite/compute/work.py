@@ -39,21 +39,21 @@ class Work:
 
     def update(self, updates: dict[str, Any], expected_task_states: list[str | None]) -> None:
         """Change the server on the way. Raises UnexpectedTaskState or LeaseLost: then stop."""
-        self.host.conductor.instance_update(self.context, self.instance.uuid, updates, expected_task_states, self.action.id,
+        self.host.conductor.instance_update(self.instance.uuid, updates, expected_task_states, self.action.id,
                                             self.host.owner)
 
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
         """The server ends where the table of operations says."""
-        self.host.conductor.finish_action(self.context, self.action.id, self.host.owner, updates or {}, [self._event()])
+        self.host.conductor.finish_action(self.action.id, self.host.owner, updates or {}, [self._event()])
 
     def fail(self, error: Exception, updates: dict[str, Any]) -> None:
         """The server ends as ``updates`` say, with the error as its fault."""
-        self.host.conductor.finish_action(self.context, self.action.id, self.host.owner, updates, [self._event(error)],
+        self.host.conductor.finish_action(self.action.id, self.host.owner, updates, [self._event(error)],
                                           error=message_of(error))
 
     def build_failed(self, error: Exception, reschedule: bool) -> None:
         """Another host may try, or the server ends in ERROR."""
-        self.host.conductor.build_failed(self.context, self.action.id, self.host.owner, message_of(error), _trace(error),
+        self.host.conductor.build_failed(self.action.id, self.host.owner, message_of(error), _trace(error),
                                          [self._event(error)], reschedule)
 
     def _event(self, error: Exception | None = None) -> dict[str, Any]:

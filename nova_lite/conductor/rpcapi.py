@@ -55,32 +55,27 @@ class ConductorAPI(rpc.Client):
         here but must not be any more."""
         return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
 
-    def claim_action(self, context: RequestContext, action_id: int, host: str, owner: str,
-                     task_state: str | None = None) -> dict[str, Any] | None:
-        """See :meth:`claim_actions`."""
-        return self.claim_actions(context, [action_id], host, owner, task_state)[0]
-
-    def claim_actions(self, context: RequestContext, action_ids: Sequence[int], host: str, owner: str,
+    def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,
                       task_state: str | None = None) -> list[dict[str, Any] | None]:
         """For each {"action", "instance"} when it is the caller's now, None when there is nothing to do. ``task_state`` is
         the first one of a build."""
         return self._tell([("claim_action", {"action_id": action_id, "host": host, "owner": owner, "task_state": task_state})
                            for action_id in action_ids])
 
-    def instance_update(self, context: RequestContext, instance_uuid: str, updates: dict[str, Any],
-                        expected_task_states: Sequence[str | None], action_id: int, owner: str) -> None:
+    def instance_update(self, instance_uuid: str, updates: dict[str, Any], expected_task_states: Sequence[str | None],
+                        action_id: int, owner: str) -> None:
         """Change a server on behalf of an action. Raises UnexpectedTaskState, InstanceNotFound or LeaseLost."""
         self._tell([("instance_update", {"instance_uuid": instance_uuid, "updates": updates, "action_id": action_id,
                                          "expected_task_states": list(expected_task_states), "owner": owner})])
 
-    def finish_action(self, context: RequestContext, action_id: int, owner: str, updates: dict[str, Any],
-                      events: Sequence[dict[str, Any]], error: str | None = None) -> None:
+    def finish_action(self, action_id: int, owner: str, updates: dict[str, Any], events: Sequence[dict[str, Any]],
+                      error: str | None = None) -> None:
         """The action ended, well or (``error``) not; ``updates`` go to the server. Raises LeaseLost."""
         self._tell([("finish_action", {"action_id": action_id, "owner": owner, "updates": updates, "events": list(events),
                                        "error": error})])
 
-    def build_failed(self, context: RequestContext, action_id: int, owner: str, reason: str, details: str,
-                     events: Sequence[dict[str, Any]], reschedule: bool) -> None:
+    def build_failed(self, action_id: int, owner: str, reason: str, details: str, events: Sequence[dict[str, Any]],
+                     reschedule: bool) -> None:
         """A build failed on this host; with ``reschedule`` another host may try it."""
         self._tell([("build_failed", {"action_id": action_id, "owner": owner, "reason": reason, "details": details,
                                       "events": list(events), "reschedule": reschedule})])
