@@ -44,7 +44,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
             values |= {"launched_at": units.utcnow(), "personality": None}
             if action.host:
                 hosts.reset_failed_builds(conn, action.host)
-        _update_unless_deleting(conn, action.instance_uuid, values)
+        _update_unless_taken_over(conn, action, values)
     actions.finish(conn, [action.id], arguments=actions.without_secrets(action.arguments))
 
 
@@ -52,37 +52,46 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
          updates: Mapping[str, Any] | None = None) -> None:
     """The work cannot be done: the server ends in ERROR, or where ``updates`` say, with a fault; a build holds no room."""
     values = {"vm_state": states.ERROR, "task_state": None, "fault": fault(message, details), **(updates or {})}
+    if operation(action).verb == "build":
+        values["personality"] = None
+        claims.release(conn, action.instance_uuid)
     if is_delete(action):
         instances.update(conn, action.instance_uuid, values)
     else:
-        _update_unless_deleting(conn, action.instance_uuid, values)
-    if operation(action).verb == "build":
-        claims.release(conn, action.instance_uuid)
+        _update_unless_taken_over(conn, action, values)
     actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
 
 
 def cancel(conn: sa.Connection, action: Action) -> None:
-    """A delete made the work pointless: the action ends, the server is the delete's."""
+    """The server is deleted, or was declared idle: the action ends, the server stays as it is."""
     if operation(action).verb == "build":
-        claims.release(conn, action.instance_uuid)
+        found = instances.get_many(conn, [action.instance_uuid], lock=True).get(action.instance_uuid)
+        if found is None or found.host is None:     # what has a host keeps its room there until it is deleted
+            claims.release(conn, action.instance_uuid)
     actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
 
 
-def _update_unless_deleting(conn: sa.Connection, uuid: str, values: Mapping[str, Any]) -> None:
-    instances.update_unless(conn, uuid, values, states.DELETING)
+def _update_unless_taken_over(conn: sa.Connection, action: Action, values: Mapping[str, Any]) -> None:
+    """A delete, or a hard reboot during a soft one, has the server now: its task_state must stay, or it would be dropped.
+
+    Idle is what os-resetState leaves: nothing else is being done, so what the work has come to is written.
+    """
+    instances.update_many(conn, [action.instance_uuid], values, [*states.working(operation(action)), None])
 
 
 def _close_others(conn: sa.Connection, action: Action) -> None:
     """What else was to be done with a server that is gone."""
     others: Sequence[Action] = actions.open_of_instances(conn, [action.instance_uuid]).get(action.instance_uuid, [])
-    actions.finish(conn, [a.id for a in others if a.id != action.id], failed=True)
+    for other in others:
+        if other.id != action.id:
+            actions.finish(conn, [other.id], failed=True, arguments=actions.without_secrets(other.arguments))
 
 
 def back_to_scheduling(conn: sa.Connection, action: Action, ignore: Sequence[str], lease_seconds: float) -> None:
-    """A build whose host died starts again, without that host."""
-    claims.release(conn, action.instance_uuid)
+    """A build whose host died starts again, without that host. Raises UnexpectedTaskState when a delete has the server."""
     instances.update(conn, action.instance_uuid, {"host": None, "node": None, "task_state": states.SCHEDULING},
-                     expected_vm_states=[states.BUILDING])
+                     expected_task_states=states.working(operation(action)), expected_vm_states=[states.BUILDING])
+    claims.release(conn, action.instance_uuid)
     arguments = {**action.arguments, "ignore_hosts": sorted({*action.arguments.get("ignore_hosts", ()), *ignore}),
                  "alternates": []}
     actions.release(conn, [action.id], lease_seconds, died=True)

@@ -19,6 +19,7 @@ from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 
 LOG = log.getLogger(__name__)
+MARGIN = 2.0
 
 
 class Sweep:
@@ -31,7 +32,7 @@ class Sweep:
 
 
 class Sweeper:
-    """See the module. ``down_time`` is never longer than a lease, so that a dead host costs no more than that."""
+    """See the module."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self.conf, self.db = conf, db
@@ -46,23 +47,30 @@ class Sweeper:
         expired = actions.expired(conn)
         alive = self._alive_hosts(conn, {a.host for a in expired if a.stage == objects.COMPUTE and a.host})
         for action in expired:
-            died = action.state == objects.RUNNING
             try:
-                self._decide(conn, found, action, died, alive)
+                with conn.begin_nested():
+                    self._decide(conn, found, action, action.state == objects.RUNNING, alive)
             except (exception.UnexpectedTaskState, exception.InstanceNotFound) as error:
                 LOG.info("action %s (%s) ends: %s", action.id, action.action, error,
                          extra={"instance_uuid": action.instance_uuid})
                 endings.cancel(conn, action)
+            except sa.exc.DBAPIError:
+                raise       # the whole sweep is tried again
+            except Exception:
+                # one action that nobody understands must not keep the others from being found
+                LOG.exception("action %s (%s) is left as it is", action.id, action.action,
+                              extra={"instance_uuid": action.instance_uuid})
         return found
 
     def _decide(self, conn: sa.Connection, found: Sweep, action: Action, died: bool, alive: set[str]) -> None:
         LOG.info("action %s (%s) at %s is held by nobody since %s", action.id, action.action, action.host or "the conductor",
                  action.lease_until, extra={"instance_uuid": action.instance_uuid})
+        verb = endings.operation(action).verb       # KeyError for what another version wrote
         if died and action.attempts + 1 >= self.conf.conductor.max_attempts:
             endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
         elif action.stage == objects.CONDUCTOR:
             actions.release(conn, [action.id], self.lease_seconds, died)
-            (found.schedule if endings.operation(action).verb == "build" else found.run).append(action.id)
+            (found.schedule if verb == "build" else found.run).append(action.id)
         elif action.host in alive:
             actions.release(conn, [action.id], self.lease_seconds, died)
             found.compute.append(action)
@@ -83,9 +91,11 @@ class Sweeper:
     def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> set[str]:
         if not wanted:
             return set()
-        # silent for longer than a lease is dead enough: what it worked on has lost its lease as well
-        limit = min(self.conf.compute.service_down_time, self.lease_seconds) if self.lease_seconds >= 10 \
-            else self.conf.compute.service_down_time
+        # Silent for a lease is dead enough: what it worked on has lost its lease as well. A little less, as a report is
+        # written down a moment after the lease that it renewed: else each dead host would cost a second lease. Never so
+        # little that one report that is late makes a host dead.
+        compute = self.conf.compute
+        limit = max(min(compute.service_down_time, self.lease_seconds) - MARGIN, 2 * compute.report_interval + 1)
         return {row["host"] for row in services.list_all(conn, binary=services.COMPUTE)
                 if row["host"] in wanted and services.is_up(row, limit)}
 
@@ -103,7 +113,7 @@ class Sweeper:
             ~has_action).limit(200)).all()
         for row in rows:
             LOG.error("no action works on it though its task_state is %s", row.task_state, extra={"instance_uuid": row.uuid})
-            instances.update(conn, row.uuid, {
+            instances.update_many(conn, [row.uuid], {
                 "vm_state": states.ERROR, "task_state": None,
-                "fault": endings.fault(f"Nobody works on '{row.task_state}' of this server any more")})
+                "fault": endings.fault(f"Nobody works on '{row.task_state}' of this server any more")}, [row.task_state])
         return len(rows)

@@ -1,0 +1,285 @@
+"""Nothing is lost: messages that vanish, workers and hosts that die, owners that come back too late."""
+import datetime
+import threading
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, units
+from nova_lite.compute import states
+from nova_lite.context import admin_context
+from nova_lite.db import actions, models
+from nova_lite.objects import action as objects
+
+ADMIN = admin_context()
+
+
+def test_a_lost_cast_of_the_api_is_found_by_the_sweeper(cloud):
+    [(server, action_id)] = cloud.create()
+    cloud.sweep()
+    assert cloud.action(action_id).state == objects.PENDING      # its lease runs: the cast may still come
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait(server, states.ACTIVE)
+    assert cloud.action(action_id).attempts == 0
+
+
+def test_a_lost_cast_to_a_host_is_found_by_the_heartbeat(cloud):
+    server = cloud.active()
+    action_id = cloud.begin(server, "stop")
+    cloud.report(cloud.get(server).host)
+    cloud.wait(server, states.STOPPED)
+    assert cloud.wait_action(action_id, objects.DONE).attempts == 0
+
+
+def test_a_message_that_comes_twice_builds_one_guest(cloud):
+    [(server, action_id)] = cloud.create()
+    for _ in range(3):
+        cloud.rpc.schedule_and_build_instances(ADMIN, [action_id])
+    host = cloud.wait(server, states.ACTIVE).host
+    for _ in range(3):
+        cloud.conductor.compute.build_and_run_instance(ADMIN, host, action_id)
+    assert cloud.claimed() == {host: {server}}
+    with cloud.db.read() as conn:
+        assert len(actions.events_of(conn, action_id)) == 2
+
+
+def stopping(cloud):
+    """A server with a stop that a worker of its host has claimed and then says nothing more: (server, host, action id)."""
+    server = cloud.active()
+    host, action_id = cloud.get(server).host, cloud.begin(server, "stop")
+    assert cloud.claim(action_id, host, "silent")["instance"]["uuid"] == server
+    return server, host, action_id
+
+
+def test_the_action_of_a_dead_worker_is_taken_over(cloud):
+    server, host, action_id = stopping(cloud)
+    cloud.report(host)
+    cloud.sweep()
+    assert cloud.action(action_id).owner == "silent"         # its lease still runs
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait(server, states.STOPPED)
+    assert cloud.wait_action(action_id, objects.DONE).attempts == 1
+    assert cloud.guests(host)[server] == states.SHUTDOWN
+
+
+def test_only_one_of_many_workers_gets_an_action(cloud):
+    server = cloud.active()
+    host, action_id = cloud.get(server).host, cloud.begin(server, "stop")
+    answers = {}
+
+    def claim(owner):
+        answers[owner] = cloud.claim(action_id, host, owner)
+    threads = [threading.Thread(target=claim, args=(f"worker-{n}",)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winners = [owner for owner, answer in answers.items() if answer]
+    assert winners == [cloud.action(action_id).owner]
+    assert cloud.claim(action_id, host, winners[0]) is not None      # asked again after a lost answer
+    assert cloud.claim(action_id, "other", "worker-9") is None
+
+
+def test_an_owner_that_lost_its_lease_changes_nothing(cloud):
+    server, host, action_id = stopping(cloud)
+    cloud.expire(action_id)
+    assert cloud.claim(action_id, host, "next") is not None
+    before = cloud.get(server)
+    with pytest.raises(exception.LeaseLost):
+        cloud.rpc.instance_update(server, {"progress": 50}, [states.POWERING_OFF], action_id, "silent")
+    with pytest.raises(exception.LeaseLost):
+        cloud.rpc.finish_action(action_id, "silent", {}, [])
+    cloud.rpc.build_failed(action_id, "silent", "no", "", [], True)
+    assert cloud.get(server) == before
+    assert (cloud.action(action_id).state, cloud.action(action_id).owner) == (objects.RUNNING, "next")
+    cloud.rpc.finish_action(action_id, "next", {}, [])
+    assert cloud.wait(server, states.STOPPED)
+
+
+def test_an_end_that_is_told_twice_is_written_once(cloud):
+    server, _host, action_id = stopping(cloud)
+    event = actions.event("compute_stop_instance", "h1", units.utcnow())
+    cloud.rpc.finish_action(action_id, "silent", {}, [event])
+    after = cloud.wait(server, states.STOPPED)
+    cloud.rpc.finish_action(action_id, "silent", {}, [event])
+    assert cloud.get(server) == after
+    with cloud.db.read() as conn:
+        assert len(actions.events_of(conn, action_id)) == 1
+
+
+def test_an_action_whose_workers_all_die_is_given_up(make_cloud):
+    cloud = make_cloud("h1", conductor__max_attempts=2)
+    server, host, action_id = stopping(cloud)
+    cloud.hosts[host]._stopping.set()        # it hears nothing any more
+    for attempts in (1, 2):
+        cloud.expire(action_id)
+        cloud.report(host)
+        cloud.sweep()
+        if attempts == 1:
+            assert cloud.action(action_id).state in (objects.PENDING, objects.RUNNING)
+            cloud.wait_for(lambda: cloud.action(action_id).attempts == 1)
+            cloud.claim(action_id, host, f"silent-{attempts}")
+    found = cloud.wait(server, states.ERROR)
+    assert "2 workers died over it" in found.fault["message"]
+    assert cloud.action(action_id).state == objects.ERROR
+
+
+# dead hosts ---------------------------------------------------------------------------------------------------------
+def test_the_build_of_a_dead_host_goes_to_another(cloud):
+    cloud.delay(1.0)
+    [(server, action_id)] = cloud.create()
+    cloud.rpc.schedule_and_build_instances(ADMIN, [action_id])
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.SPAWNING)
+    dead = cloud.get(server).host
+    cloud.silence(dead)
+    cloud.expire(action_id)
+    cloud.delay(0.0)
+    cloud.sweep()
+    found = cloud.wait(server, states.ACTIVE)
+    assert found.host != dead
+    assert cloud.claimed() == {found.host: {server}}
+
+
+def test_the_delete_of_a_dead_host_is_finished_without_it(cloud):
+    server = cloud.active()
+    host, action_id = cloud.get(server).host, cloud.begin(server, "delete")
+    cloud.silence(host)
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert cloud.get(server).deleted
+    assert cloud.action(action_id).state == objects.DONE
+    assert cloud.claimed() == {}
+
+
+def test_another_operation_of_a_dead_host_ends_in_error_and_says_so(cloud):
+    server, host, action_id = stopping(cloud)
+    cloud.silence(host)
+    cloud.expire(action_id)
+    cloud.sweep()
+    found = cloud.wait(server, states.ERROR)
+    assert found.fault["message"] == f"Compute host {host} stopped reporting while it worked on 'stop'"
+    assert cloud.action(action_id).state == objects.ERROR
+    assert cloud.claimed() == {host: {server}}       # the guest may still be there
+
+
+def test_a_delete_wins_over_the_new_start_of_a_build_whose_host_died(cloud):
+    cloud.delay(1.0)
+    [(server, build_id)] = cloud.create(arguments={"admin_password": "secret"})
+    cloud.rpc.schedule_and_build_instances(ADMIN, [build_id])
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.SPAWNING)
+    dead = cloud.get(server).host
+    delete_id = cloud.begin(server, "delete")
+    cloud.silence(dead)
+    cloud.expire(build_id)
+    cloud.sweep()
+    assert (cloud.get(server).task_state, cloud.get(server).host) == (states.DELETING, dead)
+    cloud.expire(delete_id)
+    cloud.sweep()
+    assert cloud.get(server).deleted
+    assert cloud.claimed() == {}
+    assert "secret" not in str(cloud.action(build_id).arguments)
+
+
+def test_a_host_that_reports_is_not_dead_before_it_missed_a_report(make_cloud):
+    cloud = make_cloud("h1", conductor__lease_seconds=10)        # as long as the interval of the reports
+    server, host, action_id = stopping(cloud)
+    table = models.services
+    cloud.run(sa.update(table).where(table.c.host == host)
+              .values(last_seen_at=units.utcnow() - datetime.timedelta(seconds=12)))
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait(server, states.STOPPED)
+
+
+def test_a_host_that_died_with_its_lease_costs_one_lease(cloud):
+    server, host, action_id = stopping(cloud)
+    table, lease = models.services, cloud.conf.conductor.lease_seconds
+    cloud.run(sa.update(table).where(table.c.host == host)       # its last report was written a second after it came
+              .values(last_seen_at=units.utcnow() - datetime.timedelta(seconds=lease - 1)))
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait(server, states.ERROR)
+
+
+# what nobody works on -----------------------------------------------------------------------------------------------
+def test_a_server_in_a_transient_state_without_action_ends_in_error(cloud):
+    server = cloud.active()
+    cloud.set(server, task_state=states.PAUSING)
+    cloud.sweep()
+    assert cloud.get(server).task_state == states.PAUSING        # not yet: an action may be about to come
+    cloud.set(server, updated_at=units.utcnow() - datetime.timedelta(hours=1))
+    cloud.sweep()
+    found = cloud.wait(server, states.ERROR)
+    assert "'pausing'" in found.fault["message"]
+
+
+def test_one_action_that_nobody_understands_does_not_stop_the_sweeper(cloud):
+    server = cloud.active()
+    strange = cloud.begin(server, "pause")
+    table = models.instance_actions
+    cloud.run(sa.update(table).where(table.c.id == strange).values(arguments={"verb": "from another version"}))
+    [(other, _)] = cloud.create()
+    cloud.expire()
+    cloud.sweep()
+    cloud.wait(other, states.ACTIVE)
+    assert cloud.action(strange).state == objects.PENDING
+
+
+# deletes and resets in between --------------------------------------------------------------------------------------
+def test_a_delete_during_the_build_wins(cloud):
+    cloud.delay(0.3)
+    [(server, build_id)] = cloud.create(arguments={"admin_password": "secret"})
+    cloud.rpc.schedule_and_build_instances(ADMIN, [build_id])
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.SPAWNING)
+    delete_id = cloud.operate(server, "delete")
+    cloud.wait_action(delete_id, objects.DONE)
+    assert cloud.get(server).deleted
+    assert cloud.claimed() == {}
+    cloud.wait_for(lambda: cloud.action(build_id).state in (objects.DONE, objects.ERROR))
+    assert cloud.guests("h1") == cloud.guests("h2") == {}
+    assert "secret" not in str(cloud.action(build_id).arguments)
+
+
+def test_a_delete_before_the_placement_leaves_no_claim(cloud):
+    [(server, build_id)] = cloud.create()
+    delete_id = cloud.begin(server, "delete")
+    cloud.rpc.schedule_and_build_instances(ADMIN, [build_id])
+    cloud.wait_for(lambda: cloud.action(build_id).state == objects.ERROR)
+    cloud.rpc.run_action(ADMIN, [delete_id])
+    cloud.wait_action(delete_id, objects.DONE)
+    assert cloud.get(server).deleted
+    assert cloud.claimed() == {}
+
+
+def test_an_operation_that_follows_a_reset_is_not_lost(cloud):
+    server, _host, action_id = stopping(cloud)
+    cloud.set(server, vm_state=states.ERROR, task_state=None)        # os-resetState
+    reboot = cloud.begin(server, "reboot_hard")
+    cloud.rpc.finish_action(action_id, "silent", {}, [])
+    assert cloud.get(server).task_state == states.REBOOTING_HARD
+    cloud.report(cloud.get(server).host)
+    cloud.wait(server, states.ACTIVE)
+    cloud.wait_action(reboot, objects.DONE)
+
+
+def test_a_hard_reboot_during_a_soft_one_is_not_lost(cloud):
+    server = cloud.active()
+    cloud.delay(0.3)
+    soft = cloud.operate(server, "reboot")
+    cloud.wait_for(lambda: cloud.action(soft).state == objects.RUNNING)
+    hard = cloud.operate(server, "reboot_hard")
+    assert cloud.wait_action(soft, objects.DONE)
+    cloud.wait_for(lambda: cloud.action(hard).state not in (objects.PENDING, objects.RUNNING))
+    assert cloud.action(hard).state == objects.DONE
+    cloud.wait(server, states.ACTIVE)
+
+
+def test_a_build_that_goes_on_after_a_reset_keeps_its_room(cloud):
+    cloud.delay(0.3)
+    [server] = cloud.build()
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.SPAWNING)
+    cloud.set(server, vm_state=states.ERROR, task_state=None)
+    host = cloud.wait(server, states.ACTIVE).host
+    assert cloud.claimed() == {host: {server}}
