@@ -63,6 +63,14 @@ def network_create(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     print(f"{made['uuid']} {made['name']} {made['cidr']} bridge {made['bridge']}")
 
 
+def embedded_setup(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+    """Users, flavors, a network and an image for a cloud with ``auth_strategy = embedded``, and its clouds.yaml."""
+    from nova_lite.standalone import seed
+
+    seed.seed(conf, Database(conf), arguments.image_file)
+    print(f"clouds.yaml: {conf.state_path}/clouds.yaml")
+
+
 COMMANDS = (
     Command("db", "sync", db_sync, "bring the schema up to date", (("--revision", {"default": "head"}),)),
     Command("db", "version", db_version, "say which schema the database has"),
@@ -71,6 +79,8 @@ COMMANDS = (
         ("--name", {"required": True, "dest": "network_name"}), ("--cidr", {"required": True}),
         ("--project", {"default": "", "help": "its only user; without it the network is shared"}),
         ("--dns", {"action": "append"}))),
+    Command("embedded", "setup", embedded_setup, "users, flavors, network, image and clouds.yaml for auth_strategy=embedded", (
+        ("--image", {"default": "", "dest": "image_file", "help": "qcow2 file of the first image"}),)),
 )
 
 

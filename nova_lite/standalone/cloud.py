@@ -40,7 +40,7 @@ class StandaloneCloud:
             raise exception.ConfigError(reason=f"another nova-lite-standalone runs on {state}") from None
         if self.conf.compute.driver == "libvirt":
             self._start_hypervisor()
-        seed.seed(self.conf, Database(self.conf))
+        seed.seed(self.conf, Database(self.conf), self.conf.standalone_image)
 
     def _start_hypervisor(self) -> None:
         from nova_lite.virt.libvirt import local_daemon

@@ -24,16 +24,20 @@ NETWORK, CIDR = "private", "10.71.0.0/24"
 IMAGE = "tiny"
 
 
-def seed(conf: cfg.ConfigOpts, db: Database) -> None:
-    """Make what is missing. What a user deleted from a seeded cloud stays deleted: the mark ``seeded`` remembers."""
+def seed(conf: cfg.ConfigOpts, db: Database, image: str = "") -> None:
+    """Make what is missing; ``image`` is the qcow2 file of the first image.
+
+    What a user deleted from a seeded cloud stays deleted: the mark ``seeded`` remembers.
+    """
     migration.sync(conf)
     state = pathlib.Path(conf.state_path)
+    state.mkdir(parents=True, exist_ok=True)
     passwords = LocalIdentity(f"{state}/identity").ensure(USERS)
     mark = state / "seeded"
     if not mark.exists():
         db.write(_flavors)
         db.write(_network, conf)
-        _image(conf)
+        _image(conf, image)
         mark.touch()
     write_clouds_yaml(conf, passwords)
 
@@ -52,8 +56,7 @@ def _network(connection: sa.Connection, conf: cfg.ConfigOpts) -> None:
                                 bridge_prefix=conf.network.bridge_prefix)
 
 
-def _image(conf: cfg.ConfigOpts) -> None:
-    path = conf.standalone_image
+def _image(conf: cfg.ConfigOpts, path: str) -> None:
     if not path and conf.compute.driver != "fake":
         LOG.warning("no --image was given: the cloud starts without an image")
         return

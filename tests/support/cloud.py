@@ -1,6 +1,7 @@
 """Clouds under test: ``Services`` (five processes on a real broker and database) and ``Standalone`` (one process)."""
 from __future__ import annotations
 
+import json
 import pathlib
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import requests
 
 from nova_lite import conf as conf_module
 from nova_lite.context import RequestContext
+from nova_lite.identity.local import LocalIdentity
 from nova_lite.image import base as image_base
 from tests.support.client import Compute
 from tests.support.process import BIN, Process, free_port, wait_for
@@ -37,6 +39,7 @@ class Services:
         self.config.write_text(_ini(values))
         self.endpoint = f"http://127.0.0.1:{self.port}/v2.1"
         self.processes = {n: self._process(n) for n in NAMES}
+        self.token = "admin:demo"
 
     def _process(self, name: str) -> Process:
         return Process(name, [str(BIN / f"nova-lite-{name}"), "--config-file", str(self.config)], self.directory, self.env)
@@ -51,6 +54,11 @@ class Services:
     def start(self, hosts: int = 1) -> Services:
         """Sync the database, start all five, wait until ``hosts`` computes are up."""
         self.manage("db", "sync")
+        if "auth_strategy = embedded" in self.config.read_text():
+            self.manage("embedded", "setup")
+            identity = LocalIdentity(f"{self.directory}/identity")
+            passwords = json.loads((identity.directory / "passwords.json").read_text())
+            self.token = identity.authenticate("admin", passwords["admin"], None)[0]
         for process in self.processes.values():
             process.start()
         self.wait_ready(hosts)
@@ -62,7 +70,7 @@ class Services:
                 assert process.alive(), f"{process.name} died:\n{process.tail()}"
             try:
                 answer = requests.get(f"{self.endpoint}/os-services?binary=nova-compute", timeout=5,
-                                      headers={"X-Auth-Token": "admin:demo"})
+                                      headers={"X-Auth-Token": self.token})
             except requests.ConnectionError:
                 return False
             return answer.status_code == 200 and sum(s["state"] == "up" for s in answer.json()["services"]) >= hosts

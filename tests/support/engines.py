@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 from tests.support.process import Process, free_port, wait_for
@@ -96,11 +97,11 @@ class MariaDB:
 
 
 class PostgreSQL:
-    """As :class:`MariaDB`. The server refuses to run as root, so it runs as the user postgres."""
+    """As :class:`MariaDB`. The server refuses to run as root, so it runs as the user postgres, who may not pass through
+    pytest's private directories: its files are in a directory of their own."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.directory, self.port, self.count = directory, free_port(), 0
-        directory.mkdir(parents=True, exist_ok=True)
+        self.directory, self.port, self.count = pathlib.Path(tempfile.mkdtemp(prefix="nova-lite-postgresql-")), free_port(), 0
         self.home = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))[-1]
         self.process: Process | None = None
 
@@ -110,9 +111,6 @@ class PostgreSQL:
 
     def start(self) -> PostgreSQL:
         user, data = pwd.getpwnam("postgres"), self.directory / "data"
-        for path in [self.directory, *list(self.directory.parents)[:-1]]:
-            if path.owner() == "root" and not path.stat().st_mode & 0o001:
-                path.chmod(path.stat().st_mode | 0o011)      # pytest's directories are private; postgres must pass through
         os.chown(self.directory, user.pw_uid, user.pw_gid)
         if not data.exists():
             subprocess.run(self._as_postgres(self.home / "initdb", "-D", data, "-A", "trust", "-U", "nova", "-N"),
@@ -135,3 +133,4 @@ class PostgreSQL:
     def close(self) -> None:
         if self.process is not None:
             self.process.kill(signal.SIGINT, 60)
+        shutil.rmtree(self.directory)

@@ -1,10 +1,14 @@
 """The stock ``openstack`` command in a virtual environment of its own, as a user has it: not beside the service."""
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
+import uuid
+from collections.abc import Callable
+from typing import Any
 
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "nova-lite" / "openstackclient"
 
@@ -16,3 +20,52 @@ def install() -> str:
         subprocess.run([sys.executable, "-m", "venv", str(CACHE)], check=True)
         subprocess.run([str(CACHE / "bin" / "pip"), "install", "-q", "python-openstackclient>=7"], check=True)
     return str(command)
+
+
+def runner(clouds: pathlib.Path) -> Callable[..., Any]:
+    """A function that runs ``openstack ...`` as an admin of the cloud in ``clouds.yaml`` and answers its JSON."""
+    command = install()
+
+    def run(*arguments: str, cloud: str = "nova-lite", parse: bool = True) -> Any:
+        env = {**os.environ, "OS_CLIENT_CONFIG_FILE": str(clouds), "OS_CLOUD": cloud, "PYTHONWARNINGS": "ignore"}
+        env.pop("NOVA_LITE_CONCURRENCY", None)
+        done = subprocess.run([command, *arguments, *(["-f", "json"] if parse else [])], capture_output=True, text=True,
+                              env=env, check=False, timeout=120)
+        assert done.returncode == 0, f"openstack {' '.join(arguments)}: {done.stdout}{done.stderr}"
+        return json.loads(done.stdout) if parse else done.stdout
+    return run
+
+
+def tour(openstack: Callable[..., Any], tmp_path: pathlib.Path) -> None:
+    """A server's life by the stock commands."""
+    name = f"cli-{uuid.uuid4().hex[:6]}"
+    assert openstack("image", "list")
+    assert openstack("network", "list")
+    flavor = openstack("flavor", "create", "--ram", "64", "--disk", "1", "--vcpus", "1", name)
+    assert flavor["ram"] == 64
+    openstack("keypair", "create", "--private-key", str(tmp_path / "key"), name)
+    image = openstack("image", "list")[0]["Name"]
+    server = openstack("server", "create", "--flavor", name, "--image", image, "--nic", "none", "--key-name", name,
+                       "--wait", name)
+    assert server["status"] == "ACTIVE"
+    assert name in [s["Name"] for s in openstack("server", "list")]
+    assert openstack("server", "show", name)["key_name"] == name
+    openstack("server", "stop", name, parse=False)
+    _until(openstack, name, "SHUTOFF")
+    openstack("server", "start", name, parse=False)
+    _until(openstack, name, "ACTIVE")
+    openstack("server", "reboot", "--wait", name, parse=False)
+    openstack("server", "reboot", "--hard", "--wait", name, parse=False)
+    assert openstack("console", "log", "show", name, parse=False).strip()
+    assert openstack("server", "event", "list", name)
+    openstack("server", "delete", "--wait", name, parse=False)
+    assert name not in [s["Name"] for s in openstack("server", "list")]
+    openstack("keypair", "delete", name, parse=False)
+    openstack("flavor", "delete", name, parse=False)
+
+
+def _until(openstack, name: str, status: str) -> None:
+    for _ in range(30):
+        if openstack("server", "show", name)["status"] == status:
+            return
+    raise AssertionError(f"{name} never became {status}")
