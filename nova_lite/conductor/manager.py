@@ -100,8 +100,14 @@ class ConductorManager:
 
     def _host_started(self, conn: sa.Connection, host: str, owner: str, guests: list[str]) -> dict[str, Any]:
         mine = actions.open_of_host(conn, host, lock=True)
-        orphaned = [a.id for a in mine if a.state == objects.RUNNING and a.owner != owner]
-        actions.release(conn, orphaned, self.lease_seconds, died=True)
+        orphaned = [a for a in mine if a.state == objects.RUNNING and a.owner != owner]
+        for action in orphaned:
+            if action.attempts + 1 >= self.conf.conductor.max_attempts:
+                # what kills the daemon each time must not do so for ever
+                endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
+                mine.remove(action)
+            else:
+                actions.release(conn, [action.id], self.lease_seconds, died=True)
         here = instances.on_host(conn, host)
         known = instances.get_many(conn, guests, deleted=True)
         # a guest whose server is deleted or lives on another host; what the database does not know is not ours to touch
