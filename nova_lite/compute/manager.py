@@ -29,7 +29,8 @@ LOG = log.getLogger(__name__)
 expected = messaging.expected_exceptions(exception.NovaLiteError)
 RECOVERY_PAUSE = 2.0
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
-_UNREACHABLE = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
+# the conductor did not answer, or failed itself: nothing is known of the step, so the action stays open and is run again
+_UNREACHABLE = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 
 
 class ComputeManager:
