@@ -131,3 +131,21 @@ def test_a_report_renews_what_the_host_works_on(make_cloud):
     assert cloud.action(action_id).lease_until > units.utcnow()
     cloud.rpc.heartbeat(ADMIN, {**report, "owner": "another"})
     assert cloud.action(action_id).owner == "worker"
+
+
+def test_a_host_that_was_given_up_removes_what_was_deleted_without_it(make_cloud):
+    cloud = make_cloud("h1")
+    server = cloud.active()
+    manager = cloud.hosts["h1"]
+    cloud.report("h1")
+    cloud.report("h1")                              # both looks after the start are over
+    cloud.silence("h1")
+    action_id = cloud.begin(server, "delete")
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert cloud.get(server).deleted
+    cloud.report("h1")
+    assert set(cloud.guests("h1")) == {server}      # it does not know yet that it was given up
+    manager._last_report -= 3600                    # an hour without an answer
+    cloud.report("h1")
+    cloud.wait_for(lambda: cloud.guests("h1") == {})
