@@ -68,8 +68,6 @@ class Sweeper:
         verb = endings.operation(action).verb       # KeyError for what another version wrote
         if died and action.attempts + 1 >= self.conf.conductor.max_attempts:
             endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
-        elif action.stage == objects.CONDUCTOR and action.attempts >= self.conf.conductor.max_attempts:
-            endings.fail(conn, action, f"'{action.action}' was given up: the scheduler did not answer {action.attempts} times")
         elif action.stage == objects.CONDUCTOR:
             actions.release(conn, [action.id], self.lease_seconds, died)
             (found.schedule if verb == "build" else found.run).append(action.id)
@@ -93,10 +91,11 @@ class Sweeper:
     def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> set[str]:
         if not wanted:
             return set()
-        # A little less than others allow, as a report is written down a moment after the lease that it renewed: else each
-        # dead host would cost a second lease. Never so little that one report that is late makes a host dead.
+        # Silent for a lease is dead enough: what it worked on has lost its lease as well. A little less, as a report is
+        # written down a moment after the lease that it renewed: else each dead host would cost a second lease. Never so
+        # little that one report that is late makes a host dead.
         compute = self.conf.compute
-        limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
+        limit = max(min(compute.service_down_time, self.lease_seconds) - MARGIN, 2 * compute.report_interval + 1)
         return {row["host"] for row in services.list_all(conn, binary=services.COMPUTE)
                 if row["host"] in wanted and services.is_up(row, limit)}
 
