@@ -78,6 +78,9 @@ class _Run:
             self.answers[position] = {"result": None}
             if action is not None and action.stage == objects.COMPUTE and action.host == asked["host"] \
                     and actions.is_free_for(action, asked["owner"]):
+                # at once: the next step of this message may want the same action
+                action.state, action.owner = objects.RUNNING, asked["owner"]
+                action.lease_until = actions.lease(self.lease_seconds)
                 mine.append((position, asked, action))
         for owner, same in _grouped(mine, lambda m: m[1]["owner"]).items():
             actions.take(self.conn, [m[2] for m in same], str(owner), self.lease_seconds)

@@ -91,11 +91,10 @@ class Sweeper:
     def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> set[str]:
         if not wanted:
             return set()
-        # Silent for a lease is dead enough: what it worked on has lost its lease as well. A little less, as a report is
-        # written down a moment after the lease that it renewed: else each dead host would cost a second lease. Never so
-        # little that one report that is late makes a host dead.
+        # A little less than others allow, as a report is written down a moment after the lease that it renewed: else each
+        # dead host would cost a second lease. Never so little that one report that is late makes a host dead.
         compute = self.conf.compute
-        limit = max(min(compute.service_down_time, self.lease_seconds) - MARGIN, 2 * compute.report_interval + 1)
+        limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
         return {row["host"] for row in services.list_all(conn, binary=services.COMPUTE)
                 if row["host"] in wanted and services.is_up(row, limit)}
 
