@@ -170,8 +170,10 @@ class _Run:
         for uuid in networks.with_ports(self.conn, uuids):
             networks.release_ports(self.conn, uuid)
         ids = {a.id for a in done}
-        others = [a.id for some in actions.open_of_instances(self.conn, uuids).values() for a in some if a.id not in ids]
-        actions.finish(self.conn, others, failed=True)
+        for some in actions.open_of_instances(self.conn, uuids).values():
+            for other in some:
+                if other.id not in ids:
+                    actions.finish(self.conn, [other.id], failed=True, arguments=actions.without_secrets(other.arguments))
 
     def _succeeded(self, done: list[Action], updates: Mapping[str, Any]) -> None:
         """Servers end where the table says; one that another operation has taken over in between stays as that left it.
