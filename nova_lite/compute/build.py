@@ -24,7 +24,7 @@ def run(work: Work) -> None:
         LOG.info("deleted while it was built", extra=extra)
         _clean_up(work)
         work.fail(exception.BuildAborted(instance_id=work.instance.uuid, reason="it was deleted meanwhile"), {})
-    except (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure):
+    except (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError):
         # not ours any more, or nobody to tell: whoever takes the action next goes on from what is here
         raise
     except Exception as error:
@@ -70,7 +70,11 @@ def _clean_up(work: Work) -> None:
         host.driver.destroy(instance, instance.network_info)
         for vif in instance.network_info:
             host.network.unplug(instance, vif)
+        # the ports are the server's, not this host's: another host may use them by now if the lease was lost
+        work.update({}, [states.NETWORKING, states.SPAWNING, states.DELETING])
         host.network.deallocate(work.context, instance)
+    except exception.LeaseLost:
+        raise
     except Exception:
         LOG.exception("clean-up after a failed build did not end well", extra={"instance_uuid": instance.uuid})
 

@@ -29,7 +29,11 @@ LOG = log.getLogger(__name__)
 expected = messaging.expected_exceptions(exception.NovaLiteError)
 RECOVERY_PAUSE = 2.0
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
-_UNREACHABLE = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
+# A host that was silent may have been given up: its servers were deleted or built elsewhere, until its first report was
+# written down. So it looks at all its guests after its first reports.
+_LOOKS = 2
+# the conductor did not answer, or failed itself: nothing is known of the step, so the action stays open and is run again
+_UNREACHABLE = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 
 
 class ComputeManager:
@@ -51,7 +55,9 @@ class ComputeManager:
         self._first_task_state = states.SPAWNING if conf.network.driver == "null" else states.NETWORKING
         self._stopping = threading.Event()
         self._ready = threading.Event()
-        self._reports = 0
+        # leases are renewed by heartbeats: two may be lost before a lease is
+        self._interval = min(conf.compute.report_interval, conf.conductor.lease_seconds / 3)
+        self._reports, self._looks, self._last_report = 0, _LOOKS, time.monotonic()
         self._last_inventory: dict[str, Any] | None = None
 
     # the life of the process ----------------------------------------------------------------------------------------
@@ -69,9 +75,7 @@ class ComputeManager:
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
-        # leases are renewed by heartbeats: two may be lost before a lease is
-        every = min(self.conf.compute.report_interval, self.conf.conductor.lease_seconds / 3)
-        loops: list[tuple[float, Callable[[], None]]] = [(every, self._heartbeat)]
+        loops: list[tuple[float, Callable[[], None]]] = [(self._interval, self._heartbeat)]
         if self.conf.compute.sync_power_state_interval:
             loops.append((self.conf.compute.sync_power_state_interval, self._sync_power_states))
         return loops
@@ -82,6 +86,7 @@ class ComputeManager:
                 waiting = recovery.run(self.conf, self.host)
                 self._ready.set()
                 self._take_up(waiting)
+                self._sync_power_states()
                 return
             except Exception:
                 LOG.exception("recovery failed; again in %s s", RECOVERY_PAUSE)
@@ -99,9 +104,15 @@ class ComputeManager:
                        "reserved": {"vcpus": compute.reserved_host_cpus, "memory_mb": compute.reserved_host_memory_mb,
                                     "local_gb": compute.reserved_host_disk_gb}}
         answer = self.conductor.heartbeat(admin_context(), report)
-        self._last_inventory, self._reports = inventory, self._reports + 1
+        now = time.monotonic()
+        if now - self._last_report > 2 * self._interval:
+            self._looks = _LOOKS
+        self._last_report, self._last_inventory, self._reports = now, inventory, self._reports + 1
         if self._ready.is_set():
             self._take_up(answer["actions"])
+            if self._looks:
+                self._looks -= 1
+                self._sync_power_states()
 
     def _sync_power_states(self) -> None:
         if not self._ready.is_set():

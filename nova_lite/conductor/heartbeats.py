@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -11,22 +10,12 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import units
-from nova_lite.db import actions, hosts, models
+from nova_lite.db import actions, hosts, models, services
 from nova_lite.db.core import Database
-from nova_lite.db.services import COMPUTE
 
 LOG = log.getLogger(__name__)
 SERVICES = models.services
 FLUSH_SECONDS = 1.0
-
-
-def register(conn: sa.Connection, host: str, binary: str) -> None:
-    """Note that a service lives now; the first time it gets its record."""
-    now = units.utcnow()
-    mine = sa.and_(SERVICES.c.host == host, SERVICES.c.binary == binary)
-    if not conn.execute(sa.update(SERVICES).where(mine).values(last_seen_at=now)).rowcount:
-        conn.execute(sa.insert(SERVICES).values(uuid=str(uuid.uuid4()), host=host, binary=binary, disabled=False,
-                                                forced_down=False, last_seen_at=now, created_at=now, updated_at=now))
 
 
 class Heartbeats:
@@ -37,13 +26,12 @@ class Heartbeats:
         self._lock = threading.Lock()
         self._known: set[str] = set()
         self._seen: set[str] = set()
-        self._inventories: dict[str, Any] = {}
 
     def take(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Store one report; answers the ids of the actions that wait for the host."""
         host, owner, in_flight = report["host"], report["owner"], report["actions"]
         if host not in self._known:
-            self.db.write(register, host, COMPUTE)
+            self.db.write(services.heard_from, host, services.COMPUTE)
             self._known.add(host)
         with self._lock:
             self._seen.add(host)
@@ -72,10 +60,10 @@ class Heartbeats:
 
 
 def _write_seen(conn: sa.Connection, seen: Collection[str]) -> None:
-    of_seen = sa.and_(SERVICES.c.binary == COMPUTE, SERVICES.c.host.in_(sorted(seen)))
+    of_seen = sa.and_(SERVICES.c.binary == services.COMPUTE, SERVICES.c.host.in_(sorted(seen)))
     if conn.execute(sa.update(SERVICES).where(of_seen).values(last_seen_at=units.utcnow())).rowcount == len(seen):
         return
     # a service that an operator deleted, and that lives all the same
     there = set(conn.execute(sa.select(SERVICES.c.host).where(of_seen)).scalars())
     for host in sorted(set(seen) - there):
-        register(conn, host, COMPUTE)
+        services.heard_from(conn, host, services.COMPUTE)

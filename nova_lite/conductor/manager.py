@@ -15,17 +15,17 @@ from nova_lite.conductor import endings, heartbeats, power_states
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
 from nova_lite.conductor.reconcile import Reconciler
+from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.steps import Steps
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, instances, networks
+from nova_lite.db import actions, instances, networks, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.scheduler.rpcapi import SchedulerAPI
 
 LOG = log.getLogger(__name__)
-BINARY = "nova-conductor"
 expected = messaging.expected_exceptions(exception.NovaLiteError)
 
 
@@ -36,7 +36,7 @@ class ConductorManager:
         self.conf, self.db = conf, Database(conf)
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
-        self.compute = ComputeAPI(transport)
+        self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
         self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute)
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.sweeper = Sweeper(conf, self.db)
@@ -61,7 +61,7 @@ class ConductorManager:
                 (RECONCILE_INTERVAL, self.reconciler.run), (3600, self.reconciler.purge)]
 
     def _register(self) -> None:
-        self.db.write(heartbeats.register, self.conf.host, BINARY)
+        self.db.write(services.heard_from, self.conf.host, services.CONDUCTOR)
 
     def _sweep(self) -> None:
         found = self.sweeper.sweep()
@@ -70,8 +70,8 @@ class ConductorManager:
             self.compute.wake(context, action.host or "", endings.operation(action).method, action.id)
         if found.run:
             self.run_action(context, found.run)
-        if found.schedule:
-            self.builds.schedule(context, found.schedule)
+        if found.schedule:      # by a cast: a scheduler that is slow to answer must not keep the sweeper waiting
+            self.conductor.schedule_and_build_instances(context, found.schedule)
         self.sweeper.settle_orphans()
 
     # casts of the API -----------------------------------------------------------------------------------------------
@@ -100,8 +100,14 @@ class ConductorManager:
 
     def _host_started(self, conn: sa.Connection, host: str, owner: str, guests: list[str]) -> dict[str, Any]:
         mine = actions.open_of_host(conn, host, lock=True)
-        orphaned = [a.id for a in mine if a.state == objects.RUNNING and a.owner != owner]
-        actions.release(conn, orphaned, self.lease_seconds, died=True)
+        orphaned = [a for a in mine if a.state == objects.RUNNING and a.owner != owner]
+        for action in orphaned:
+            if action.attempts + 1 >= self.conf.conductor.max_attempts:
+                # what kills the daemon each time must not do so for ever
+                endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
+                mine.remove(action)
+            else:
+                actions.release(conn, [action.id], self.lease_seconds, died=True)
         here = instances.on_host(conn, host)
         known = instances.get_many(conn, guests, deleted=True)
         # a guest whose server is deleted or lives on another host; what the database does not know is not ours to touch

@@ -68,6 +68,8 @@ class Sweeper:
         verb = endings.operation(action).verb       # KeyError for what another version wrote
         if died and action.attempts + 1 >= self.conf.conductor.max_attempts:
             endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
+        elif action.stage == objects.CONDUCTOR and action.attempts >= self.conf.conductor.max_attempts:
+            endings.fail(conn, action, f"'{action.action}' was given up: the scheduler did not answer {action.attempts} times")
         elif action.stage == objects.CONDUCTOR:
             actions.release(conn, [action.id], self.lease_seconds, died)
             (found.schedule if verb == "build" else found.run).append(action.id)

@@ -2,16 +2,35 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_log import log
+from sqlalchemy import exc
 
 from nova_lite import exception, units
 from nova_lite.db import aggregates, models
 
+LOG = log.getLogger(__name__)
 T = models.services
-COMPUTE = "nova-compute"
+COMPUTE, CONDUCTOR, SCHEDULER = "nova-compute", "nova-conductor", "nova-scheduler"
+
+
+def heard_from(conn: sa.Connection, host: str, binary: str) -> None:
+    """Note that a service lives now; the first time it gets its record. Workers of one service may do so at once."""
+    now = units.utcnow()
+    mine = sa.and_(T.c.host == host, T.c.binary == binary)
+    if conn.execute(sa.update(T).where(mine).values(last_seen_at=now)).rowcount:
+        return
+    try:
+        with conn.begin_nested():
+            conn.execute(sa.insert(T).values(
+                uuid=str(uuid.uuid4()), host=host, binary=binary, disabled=False, forced_down=False, last_seen_at=now,
+                created_at=now, updated_at=now))
+    except exc.IntegrityError:
+        LOG.debug("%s on %s was noted by another worker just now", binary, host)
 
 
 def is_up(service: Mapping[str, Any], down_time: float) -> bool:

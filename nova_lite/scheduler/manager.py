@@ -11,7 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.db import core
+from nova_lite.db import core, services
 from nova_lite.objects.scheduling import RequestSpec
 from nova_lite.scheduler.claims import Placer
 
@@ -33,7 +33,8 @@ class SchedulerManager:
         return [self]
 
     def start(self) -> None:
-        """Read the hosts, so that the first request need not wait for it."""
+        """Read the hosts, so that the first request need not wait for it, and say that this scheduler lives."""
+        self._register()
         self._read_everything()
 
     def stop(self) -> None:
@@ -42,7 +43,10 @@ class SchedulerManager:
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
-        return [(FULL_READ_INTERVAL, self._read_everything)]
+        return [(FULL_READ_INTERVAL, self._read_everything), (self.conf.compute.report_interval, self._register)]
+
+    def _register(self) -> None:
+        self.db.write(services.heard_from, self.conf.host, services.SCHEDULER)
 
     def _read_everything(self) -> None:
         with self.db.read() as conn:

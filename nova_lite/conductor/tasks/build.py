@@ -117,8 +117,11 @@ class BuildTask:
             LOG.exception("scheduling failed")
             self.db.write(self._bury, waiting, f"Scheduling failed: {error}", started)
             return
+        by_host: dict[str, list[int]] = defaultdict(list)
         for action, host in self.db.write(self._assign, waiting, selections, started):
-            self.compute.build_and_run_instance(RequestContext.from_rpc(action.context or {}), host, action.id)
+            by_host[host].append(action.id)
+        for host, ids in by_host.items():
+            self.compute.wake_many(context, host, states.OPERATIONS["build"].method, ids)
 
     def _group(self, conn: sa.Connection, instance: Instance) -> dict[str, Any] | None:
         uuid = server_groups.of_instances(conn, [instance.uuid]).get(instance.uuid)

@@ -1,0 +1,151 @@
+"""Steps of many actions in one message: one that is refused leaves the others alone."""
+import datetime
+
+import sqlalchemy as sa
+
+from nova_lite import units
+from nova_lite.compute import states
+from nova_lite.context import admin_context
+from nova_lite.db import actions, models, services
+from nova_lite.objects import action as objects
+
+ADMIN = admin_context()
+
+
+def stopping(cloud, count):
+    """Servers with a stop that one worker has claimed in one message: [(server, action id)]."""
+    servers = cloud.build(count)
+    for server in servers:
+        cloud.wait(server, states.ACTIVE)
+    ids = [cloud.begin(server, "stop") for server in servers]
+    claimed = cloud.rpc.claim_actions(ids, "h1", "worker")
+    assert [c["instance"]["uuid"] for c in claimed] == servers
+    return list(zip(servers, ids, strict=True))
+
+
+def finish(action_id, owner="worker"):
+    event = actions.event("compute_stop_instance", "h1", units.utcnow())
+    return ["finish_action", {"action_id": action_id, "owner": owner, "updates": {}, "events": [event], "error": None}]
+
+
+def test_one_lost_lease_in_a_message_is_the_only_refusal(make_cloud):
+    cloud = make_cloud("h1")
+    (one, first), (two, second), (three, third) = stopping(cloud, 3)
+    answers = cloud.rpc.call(ADMIN, "steps", calls=[finish(first), finish(second, "another"), finish(third)])
+    assert [list(a) for a in answers] == [["result"], ["error"], ["result"]]
+    assert answers[1]["error"][0] == "LeaseLost"
+    assert [cloud.get(s).vm_state for s in (one, two, three)] == [states.STOPPED, states.ACTIVE, states.STOPPED]
+    assert [cloud.action(i).state for i in (first, second, third)] == [objects.DONE, objects.RUNNING, objects.DONE]
+    with cloud.db.read() as conn:
+        assert [len(actions.events_of(conn, i)) for i in (first, second, third)] == [1, 0, 1]
+
+
+def test_one_server_in_another_state_is_the_only_one_that_is_not_changed(make_cloud):
+    cloud = make_cloud("h1")
+    (one, first), (two, second) = stopping(cloud, 2)
+    cloud.set(two, task_state=states.DELETING)
+    answers = cloud.rpc.call(ADMIN, "steps", calls=[
+        ["instance_update", {"instance_uuid": server, "updates": {"progress": 50}, "action_id": action_id,
+                             "expected_task_states": [states.POWERING_OFF], "owner": "worker"}]
+        for server, action_id in ((one, first), (two, second))])
+    assert answers[0] == {"result": None}
+    assert answers[1]["error"][0] == "UnexpectedTaskState"
+    assert [cloud.get(s).progress for s in (one, two)] == [50, 0]
+
+
+def test_servers_deleted_in_one_message_give_back_all_that_they_held(make_cloud):
+    cloud = make_cloud("h1")
+    servers = cloud.build(5)
+    for server in servers:
+        cloud.wait(server, states.ACTIVE)
+    assert cloud.claimed() == {"h1": set(servers)}
+    ids = [cloud.operate(server, "delete") for server in servers]
+    for action_id in ids:
+        cloud.wait_action(action_id, objects.DONE)
+    assert cloud.claimed() == {}
+    assert cloud.guests("h1") == {}
+    assert all(cloud.get(server).deleted for server in servers)
+
+
+def test_an_unknown_action_is_nobodys(make_cloud):
+    cloud = make_cloud("h1")
+    assert cloud.rpc.claim_actions([4711], "h1", "worker") == [None]
+    assert cloud.rpc.call(ADMIN, "steps", calls=[finish(4711)])[0]["error"][0] == "LeaseLost"
+
+
+# power states -------------------------------------------------------------------------------------------------------
+def test_a_guest_that_went_off_by_itself_is_seen(make_cloud):
+    cloud = make_cloud("h1")
+    server = cloud.active()
+    cloud.hosts["h1"].host.driver._set(server, {"power_state": states.SHUTDOWN})
+    cloud.hosts["h1"]._sync_power_states()
+    assert cloud.wait(server, states.STOPPED).power_state == states.SHUTDOWN
+
+
+def test_a_look_at_the_guests_that_is_out_of_date_changes_nothing(make_cloud):
+    cloud = make_cloud("h1")
+    server = cloud.active()
+    manager = cloud.hosts["h1"]
+    look = manager.conductor.sync_power_states(ADMIN, "h1", {server: states.SHUTDOWN})    # as it was a moment ago
+    assert look == {"look": [server], "remove": []}
+    assert cloud.get(server).vm_state == states.ACTIVE
+    manager._power_changed(server, states.SHUTDOWN)     # looked at again: it runs
+    cloud.wait_for(lambda: not manager._turns.is_busy(server))
+    assert cloud.get(server).vm_state == states.ACTIVE
+
+
+def test_the_guest_of_a_server_that_settled_elsewhere_is_removed(make_cloud):
+    cloud = make_cloud("h1")
+    server = cloud.active()
+    cloud.set(server, host="h2")
+    cloud.hosts["h1"]._sync_power_states()
+    cloud.wait_for(lambda: cloud.guests("h1") == {})
+    assert cloud.get(server).vm_state == states.ACTIVE
+
+
+def test_a_guest_that_nobody_knows_is_left_alone(make_cloud):
+    cloud = make_cloud("h1")
+    server = cloud.active()
+    cloud.hosts["h1"].host.driver._set("not-ours", {"power_state": states.RUNNING})
+    cloud.hosts["h1"]._sync_power_states()
+    cloud.wait_for(lambda: not cloud.hosts["h1"]._turns.is_busy(server))
+    assert set(cloud.guests("h1")) == {server, "not-ours"}
+
+
+# reports ------------------------------------------------------------------------------------------------------------
+def test_a_service_whose_record_was_deleted_comes_back_with_its_next_report(make_cloud):
+    cloud = make_cloud("h1")
+    cloud.run(sa.delete(models.services).where(models.services.c.host == "h1"))
+    cloud.report("h1")
+    with cloud.db.read() as conn:
+        found = {row["host"]: row for row in services.list_all(conn, binary=services.COMPUTE)}
+    assert found["h1"]["last_seen_at"] > units.utcnow() - datetime.timedelta(seconds=60)
+
+
+def test_a_report_renews_what_the_host_works_on(make_cloud):
+    cloud = make_cloud("h1")
+    [(_, action_id)] = stopping(cloud, 1)
+    cloud.expire(action_id)
+    report = {"host": "h1", "owner": "worker", "actions": [action_id]}
+    assert cloud.rpc.heartbeat(ADMIN, report) == {"actions": []}
+    assert cloud.action(action_id).lease_until > units.utcnow()
+    cloud.rpc.heartbeat(ADMIN, {**report, "owner": "another"})
+    assert cloud.action(action_id).owner == "worker"
+
+
+def test_a_host_that_was_given_up_removes_what_was_deleted_without_it(make_cloud):
+    cloud = make_cloud("h1")
+    server = cloud.active()
+    manager = cloud.hosts["h1"]
+    cloud.report("h1")
+    cloud.report("h1")                              # both looks after the start are over
+    cloud.silence("h1")
+    action_id = cloud.begin(server, "delete")
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert cloud.get(server).deleted
+    cloud.report("h1")
+    assert set(cloud.guests("h1")) == {server}      # it does not know yet that it was given up
+    manager._last_report -= 3600                    # an hour without an answer
+    cloud.report("h1")
+    cloud.wait_for(lambda: cloud.guests("h1") == {})
