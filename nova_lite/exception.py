@@ -69,6 +69,14 @@ class ImageUnacceptable(Invalid):
     msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
 
 
+class InvalidVolume(Invalid):
+    msg_fmt = "Invalid volume: %(reason)s"
+
+
+class InvalidBlockDevice(Invalid):
+    msg_fmt = "Block Device Mapping is Invalid: %(reason)s"
+
+
 class UnsupportedNetworkRequest(Invalid):
     msg_fmt = "%(reason)s"
 
@@ -152,6 +160,18 @@ class PortNotFound(NotFound):
 
 class SecurityGroupNotFound(NotFound):
     msg_fmt = "Security group %(security_group_id)s not found."
+
+
+class VolumeNotFound(NotFound):
+    msg_fmt = "Volume %(volume_id)s could not be found."
+
+
+class SnapshotNotFound(NotFound):
+    msg_fmt = "Snapshot %(snapshot_id)s could not be found."
+
+
+class VolumeAttachmentNotFound(NotFound):
+    msg_fmt = "Volume attachment %(attachment_id)s could not be found."
 
 
 class KeypairNotFound(NotFound):

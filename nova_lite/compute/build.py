@@ -5,8 +5,8 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import states
 from nova_lite.compute.work import Work
+from nova_lite.objects import states
 from nova_lite.objects.network import VIF, NetworkRequest
 from nova_lite.virt import guest_metadata
 from nova_lite.virt.driver import GuestFiles

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import build, delete, power, recovery, states
+from nova_lite.compute import build, delete, power, recovery
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.turns import Turns
 from nova_lite.compute.work import Host, Work
@@ -21,6 +21,7 @@ from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
+from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import driver as virt_driver

@@ -4,9 +4,9 @@ from __future__ import annotations
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite.compute import states
 from nova_lite.compute.work import Host
 from nova_lite.context import admin_context
+from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova_lite import units
-from nova_lite.compute import states
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
 from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
+from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import ComputeDriver

@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import units
-from nova_lite.compute import states
 from nova_lite.db import actions, claims, hosts, instances, networks
 from nova_lite.objects import action as objects
+from nova_lite.objects import states
 from nova_lite.objects.action import Action
 
 MESSAGE_LENGTH = 255

@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite.compute import states
 from nova_lite.db import instances, models
+from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)

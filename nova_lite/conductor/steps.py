@@ -16,7 +16,6 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute import states
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings
 from nova_lite.conductor.tasks.build import BuildTask
@@ -24,6 +23,7 @@ from nova_lite.context import RequestContext
 from nova_lite.db import actions, hosts, instances, networks
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
+from nova_lite.objects import states
 from nova_lite.objects.action import Action
 
 LOG = log.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The options of nova_lite: one file per group, fewer than 80 in all.
+"""The options of nova_lite: one file per group, about 90 in all.
 
 A ``ConfigOpts`` is made once per process by :func:`load` and passed to whoever needs it; there is no global one, so that
 tests and the standalone cloud run many services, each with its own options, in one process.
@@ -12,9 +12,26 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import version
-from nova_lite.conf import api, compute, conductor, database, default, fake, image, libvirt, metadata, network, quota, scheduler
+from nova_lite.conf import (
+    api,
+    compute,
+    conductor,
+    database,
+    default,
+    fake,
+    image,
+    libvirt,
+    metadata,
+    network,
+    notifications,
+    quota,
+    scheduler,
+    service_user,
+    volume,
+)
 
-GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, image, network, quota)
+GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, service_user, image, network, volume,
+          notifications, quota)
 
 
 def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

@@ -13,10 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.compute import states
 from nova_lite.context import RequestContext
 from nova_lite.db import models
 from nova_lite.objects import action as objects
+from nova_lite.objects import states
 from nova_lite.objects.action import Action
 
 T = models.instance_actions

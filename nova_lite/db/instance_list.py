@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.compute import states
 from nova_lite.db import models
+from nova_lite.objects import states
 
 I = models.instances  # noqa: E741
 Row = dict[str, Any]

@@ -56,9 +56,9 @@ compute_nodes = sa.Table(
     sa.Column("reserved_vcpus", sa.Integer, nullable=False, default=0),
     sa.Column("reserved_memory_mb", sa.Integer, nullable=False, default=0),
     sa.Column("reserved_local_gb", sa.Integer, nullable=False, default=0),
-    sa.Column("cpu_allocation_ratio", sa.Float, nullable=False, default=1.0),
-    sa.Column("ram_allocation_ratio", sa.Float, nullable=False, default=1.0),
-    sa.Column("disk_allocation_ratio", sa.Float, nullable=False, default=1.0),
+    sa.Column("cpu_allocation_ratio", sa.Double, nullable=False, default=1.0),
+    sa.Column("ram_allocation_ratio", sa.Double, nullable=False, default=1.0),
+    sa.Column("disk_allocation_ratio", sa.Double, nullable=False, default=1.0),
     # the sums of the node's allocations: changed with them in one transaction, by conditional UPDATE only
     sa.Column("vcpus_used", sa.Integer, nullable=False, default=0),
     sa.Column("memory_mb_used", sa.Integer, nullable=False, default=0),
@@ -125,6 +125,7 @@ instances = sa.Table(
     sa.Column("network_request", Json),          # "auto", "none" or a list of objects.NetworkRequest
     sa.Column("network_info", Json, nullable=False),           # list of objects.VIF
     sa.Column("security_groups", Json, nullable=False),        # names
+    sa.Column("block_devices", Json),            # list of objects.BlockDevice
     sa.Column("scheduler_hints", Json, nullable=False),
     sa.Column("requested_destination", Json),    # {"host", "node", "force": bool} or null
     sa.Column("trusted_certs", Json),
@@ -195,7 +196,7 @@ flavors = sa.Table(
     sa.Column("root_gb", sa.Integer, nullable=False),
     sa.Column("ephemeral_gb", sa.Integer, nullable=False, default=0),
     sa.Column("swap", sa.Integer, nullable=False, default=0),
-    sa.Column("rxtx_factor", sa.Float, nullable=False, default=1.0),
+    sa.Column("rxtx_factor", sa.Double, nullable=False, default=1.0),
     sa.Column("disabled", sa.Boolean, nullable=False, default=False),
     sa.Column("is_public", sa.Boolean, nullable=False, default=True),
     sa.Column("description", Text),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nova_lite.objects.base import Record
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.network import VIF
@@ -56,6 +57,7 @@ class Instance(Record):
     network_request: str | list[dict[str, Any]] | None = None
     network_info: list[VIF] = field(default_factory=list)
     security_groups: list[str] = field(default_factory=list)
+    block_devices: list[BlockDevice] = field(default_factory=list)
     scheduler_hints: dict[str, Any] = field(default_factory=dict)
     requested_destination: dict[str, Any] | None = None
     trusted_certs: list[str] | None = None
@@ -75,6 +77,8 @@ class Instance(Record):
         if isinstance(self.image, dict):
             self.image = ImageMeta.from_primitive(self.image)
         self.network_info = [v if isinstance(v, VIF) else VIF.from_primitive(v) for v in self.network_info or []]
+        self.block_devices = [d if isinstance(d, BlockDevice) else BlockDevice.from_primitive(d)
+                              for d in self.block_devices or []]
 
     def domain_name(self, template: str) -> str:
         """The hypervisor's name of this server, e.g. ``instance-0000002a``; ``template`` takes the number or the uuid."""

@@ -15,6 +15,8 @@ class NetworkRequest(Record):
     port_id: str | None = None
     address: str | None = None
     tag: str | None = None
+    network_name: str | None = None     # what the API has learned of the network: spares the host a question
+    mtu: int | None = None
 
 
 @dataclass
@@ -35,6 +37,7 @@ class VIF(Record):
     """One nic of a server, as cached in ``instances.network_info``.
 
     ``type`` is the VIF type (bridge, ovs, null ...); ``details`` what the host needs to plug it, e.g. {"bridge": "nlbr1"}.
+    ``active`` is false until the network says that the port is wired: a new guest waits for that.
     """
 
     id: str
@@ -48,6 +51,7 @@ class VIF(Record):
     details: dict[str, Any] = field(default_factory=dict)
     preserve_on_delete: bool = False
     tag: str | None = None
+    active: bool = True
 
     def __post_init__(self) -> None:
         self.fixed_ips = [f if isinstance(f, FixedIP) else FixedIP.from_primitive(f) for f in self.fixed_ips]

@@ -14,6 +14,7 @@ from stevedore import driver as stevedore_driver
 
 from nova_lite import exception
 from nova_lite.objects.base import Record
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 
@@ -46,12 +47,14 @@ class GuestFiles:
 
 PowerCallback = Callable[[str, int], None]
 """Called with (instance uuid, power_state) when a guest changes its power state by itself."""
+Waiter = Callable[[], None]
+"""Blocks until the network of a new guest is ready; raises when it will not be."""
 Fetcher = Callable[[str, str], None]
 """Called with (image id, path): writes the image's data to the path, checked against its checksum, or raises."""
 
 
 class ComputeDriver(Protocol):
-    """All operations take the whole instance; power_state numbers are those of ``compute/states.py``."""
+    """All operations take the whole instance; power_state numbers are those of ``objects/states.py``."""
 
     def init_host(self, on_power_change: PowerCallback) -> None:
         """Connect to the hypervisor. Raises VirtDriverError or ConfigError when it cannot be used."""
@@ -68,9 +71,13 @@ class ComputeDriver(Protocol):
     def power_state(self, instance: Instance) -> int | None:
         """power_state of one guest; None: the hypervisor does not know it."""
 
-    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher) -> None:
-        """Make disk, config drive (when ``instance.config_drive``) and guest, and start it.
+    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
+              wait_for_network: Waiter | None = None) -> None:
+        """Make disk, config drive (when ``instance.config_drive``) and guest, and start it; with the volumes of
+        ``instance.block_devices``, all of which were connected before.
 
+        ``wait_for_network``: called when the guest's nics are there and before its first instruction runs; what it raises
+        ends the build.
         Run again after a crash it finds what is there and completes it. Raises BuildFailed (another host may do better),
         BuildAborted (none would); nothing half-made stays behind then.
         """
@@ -86,6 +93,25 @@ class ComputeDriver(Protocol):
 
     def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
         """Soft: through the guest, falling back to hard after ``timeout`` seconds. Hard: the guest is defined anew."""
+
+    def volume_connector(self) -> dict[str, Any]:
+        """Who this host is to a storage backend: ``host``, ``ip``, ``initiator`` (an IQN), ``multipath``, ``os_type``, ..."""
+
+    def connect_volume(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
+        """Prepare the host for a volume; answers ``connection_info`` without its secrets, which the host now keeps
+        (a libvirt secret). Raises InvalidVolume for a type that this hypervisor does not know."""
+
+    def disconnect_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """The inverse of ``connect_volume``, after the guest let go of the volume."""
+
+    def attach_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """Give a connected volume to the guest, live when it runs; a guest that has it already keeps it."""
+
+    def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """Take a volume from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
+
+    def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
+        """A volume has grown to ``size`` GiB: the guest is to see it."""
 
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs; memory stays."""

@@ -16,11 +16,12 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import exception
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback
+from nova_lite.objects.states import POWER_PAUSED, RUNNING, SHUTDOWN
+from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 
-RUNNING, PAUSED, SHUTDOWN = 1, 3, 4      # power_state numbers of compute/states.py, which lies above this floor
 CONSOLE_LINES = 20
 
 
@@ -60,9 +61,12 @@ class FakeDriver:
         """One guest."""
         return self.power_states().get(instance.uuid)
 
-    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher) -> None:
+    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
+              wait_for_network: Waiter | None = None) -> None:
         """Add a running guest."""
         self._act("spawn", instance)
+        if wait_for_network is not None:
+            wait_for_network()
         self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
@@ -85,9 +89,37 @@ class FakeDriver:
             self._known("reboot", instance)
         self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
 
+    def volume_connector(self) -> dict[str, Any]:
+        """A connector that every backend takes."""
+        return {"host": self.host, "ip": self.conf.my_ip, "initiator": f"iqn.2026-11.fake:{self.host}", "multipath": False,
+                "os_type": "linux", "platform": "x86_64"}
+
+    def connect_volume(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
+        """Any type will do; what looks like a secret is left out."""
+        self._act("connect_volume", instance)
+        data = {k: v for k, v in connection_info.get("data", {}).items() if "password" not in k and "secret" not in k}
+        return {**connection_info, "data": data}
+
+    def disconnect_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """Nothing was prepared."""
+        self._act("disconnect_volume", instance)
+
+    def attach_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """A fake guest takes any volume."""
+        self._act("attach_volume", instance)
+        self._known("attach_volume", instance)
+
+    def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """And lets it go at once."""
+        self._act("detach_volume", instance)
+
+    def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
+        """And sees it grow."""
+        self._act("extend_volume", instance)
+
     def pause(self, instance: Instance) -> None:
         """Paused."""
-        self._change("pause", instance, PAUSED)
+        self._change("pause", instance, POWER_PAUSED)
 
     def unpause(self, instance: Instance) -> None:
         """Running."""

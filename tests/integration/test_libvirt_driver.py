@@ -20,7 +20,7 @@ from lxml import etree
 
 import nova_lite.conf
 from nova_lite import exception
-from nova_lite.compute import states
+from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance

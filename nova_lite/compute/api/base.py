@@ -10,7 +10,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import rpcapi, states
+from nova_lite.compute import rpcapi
 from nova_lite.compute.api.wakeups import Wakeups
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
@@ -19,6 +19,7 @@ from nova_lite.db.core import Database
 from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import action as action_objects
+from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)

@@ -8,11 +8,11 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.compute import states
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import instance_tags, instances, quotas
+from nova_lite.objects import states
 
 Metadata = dict[str, str]
 

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import states
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, keypairs, quotas, server_groups
 from nova_lite.objects import action as action_objects
+from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.network import NetworkRequest

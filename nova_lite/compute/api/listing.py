@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from oslo_utils import strutils, timeutils
 
 from nova_lite import exception
-from nova_lite.compute import states
 from nova_lite.compute.api.base import Base, check_visible
 from nova_lite.context import RequestContext
 from nova_lite.db import instance_list, server_groups, services
 from nova_lite.db.instance_list import Query, Row
+from nova_lite.objects import states
 
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 _PUBLIC: dict[str, tuple[str, ...]] = {

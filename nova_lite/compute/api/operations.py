@@ -7,10 +7,10 @@ import oslo_messaging as messaging
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.compute import states
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances
+from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 OWNER, ADMIN = "owner", "admin"

@@ -14,7 +14,6 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute import states
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings
 from nova_lite.conductor.leases import Leases
@@ -22,6 +21,7 @@ from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, hosts, instances, server_groups
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
+from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.scheduling import RequestSpec, Selection

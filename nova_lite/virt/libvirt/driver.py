@@ -14,7 +14,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import concurrency, exception
-from nova_lite.compute import states
+from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback

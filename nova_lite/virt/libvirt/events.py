@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import states
+from nova_lite.objects import states
 from nova_lite.virt.driver import PowerCallback
 from nova_lite.virt.libvirt.connection import Connection, Disconnected, LifecycleEvent
 from nova_lite.virt.libvirt.guest import Guest, all_power_states

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from oslo_log import log
 
-from nova_lite.compute import states
+from nova_lite.objects import states
 from nova_lite.virt.libvirt.connection import Connection
 
 LOG = log.getLogger(__name__)

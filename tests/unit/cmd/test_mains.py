@@ -111,11 +111,11 @@ def test_unreachable_broker(script, mode, config):
 
 def test_manage_db(config):
     path = config()
-    assert run("manage", "--config-file", path, "db", "version").stdout == "empty (newest: 0001)\n"
+    assert run("manage", "--config-file", path, "db", "version").stdout == "empty (newest: 0002)\n"
     done = run("manage", "--config-file", path, "db", "sync")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-1] == "The database is at revision 0001."
-    assert run("manage", "--config-file", path, "db", "version").stdout == "0001 (newest: 0001)\n"
+    assert done.stdout.splitlines()[-1] == "The database is at revision 0002."
+    assert run("manage", "--config-file", path, "db", "version").stdout == "0002 (newest: 0002)\n"
     assert run("manage", "--config-file", path, "service", "list").stdout.split()[:3] == ["binary", "host", "status"]
 
 

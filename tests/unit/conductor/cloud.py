@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from nova_lite import conf as nova_conf
 from nova_lite import rpc, units
-from nova_lite.compute import states
 from nova_lite.compute.api import base as api
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.manager import ConductorManager
@@ -21,6 +20,7 @@ from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, core, instances, models
 from nova_lite.objects import action as objects
+from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.scheduler.manager import SchedulerManager
 

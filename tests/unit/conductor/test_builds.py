@@ -4,9 +4,9 @@ import dataclasses
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.compute import states
 from nova_lite.db import actions, models
 from nova_lite.objects import action as objects
+from nova_lite.objects import states
 from nova_lite.virt import fake
 
 

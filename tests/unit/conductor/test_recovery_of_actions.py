@@ -6,10 +6,10 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.compute import states
 from nova_lite.context import admin_context
 from nova_lite.db import actions, models
 from nova_lite.objects import action as objects
+from nova_lite.objects import states
 
 ADMIN = admin_context()
 

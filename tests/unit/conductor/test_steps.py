@@ -4,10 +4,10 @@ import datetime
 import sqlalchemy as sa
 
 from nova_lite import units
-from nova_lite.compute import states
 from nova_lite.context import admin_context
 from nova_lite.db import actions, models, services
 from nova_lite.objects import action as objects
+from nova_lite.objects import states
 
 ADMIN = admin_context()
 

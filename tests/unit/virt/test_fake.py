@@ -3,7 +3,7 @@ import pytest
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception
-from nova_lite.compute import states
+from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import driver as virt_driver

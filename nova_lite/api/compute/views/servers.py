@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from nova_lite import units
-from nova_lite.compute import states
 from nova_lite.db import models
+from nova_lite.objects import states
 
 if TYPE_CHECKING:
     from nova_lite.api.openstack.wsgi import Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute import states
+from nova_lite.objects import states
 from tests.unit.api.compute.conftest import Cloud
 from tests.unit.api.compute.server_support import Servers
 

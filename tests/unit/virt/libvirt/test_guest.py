@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute import states
+from nova_lite.objects import states
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.guest import Guest, all_power_states

@@ -1,0 +1,8 @@
+"""[notifications]: what billing and monitoring are told over the message bus."""
+from oslo_config import cfg
+
+GROUP = "notifications"
+OPTS = [
+    cfg.StrOpt("format", default="none", choices=["none", "versioned", "unversioned", "both"],
+               help="Which notifications are sent: Nova's versioned ones, the older unversioned ones, both, or none."),
+]

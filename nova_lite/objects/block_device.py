@@ -1,0 +1,51 @@
+"""A disk of a server beyond what its flavor gives: what was asked for, and what has become of it."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nova_lite.objects.base import Record
+
+IMAGE, VOLUME, SNAPSHOT, BLANK, LOCAL = "image", "volume", "snapshot", "blank", "local"
+
+
+@dataclass
+class BlockDevice(Record):
+    """One entry of ``instances.block_devices``; the words are those of ``block_device_mapping_v2``.
+
+    ``id`` is our own (a uuid), stable from the request on. ``source_type`` is image, volume, snapshot or blank and
+    ``source_id`` the id of that; ``destination_type`` is volume or local. ``size`` is GiB. ``boot_index`` 0 is the root disk,
+    None or negative never boots.
+
+    A volume passes through: ``volume_id`` None (still to be created from its source), set, ``attachment_id`` set (reserved in
+    the Volume service), ``connection_info`` set (this host may connect it), ``attached`` (the guest has it). What is undone
+    goes the same way back. ``connection_info`` never holds a secret: what a host needs to authenticate it keeps itself.
+    """
+
+    id: str
+    source_type: str
+    destination_type: str = VOLUME
+    source_id: str | None = None
+    boot_index: int | None = None
+    size: int | None = None
+    volume_id: str | None = None
+    volume_type: str | None = None
+    delete_on_termination: bool = False
+    device_name: str | None = None
+    device_type: str | None = None
+    disk_bus: str | None = None
+    guest_format: str | None = None
+    tag: str | None = None
+    attachment_id: str | None = None
+    connection_info: dict[str, Any] | None = None
+    attached: bool = False
+
+    @property
+    def is_volume(self) -> bool:
+        """True for what the Volume service holds, False for a disk of the host."""
+        return self.destination_type == VOLUME
+
+    @property
+    def is_root(self) -> bool:
+        """True for the disk that the guest boots from."""
+        return self.boot_index == 0

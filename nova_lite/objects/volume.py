@@ -1,0 +1,57 @@
+"""What is known of volumes, whichever driver they came from."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nova_lite.objects.base import Record
+
+AVAILABLE, CREATING, IN_USE, ERROR = "available", "creating", "in-use", "error"
+
+
+@dataclass
+class Volume(Record):
+    """``size`` is GiB; ``attachments`` are [{"server_id", "attachment_id"}]; ``image_metadata`` describes the image on it."""
+
+    id: str
+    status: str
+    size: int
+    project_id: str = ""
+    name: str = ""
+    description: str = ""
+    volume_type: str | None = None
+    availability_zone: str | None = None
+    bootable: bool = False
+    multiattach: bool = False
+    encrypted: bool = False
+    snapshot_id: str | None = None
+    source_image: str | None = None
+    attachments: list[dict[str, str]] = field(default_factory=list)
+    image_metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    created_at: str = ""
+
+
+@dataclass
+class Snapshot(Record):
+    """``size`` is that of its volume in GiB."""
+
+    id: str
+    volume_id: str
+    size: int
+    status: str = AVAILABLE
+
+
+@dataclass
+class Attachment(Record):
+    """A reservation of a volume for a server; ``connection_info`` is there once a connector was told.
+
+    ``connection_info`` is {"driver_volume_type": rbd|iscsi|nbd|local, "data": {...}} as Cinder gives it, secrets included:
+    never log it, never store it.
+    """
+
+    id: str
+    volume_id: str
+    server_id: str
+    status: str = "reserved"
+    connection_info: dict[str, Any] = field(default_factory=dict, repr=False)

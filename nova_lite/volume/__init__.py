@@ -1,0 +1,1 @@
+"""Block storage: the interface, Cinder's side of it and the embedded one."""

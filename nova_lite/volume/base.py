@@ -1,0 +1,61 @@
+"""The interface to volumes: the Volume service, or files of this machine."""
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from oslo_config import cfg
+from stevedore import driver as stevedore_driver
+
+from nova_lite.context import RequestContext
+from nova_lite.objects.volume import Attachment, Snapshot, Volume
+
+
+class VolumeAPI(Protocol):
+    """A context with a token acts as that user, one without as the service (which sees every project's volumes).
+
+    All raise VolumeNotFound, SnapshotNotFound or VolumeAttachmentNotFound (404) for what is not there or not visible,
+    and ServiceUnavailable (which names the neighbour and the cause) when the service does not answer.
+    """
+
+    def get(self, context: RequestContext, volume_id: str) -> Volume:
+        """One volume."""
+
+    def list_all(self, context: RequestContext) -> list[Volume]:
+        """The volumes of the project."""
+
+    def get_snapshot(self, context: RequestContext, snapshot_id: str) -> Snapshot:
+        """One snapshot."""
+
+    def create(self, context: RequestContext, size: int, name: str = "", description: str = "",
+               image_id: str | None = None, snapshot_id: str | None = None, volume_type: str | None = None,
+               availability_zone: str | None = None, metadata: dict[str, str] | None = None) -> Volume:
+        """A new volume of the context's project, still being created. Raises OverQuota-like errors by name."""
+
+    def find(self, context: RequestContext, metadata: dict[str, str]) -> list[Volume]:
+        """The volumes that carry these metadata, of every project: how a second run finds what the first created."""
+
+    def delete(self, context: RequestContext, volume_id: str) -> None:
+        """Remove a volume; one that is gone is no error."""
+
+    def attachments(self, context: RequestContext, server_id: str) -> list[Attachment]:
+        """Every attachment of a server."""
+
+    def reserve(self, context: RequestContext, volume_id: str, server_id: str) -> Attachment:
+        """Create an attachment without a connector: nobody else may take the volume. Raises InvalidVolume (400) for a volume
+        that is in use or in a state that cannot be attached."""
+
+    def connect(self, context: RequestContext, attachment_id: str, connector: dict[str, Any]) -> Attachment:
+        """Tell the host's connector (run again it gives the same); ``connection_info`` is in the answer."""
+
+    def complete(self, context: RequestContext, attachment_id: str) -> None:
+        """The guest has it: the volume becomes in-use. Run again it does nothing."""
+
+    def release(self, context: RequestContext, attachment_id: str) -> None:
+        """Delete an attachment; one that is gone is no error."""
+
+
+def load(conf: cfg.ConfigOpts) -> VolumeAPI:
+    """The driver ``[volume] driver``."""
+    manager: Any = stevedore_driver.DriverManager("nova_lite.volume", conf.volume.driver, invoke_on_load=True,
+                                                  invoke_args=(conf,))
+    return manager.driver
