@@ -14,6 +14,7 @@ metadata = sa.MetaData(naming_convention={
 
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+Ratio = sa.Float().with_variant(mysql.DOUBLE(), "mysql", "mariadb")     # MySQL's FLOAT has 24 bits only
 Json = sa.JSON(none_as_null=True)
 Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 
@@ -56,9 +57,9 @@ compute_nodes = sa.Table(
     sa.Column("reserved_vcpus", sa.Integer, nullable=False, default=0),
     sa.Column("reserved_memory_mb", sa.Integer, nullable=False, default=0),
     sa.Column("reserved_local_gb", sa.Integer, nullable=False, default=0),
-    sa.Column("cpu_allocation_ratio", sa.Double, nullable=False, default=1.0),
-    sa.Column("ram_allocation_ratio", sa.Double, nullable=False, default=1.0),
-    sa.Column("disk_allocation_ratio", sa.Double, nullable=False, default=1.0),
+    sa.Column("cpu_allocation_ratio", Ratio, nullable=False, default=1.0),
+    sa.Column("ram_allocation_ratio", Ratio, nullable=False, default=1.0),
+    sa.Column("disk_allocation_ratio", Ratio, nullable=False, default=1.0),
     # the sums of the node's allocations: changed with them in one transaction, by conditional UPDATE only
     sa.Column("vcpus_used", sa.Integer, nullable=False, default=0),
     sa.Column("memory_mb_used", sa.Integer, nullable=False, default=0),
@@ -196,7 +197,7 @@ flavors = sa.Table(
     sa.Column("root_gb", sa.Integer, nullable=False),
     sa.Column("ephemeral_gb", sa.Integer, nullable=False, default=0),
     sa.Column("swap", sa.Integer, nullable=False, default=0),
-    sa.Column("rxtx_factor", sa.Double, nullable=False, default=1.0),
+    sa.Column("rxtx_factor", Ratio, nullable=False, default=1.0),
     sa.Column("disabled", sa.Boolean, nullable=False, default=False),
     sa.Column("is_public", sa.Boolean, nullable=False, default=True),
     sa.Column("description", Text),

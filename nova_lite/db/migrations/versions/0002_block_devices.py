@@ -1,6 +1,7 @@
 """Servers have block devices; ratios are kept in double precision on MySQL, too."""
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import mysql
 
 revision = "0002"
 down_revision = "0001"
@@ -19,4 +20,4 @@ def upgrade() -> None:
     if bind.dialect.name in ("mysql", "mariadb"):
         for table, columns in DOUBLES.items():
             for column in columns:
-                op.alter_column(table, column, type_=sa.Double, existing_type=sa.Float, nullable=False)
+                op.alter_column(table, column, type_=mysql.DOUBLE(), existing_type=sa.Float, nullable=False)
