@@ -14,7 +14,7 @@ metadata = sa.MetaData(naming_convention={
 
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
-Ratio = sa.Float().with_variant(mysql.DOUBLE(), "mysql", "mariadb")     # MySQL's FLOAT has 24 bits only
+Ratio = sa.Float().with_variant(mysql.DOUBLE(asdecimal=False), "mysql", "mariadb")     # MySQL's FLOAT has 24 bits only
 Json = sa.JSON(none_as_null=True)
 Text = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 
