@@ -133,8 +133,10 @@ def allocate_ports(c: sa.Connection, instance_uuid: str, project_id: str, host: 
     """A port for each request (NetworkRequest primitives), in order, bound to the server and the host.
 
     A request that names neither network nor port means the project's only network; it gives no port when there is none.
-    Run again, also for another host, it gives the same ports.
+    Run again, also for another host, it gives the same ports. Raises InstanceNotFound for a server that is deleted: a host
+    that is late with its build leaves no port behind.
     """
+    _lock_server(c, instance_uuid)
     wanted = _resolve(c, project_id, requests, _made_ports(c, instance_uuid).keys(), instance_uuid)
     _lock_networks(c, {n["uuid"] for _, _, n in wanted if n})
     mine = _made_ports(c, instance_uuid)     # again: another run of this allocation may have held the lock before us
@@ -216,6 +218,14 @@ def _only_network(c: sa.Connection, project_id: str) -> dict[str, Any] | None:
     if len(networks) > 1:
         raise exception.NetworkAmbiguous()
     return networks[0] if networks else None
+
+
+def _lock_server(c: sa.Connection, uuid: str) -> None:
+    """A delete, which releases the ports, comes before or after all of this allocation."""
+    servers = models.instances
+    alive = sa.select(servers.c.id).where(servers.c.uuid == uuid, servers.c.deleted == 0)
+    if c.execute(alive.with_for_update()).first() is None:
+        raise exception.InstanceNotFound(instance_id=uuid)
 
 
 def _lock_networks(c: sa.Connection, uuids: Iterable[str]) -> None:

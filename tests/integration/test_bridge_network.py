@@ -20,9 +20,8 @@ from nova_lite.db.core import Database
 from nova_lite.network.bridge import BridgeNetwork
 from nova_lite.network.dhcp import Dnsmasq
 from nova_lite.network.host import NetworkHost
-from nova_lite.objects.flavor import Flavor
-from nova_lite.objects.instance import Instance
 from tests.support.process import wait_for
+from tests.support.servers import add_server
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("dnsmasq"), reason="needs root and dnsmasq")
 CONTEXT = RequestContext(user_id="u", project_id="p", overwrite=False)
@@ -115,15 +114,10 @@ def at(request, tmp_path, metadata):
         db.dispose()
 
 
-def _instance() -> Instance:
-    flavor = Flavor.from_primitive({"flavorid": "1", "name": "f", "memory_mb": 1, "vcpus": 1, "root_gb": 1})
-    return Instance(uuid=str(uuid.uuid4()), project_id="p", user_id="u", display_name="n", hostname="n", flavor=flavor)
-
-
 @contextlib.contextmanager
 def _client(at, tmp_path, instance=None):
-    conf, _db, driver, network = at
-    instance = instance or _instance()
+    conf, db, driver, network = at
+    instance = instance or add_server(db)
     vif = driver.allocate(CONTEXT, instance, "auto", "node")[0]
     driver.plug(instance, vif)
     client = Client(tmp_path / instance.uuid, conf.network.netns, network["bridge"], vif)
@@ -157,12 +151,12 @@ def test_a_stranger_gets_no_address(at, tmp_path):
 
 
 def test_an_address_passes_to_its_next_owner_at_once(at, tmp_path):
-    _conf, _db, driver, network = at
+    _conf, db, driver, network = at
     with _client(at, tmp_path) as (instance, client):
         assert client.dhcp()["ip"] == client.vif.fixed_ips[0].address
         driver.unplug(instance, client.vif)
         driver.deallocate(CONTEXT, instance)
-        following = _instance()
+        following = add_server(db)
         request = [{"network_id": network["uuid"], "address": client.vif.fixed_ips[0].address}]
         driver.allocate(CONTEXT, following, request, "node")
     with _client(at, tmp_path, following) as (_instance_, new):
@@ -215,7 +209,7 @@ def test_networks_cannot_reach_each_other(at, tmp_path):
     conf, db, driver, network = at
     other = db.write(networks.create_network, name="other", cidr="10.199.78.0/29", project_id="q")
     with _client(at, tmp_path) as (_instance_, client):
-        stranger = _instance()
+        stranger = add_server(db)
         stranger.project_id = "q"
         vif = driver.allocate(CONTEXT, stranger, [{"network_id": other["uuid"]}], "node")[0]
         driver.plug(stranger, vif)
@@ -234,8 +228,8 @@ def test_networks_cannot_reach_each_other(at, tmp_path):
 
 
 def test_a_port_that_is_not_of_this_host_is_not_plugged(at):
-    _conf, _db, driver, _network = at
-    instance = _instance()
+    _conf, db, driver, _network = at
+    instance = add_server(db)
     vif = driver.allocate(CONTEXT, instance, "auto", "elsewhere")[0]
     with pytest.raises(exception.PortNotFound):
         driver.plug(instance, vif)

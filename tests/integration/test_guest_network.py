@@ -28,6 +28,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.virt import guest_metadata
 from tests.guest import tiny_image
 from tests.support.process import wait_for
+from tests.support.servers import add_server
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU")
 CONTEXT = RequestContext(user_id="u", project_id="p", overwrite=False)
@@ -61,7 +62,7 @@ class Quiet(wsgiref.simple_server.WSGIRequestHandler):
 
 @pytest.fixture
 def cloud(tmp_path):
-    """(network host, driver, conductor) with the metadata service outside the namespace of the bridge."""
+    """(network host, driver, conductor, database) with the metadata service outside the namespace of the bridge."""
     conductor, netns = Conductor(), "nlt" + uuid.uuid4().hex[:8]
     with wsgiref.simple_server.make_server("0.0.0.0", 0, None, Server, Quiet) as server:
         conf = conf_module.load([], config_files=[], host="node", state_path=str(tmp_path / "state"), network__netns=netns,
@@ -74,7 +75,7 @@ def cloud(tmp_path):
         driver = BridgeNetwork(conf, networks.DatabasePortStore(db))
         driver.init_host("node")
         try:
-            yield NetworkHost(netns), driver, conductor
+            yield NetworkHost(netns), driver, conductor, db
         finally:
             driver.remove_host()
             subprocess.run(["ip", "netns", "delete", netns], check=True)
@@ -142,7 +143,8 @@ class Guest:
 
 @contextlib.contextmanager
 def _boot(cloud, tmp_path, instance, config_drive: bool):
-    at, driver, conductor = cloud
+    at, driver, conductor, db = cloud
+    add_server(db, instance)
     instance.network_info = driver.allocate(CONTEXT, instance, "auto", "node")
     vif = instance.network_info[0]
     driver.plug(instance, vif)

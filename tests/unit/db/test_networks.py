@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import json
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception
-from nova_lite.db import core, networks
+from nova_lite.db import core, instances, networks
 from nova_lite.db.networks import DatabasePortStore
+from tests.support.servers import add_server
 from tests.unit.db.databases import URLS, empty_database
 
 AUTO = [{}]
@@ -32,10 +32,6 @@ def store(db):
 @pytest.fixture
 def network(db):
     return db.write(networks.create_network, name="private", cidr="10.1.0.0/28", dns=["9.9.9.9"])
-
-
-def _uuid() -> str:
-    return str(uuid.uuid4())
 
 
 def _ids(ports) -> list[str]:
@@ -77,7 +73,7 @@ def test_a_project_sees_its_own_and_the_shared_networks(db, store, network):
 
 
 def test_a_network_with_ports_stays(db, store, network):
-    server = _uuid()
+    server = add_server(db).uuid
     store.allocate_ports(server, "p", "h", AUTO)
     with pytest.raises(exception.Conflict):
         db.write(networks.delete_network, network["uuid"])
@@ -88,8 +84,9 @@ def test_a_network_with_ports_stays(db, store, network):
 
 
 # allocation --------------------------------------------------------------------------------------------------------
-def test_the_same_server_gets_the_same_ports_on_any_host(store, network):
-    server, requests = _uuid(), [{"network_id": network["uuid"]}, {"network_id": network["uuid"], "address": "10.1.0.9"}]
+def test_the_same_server_gets_the_same_ports_on_any_host(db, store, network):
+    server = add_server(db).uuid
+    requests = [{"network_id": network["uuid"]}, {"network_id": network["uuid"], "address": "10.1.0.9"}]
     first = store.allocate_ports(server, "p", "one", requests)
     assert first[1]["address"] == "10.1.0.9"
     assert first[0]["network"]["bridge"] == network["bridge"]
@@ -104,40 +101,50 @@ def test_the_same_server_gets_the_same_ports_on_any_host(store, network):
 
 
 def test_auto_means_the_only_network(db, store):
-    server = _uuid()
+    server = add_server(db).uuid
     assert store.allocate_ports(server, "p", "h", AUTO) == []
     network = db.write(networks.create_network, name="a", cidr="10.1.0.0/28")
     port = store.allocate_ports(server, "p", "h", AUTO)[0]
     assert port["network_uuid"] == network["uuid"]
     db.write(networks.create_network, name="b", cidr="10.2.0.0/28")
     with pytest.raises(exception.NetworkAmbiguous) as raised:
-        store.allocate_ports(_uuid(), "p", "h", AUTO)
+        store.allocate_ports(add_server(db).uuid, "p", "h", AUTO)
     assert raised.value.code == 409
     # a build that goes on after a crash is not disturbed by the second network
     assert _ids(store.allocate_ports(server, "p", "h", AUTO)) == [port["uuid"]]
 
 
-def test_a_full_network_says_so(store, network):
-    taken = {store.allocate_ports(_uuid(), "p", "h", AUTO)[0]["address"] for _ in range(13)}
+def test_a_full_network_says_so(db, store, network):
+    taken = {store.allocate_ports(add_server(db).uuid, "p", "h", AUTO)[0]["address"] for _ in range(13)}
     assert taken == {f"10.1.0.{n}" for n in range(2, 15)}
     with pytest.raises(exception.NoMoreFixedIps):
-        store.allocate_ports(_uuid(), "p", "h", AUTO)
+        store.allocate_ports(add_server(db).uuid, "p", "h", AUTO)
     with pytest.raises(exception.NoMoreFixedIps):
         store.check_requests("p", AUTO, 1)
 
 
-def test_builds_at_the_same_time_get_different_addresses(store, network):
+def test_builds_at_the_same_time_get_different_addresses(db, store, network):
     with ThreadPoolExecutor(8) as pool:
-        ports = list(pool.map(lambda n: store.allocate_ports(_uuid(), "p", "h", AUTO)[0], range(13)))
+        ports = list(pool.map(lambda n: store.allocate_ports(add_server(db).uuid, "p", "h", AUTO)[0], range(13)))
     assert len({p["address"] for p in ports}) == 13
 
 
-def test_one_build_that_runs_twice_at_the_same_time_gets_one_port(store, network):
-    server = _uuid()
+def test_one_build_that_runs_twice_at_the_same_time_gets_one_port(db, store, network):
+    server = add_server(db).uuid
     with ThreadPoolExecutor(4) as pool:
         runs = list(pool.map(lambda n: _ids(store.allocate_ports(server, "p", "h", AUTO * 2)), range(4)))
     assert all(run == runs[0] for run in runs)
     assert len(store.list_host_ports("h")) == 2
+
+
+def test_a_late_host_leaves_no_port_for_a_deleted_server(db, store, network):
+    server = add_server(db).uuid
+    store.allocate_ports(server, "p", "h", AUTO)
+    db.write(instances.mark_deleted, server)
+    store.release_ports(server)
+    with pytest.raises(exception.InstanceNotFound, match=server):
+        store.allocate_ports(server, "p", "h", AUTO)
+    assert store.list_host_ports("h") == []
 
 
 @pytest.mark.parametrize(("request_", "error", "code"), [
@@ -146,8 +153,9 @@ def test_one_build_that_runs_twice_at_the_same_time_gets_one_port(store, network
     ({"address": "10.9.0.1"}, exception.InvalidInput, 400), ({"address": "10.1.0.0"}, exception.InvalidInput, 400),
     ({"address": "10.1.0.15"}, exception.InvalidInput, 400), ({"address": "fd00::1"}, exception.InvalidInput, 400),
     ({"address": "10.1.0.1"}, exception.FixedIpAlreadyInUse, 400)])
-def test_what_is_not_there_is_refused_before_and_at_the_build(store, network, request_, error, code):
-    for call in (lambda: store.check_requests("p", [request_], 1), lambda: store.allocate_ports(_uuid(), "p", "h", [request_])):
+def test_what_is_not_there_is_refused_before_and_at_the_build(db, store, network, request_, error, code):
+    server = add_server(db).uuid
+    for call in (lambda: store.check_requests("p", [request_], 1), lambda: store.allocate_ports(server, "p", "h", [request_])):
         with pytest.raises(error) as raised:
             call()
         assert raised.value.code == code
@@ -157,12 +165,12 @@ def test_what_is_not_there_is_refused_before_and_at_the_build(store, network, re
 # ports of the user -------------------------------------------------------------------------------------------------
 def test_a_users_port_is_bound_and_outlives_the_server(db, store, network):
     mine = db.write(networks.create_port, network["uuid"], "p", name="n", address="10.1.0.7", mac_address="FA:16:3E:00:00:07")
-    server = _uuid()
+    server = add_server(db).uuid
     store.check_requests("p", [{"port_id": mine["uuid"]}], 1)
     port = store.allocate_ports(server, "p", "h", [{"port_id": mine["uuid"]}])[0]
     assert (port["uuid"], port["mac_address"], port["request_key"]) == (mine["uuid"], "fa:16:3e:00:00:07", None)
     with pytest.raises(exception.PortInUse):
-        store.allocate_ports(_uuid(), "p", "h", [{"port_id": mine["uuid"]}])
+        store.allocate_ports(add_server(db).uuid, "p", "h", [{"port_id": mine["uuid"]}])
     with pytest.raises(exception.PortInUse):
         store.check_requests("p", [{"port_id": mine["uuid"]}], 1)
     with pytest.raises(exception.PortInUse):
@@ -176,7 +184,7 @@ def test_a_users_port_is_bound_and_outlives_the_server(db, store, network):
 def test_nobody_uses_anothers_port(db, store, network):
     port = db.write(networks.create_port, network["uuid"], "p")
     with pytest.raises(exception.PortNotFound):
-        store.allocate_ports(_uuid(), "q", "h", [{"port_id": port["uuid"]}])
+        store.allocate_ports(add_server(db).uuid, "q", "h", [{"port_id": port["uuid"]}])
     with pytest.raises(exception.PortNotFound):
         store.check_requests("q", [{"port_id": port["uuid"]}], 1)
     with pytest.raises(exception.PortNotFound):

@@ -1,8 +1,6 @@
 """The embedded drivers as the API and the build see them; what happens on the host is tests/integration's."""
 from __future__ import annotations
 
-import uuid
-
 import pytest
 
 from nova_lite import conf as conf_module
@@ -13,9 +11,8 @@ from nova_lite.db.core import Database
 from nova_lite.network import base
 from nova_lite.network.dhcp import Lease, configuration
 from nova_lite.network.host import check_name
-from nova_lite.objects.flavor import Flavor
-from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
+from tests.support.servers import add_server
 
 CONTEXT = RequestContext(user_id="u", project_id="p", overwrite=False)
 ADMIN = RequestContext(user_id="a", project_id="a", is_admin=True, overwrite=False)
@@ -41,13 +38,9 @@ def driver(conf, db):
     return base.load(conf, networks.DatabasePortStore(db))
 
 
-def _instance() -> Instance:
-    return Instance(str(uuid.uuid4()), "p", "u", "n", Flavor("1", "f", 1, 1, 1))
-
-
 def test_a_nic_holds_what_guest_and_host_need(driver, db):
     network = db.write(networks.create_network, name="private", cidr="10.1.0.0/24", dns=["9.9.9.9"], mtu=1450)
-    instance = _instance()
+    instance = add_server(db)
     nic, = driver.allocate(CONTEXT, instance, [NetworkRequest(network["uuid"], address="10.1.0.9", tag="blue")], "h")
     assert (nic.network_id, nic.network_name, nic.type) == (network["uuid"], "private", "bridge")
     assert (nic.mtu, nic.tag) == (1450, "blue")
@@ -66,17 +59,17 @@ def test_a_nic_holds_what_guest_and_host_need(driver, db):
 def test_a_users_port_is_preserved(driver, db):
     network = db.write(networks.create_network, name="private", cidr="10.1.0.0/24")
     port = db.write(networks.create_port, network["uuid"], "p")
-    nic, = driver.allocate(CONTEXT, _instance(), [NetworkRequest(port_id=port["uuid"])], "h")
+    nic, = driver.allocate(CONTEXT, add_server(db), [NetworkRequest(port_id=port["uuid"])], "h")
     assert nic.preserve_on_delete
 
 
 @pytest.mark.parametrize("requests", [None, "auto", []])
 def test_auto(driver, db, requests):
     driver.validate(CONTEXT, requests, 1)
-    assert driver.allocate(CONTEXT, _instance(), requests, "h") == []
+    assert driver.allocate(CONTEXT, add_server(db), requests, "h") == []
     db.write(networks.create_network, name="a", cidr="10.1.0.0/24")
     driver.validate(CONTEXT, requests, 100)
-    assert len(driver.allocate(CONTEXT, _instance(), requests, "h")) == 1
+    assert len(driver.allocate(CONTEXT, add_server(db), requests, "h")) == 1
     db.write(networks.create_network, name="b", cidr="10.2.0.0/24")
     with pytest.raises(exception.NetworkAmbiguous, match="Multiple possible networks found, use a Network ID"):
         driver.validate(CONTEXT, requests, 1)
@@ -85,7 +78,7 @@ def test_auto(driver, db, requests):
 def test_none_is_none(driver, db):
     db.write(networks.create_network, name="a", cidr="10.1.0.0/24")
     driver.validate(CONTEXT, "none", 1)
-    assert driver.allocate(CONTEXT, _instance(), "none", "h") == []
+    assert driver.allocate(CONTEXT, add_server(db), "none", "h") == []
 
 
 def test_validate_names_what_is_missing(driver):
@@ -103,12 +96,12 @@ def test_list_networks_of_a_project_and_of_an_admin(driver, db):
     assert driver.list_networks(ADMIN) == [{"id": other["uuid"], "label": "other", "cidr": "10.1.0.0/24"}]
 
 
-def test_the_null_driver_has_no_network(conf):
+def test_the_null_driver_has_no_network(conf, db):
     conf.set_override("driver", "null", group="network")
     driver = base.load(conf, None)
     for requests in (None, "auto", "none", []):
         driver.validate(CONTEXT, requests, 3)
-        assert driver.allocate(CONTEXT, _instance(), requests, "h") == []
+        assert driver.allocate(CONTEXT, add_server(db), requests, "h") == []
     with pytest.raises(exception.NetworkNotFound, match=NOWHERE):
         driver.validate(CONTEXT, [NetworkRequest(NOWHERE)], 1)
     with pytest.raises(exception.PortNotFound, match=NOWHERE):
