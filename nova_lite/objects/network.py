@@ -21,7 +21,11 @@ class NetworkRequest(Record):
 
 @dataclass
 class FixedIP(Record):
-    """An address of a nic with what the guest needs to use it. ``version`` is 4 or 6."""
+    """An address of a nic with what the guest needs to use it. ``version`` is 4 or 6.
+
+    ``dhcp``: the subnet serves it (None: as ``VIF.details["dhcp"]`` says). ``ipv6_address_mode`` is Neutron's: slaac,
+    dhcpv6-stateful, dhcpv6-stateless, or None.
+    """
 
     address: str
     version: int
@@ -30,6 +34,8 @@ class FixedIP(Record):
     dns: list[str] = field(default_factory=list)
     routes: list[dict[str, str]] = field(default_factory=list)   # [{"cidr", "gateway"}]
     floating_ips: list[str] = field(default_factory=list)
+    dhcp: bool | None = None
+    ipv6_address_mode: str | None = None
 
 
 @dataclass
