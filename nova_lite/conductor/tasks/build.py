@@ -131,6 +131,7 @@ class BuildTask:
                 started: datetime.datetime) -> list[tuple[Action, str]]:
         """Write the hosts down and hand the actions over; what was deleted or lost in between is left out."""
         held = actions.held(conn, [a.id for a in batch], self.leases.owner)
+        self._give_back(conn, [a.instance_uuid for a in batch if a.id not in held])
         sent: list[tuple[Action, str]] = []
         same: dict[tuple, list[Action]] = defaultdict(list)
         for action in batch:
@@ -148,6 +149,11 @@ class BuildTask:
         event = actions.event(EVENT, self.conf.host, started)
         actions.add_events(conn, [(a.id, event) for a, _ in sent])
         return sent
+
+    def _give_back(self, conn: sa.Connection, lost: Sequence[str]) -> None:
+        """The room of servers that were deleted while the scheduler chose. Who lives on is another conductor's by now."""
+        alive = instances.get_many(conn, lost, tags=False)
+        claims.release_many(conn, [uuid for uuid in lost if uuid not in alive])
 
     def _hand_over(self, conn: sa.Connection, ready: list[Action], host: str, alternates: list[dict[str, Any]]) -> None:
         # arguments may hold a request's own secret: only equal ones are written by one statement

@@ -253,6 +253,21 @@ def test_a_delete_before_the_placement_leaves_no_claim(cloud):
     assert cloud.claimed() == {}
 
 
+def test_a_delete_while_the_scheduler_chooses_leaves_no_claim(cloud):
+    scheduler = cloud.conductor.builds.scheduler
+    choose = scheduler.select_destinations
+
+    def slow(context, spec, uuids):
+        cloud.wait_action(cloud.operate(uuids[0], "delete"), objects.DONE)
+        return choose(context, spec, uuids)
+    scheduler.select_destinations = slow
+    [(server, build_id)] = cloud.create()
+    cloud.conductor.schedule_and_build_instances(ADMIN, [build_id])
+    assert cloud.get(server).deleted
+    assert cloud.action(build_id).state == objects.ERROR
+    assert cloud.claimed() == {}
+
+
 def test_an_operation_that_follows_a_reset_is_not_lost(cloud):
     server, _host, action_id = stopping(cloud)
     cloud.set(server, vm_state=states.ERROR, task_state=None)        # os-resetState
