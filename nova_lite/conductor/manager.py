@@ -80,14 +80,23 @@ class ConductorManager:
         self.builds.schedule(context, action_ids)
 
     def run_action(self, context: RequestContext, action_ids: list[int]) -> None:
-        """Deletes of servers that have no host."""
-        self.db.write(self._run, action_ids)
+        """What no host has to do: deletes of servers without one. Builds go on to their task."""
+        builds = self.db.write(self._run, action_ids)
+        if builds:
+            self.builds.schedule(context, builds)
 
-    def _run(self, conn: sa.Connection, action_ids: Sequence[int]) -> None:
+    def _run(self, conn: sa.Connection, action_ids: Sequence[int]) -> list[int]:
+        builds = []
         for action in actions.claim(conn, action_ids, self.leases.owner, self.lease_seconds, objects.CONDUCTOR):
             if endings.is_delete(action):
                 endings.succeed(conn, action, {})
                 LOG.info("deleted without a host", extra={"instance_uuid": action.instance_uuid})
+            elif endings.operation(action).verb == "build":
+                builds.append(action.id)
+            else:
+                endings.fail(conn, action, f"'{action.action}' needs a host, and the server has none")
+        actions.release(conn, builds, self.lease_seconds, died=False)
+        return builds
 
     # compute hosts --------------------------------------------------------------------------------------------------
     def heartbeat(self, context: RequestContext, report: dict[str, Any]) -> dict[str, Any]:

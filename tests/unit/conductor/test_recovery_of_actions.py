@@ -227,6 +227,22 @@ def test_one_action_that_nobody_understands_does_not_stop_the_sweeper(cloud):
     assert cloud.action(strange).state == objects.PENDING
 
 
+def test_an_operation_on_a_server_without_host_ends_with_a_reason(cloud):
+    server = cloud.active()
+    cloud.set(server, host=None, node=None)
+    action_id = cloud.operate(server, "reboot_hard")
+    found = cloud.wait(server, states.ERROR)
+    assert found.fault["message"] == "'reboot' needs a host, and the server has none"
+    assert cloud.action(action_id).state == objects.ERROR
+
+
+def test_a_build_that_is_taken_for_something_else_is_built(cloud):
+    [(server, action_id)] = cloud.create()
+    cloud.rpc.run_action(ADMIN, [action_id])
+    cloud.wait(server, states.ACTIVE)
+    assert cloud.wait_action(action_id, objects.DONE).attempts == 0
+
+
 # deletes and resets in between --------------------------------------------------------------------------------------
 def test_a_delete_during_the_build_wins(cloud):
     cloud.delay(0.3)
