@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import units
+from nova_lite.api.openstack import microversions
 from nova_lite.db.core import Database
 
 
@@ -71,7 +73,16 @@ def embedded_setup(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     print(f"clouds.yaml: {conf.state_path}/clouds.yaml")
 
 
+def api_openapi(_conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+    """Print the OpenAPI document of one microversion."""
+    from nova_lite.api.compute import openapi
+
+    print(json.dumps(openapi.document(arguments.microversion), indent=1))
+
+
 COMMANDS = (
+    Command("api", "openapi", api_openapi, "print the OpenAPI 3.1 document of the compute API", (
+        ("--microversion", {"default": microversions.MAX}),)),
     Command("db", "sync", db_sync, "bring the schema up to date", (("--revision", {"default": "head"}),)),
     Command("db", "version", db_version, "say which schema the database has"),
     Command("service", "list", service_list, "list the services and whether they report"),

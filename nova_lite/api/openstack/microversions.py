@@ -52,11 +52,16 @@ def _resolve(modern: str | None, legacy: str | None, newest: str) -> str:
         return MIN
     if asked == "latest":
         return newest
-    if not _FORM.fullmatch(asked):
-        raise InvalidVersionString(version=asked)
-    if not as_tuple(MIN) <= as_tuple(asked) <= as_tuple(newest):
-        raise exception.InvalidGlobalAPIVersion(req_ver=asked, min_ver=MIN, max_ver=newest)
+    check_known(asked, newest)
     return asked
+
+
+def check_known(version: str, newest: str = MAX) -> None:
+    """Raise InvalidVersionString (400) or InvalidGlobalAPIVersion (406) for a microversion that is not served."""
+    if not _FORM.fullmatch(version):
+        raise InvalidVersionString(version=version)
+    if not as_tuple(MIN) <= as_tuple(version) <= as_tuple(newest):
+        raise exception.InvalidGlobalAPIVersion(req_ver=version, min_ver=MIN, max_ver=newest)
 
 
 def answer_headers(environ: Mapping[str, Any], version: str | None) -> list[tuple[str, str]]:

@@ -1,0 +1,51 @@
+"""The OpenAPI document: valid by a public validator at every kind of microversion, and the same table as the router's."""
+import argparse
+import json
+
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from nova_lite import conf as nova_conf
+from nova_lite import exception, manage
+from nova_lite.api.compute import openapi
+from nova_lite.api.openstack import microversions
+from nova_lite.api.openstack.registry import Registry, load_modules
+from nova_lite.api.openstack.routes import as_tuple
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.36", "2.75", microversions.MAX])
+def test_the_document_is_valid_and_complete(version):
+    document = openapi.document(version)
+    assert [error.message for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
+    assert document["info"]["version"] == version
+    served = {(entry.route.method.lower(), entry.route.path) for entry in Registry(load_modules()).entries
+              if entry.first <= as_tuple(version) <= entry.last}
+    told = {(method, path) for path, item in document["paths"].items() for method in item if method != "parameters"}
+    assert told == served
+    json.dumps(document)        # nothing in it that is not JSON
+
+
+def test_a_route_is_told_only_where_it_is_served():
+    assert "/servers/{server_id}/tags" not in openapi.document("2.25")["paths"]
+    assert "/servers/{server_id}/tags" in openapi.document("2.26")["paths"]
+
+
+def test_actions_are_one_operation_with_a_body_for_each():
+    bodies = openapi.document("2.96")["paths"]["/servers/{server_id}/action"]["post"]["requestBody"]
+    titles = {schema["title"] for schema in bodies["content"]["application/json"]["schema"]["oneOf"]}
+    assert {"os-start", "os-stop", "reboot", "pause"} <= titles
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.9999", "three"])
+def test_other_versions_are_refused(version):
+    with pytest.raises(exception.NovaLiteError) as caught:
+        openapi.document(version)
+    assert caught.value.code in (400, 406)
+
+
+def test_the_command_prints_it(capsys):
+    command = next(c for c in manage.COMMANDS if (c.area, c.name) == ("api", "openapi"))
+
+
+    command.function(nova_conf.load([], config_files=[]), argparse.Namespace(microversion="2.96"))
+    assert json.loads(capsys.readouterr().out)["openapi"] == "3.1.0"
