@@ -69,7 +69,7 @@ class Sweeper:
         if died and action.attempts + 1 >= self.conf.conductor.max_attempts:
             endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
         elif action.stage == objects.CONDUCTOR and action.attempts >= self.conf.conductor.max_attempts:
-            endings.fail(conn, action, f"'{action.action}' was given up: the scheduler did not answer {action.attempts} times")
+            endings.fail(conn, action, f"'{action.action}' was given up after {action.attempts} attempts to place the server")
         elif action.stage == objects.CONDUCTOR:
             actions.release(conn, [action.id], self.lease_seconds, died)
             (found.schedule if verb == "build" else found.run).append(action.id)

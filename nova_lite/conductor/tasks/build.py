@@ -110,12 +110,11 @@ class BuildTask:
             self.db.write(self._bury, waiting, error.message, started)
             return
         except messaging.MessagingTimeout:
-            LOG.warning("the scheduler did not answer; %d builds will be tried again", len(waiting))
-            self.db.write(actions.release, [a.id for a in waiting], 0, True)
+            self._try_again(waiting, "the scheduler did not answer", started)
             return
         except Exception as error:
             LOG.exception("scheduling failed")
-            self.db.write(self._bury, waiting, f"Scheduling failed: {error}", started)
+            self._try_again(waiting, (str(error) or type(error).__name__).splitlines()[0], started)
             return
         by_host: dict[str, list[int]] = defaultdict(list)
         for action, host in self.db.write(self._assign, waiting, selections, started):
@@ -176,6 +175,19 @@ class BuildTask:
             else:
                 endings.cancel(conn, action)
         return ready
+
+    def _try_again(self, waiting: list[Action], reason: str, started: datetime.datetime) -> None:
+        """The next sweep brings the builds again; those that were tried often enough end in ERROR."""
+        last = [a for a in waiting if a.attempts + 1 >= self.conf.conductor.max_attempts]
+        again = [a.id for a in waiting if a not in last]
+        LOG.warning("%d builds were not placed and will be tried again, %d not: %s", len(again), len(last), reason)
+        self.db.write(self._release, again)
+        if last:
+            self.db.write(self._bury, last, f"Scheduling failed {last[0].attempts + 1} times: {reason}", started)
+
+    def _release(self, conn: sa.Connection, action_ids: Sequence[int]) -> None:
+        mine = actions.held(conn, action_ids, self.leases.owner)
+        actions.release(conn, list(mine), 0, died=True)
 
     def _bury(self, conn: sa.Connection, batch: list[Action], message: str, started: datetime.datetime) -> None:
         held = actions.held(conn, [a.id for a in batch], self.leases.owner)

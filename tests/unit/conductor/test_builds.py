@@ -1,9 +1,13 @@
 """Builds from the cast to ACTIVE, and what becomes of those that fail."""
+import contextlib
 import dataclasses
 
+import oslo_messaging as messaging
+import pytest
 import sqlalchemy as sa
 
 from nova_lite import exception
+from nova_lite.context import admin_context
 from nova_lite.db import actions, models
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -58,6 +62,54 @@ def test_when_every_host_failed_the_fault_names_cause_and_hosts(cloud):
     assert "h2" in found.fault["message"]
     assert found.host is None
     assert cloud.claimed() == {}
+
+
+@contextlib.contextmanager
+def broken_scheduler(cloud):
+    """It answers every question with an error of its own, since a table that it reads is missing."""
+    cloud.run(sa.text("ALTER TABLE aggregate_hosts RENAME TO away"))
+    yield
+    cloud.run(sa.text("ALTER TABLE away RENAME TO aggregate_hosts"))
+
+
+def test_builds_outlive_a_scheduler_that_fails(cloud):
+    [(server, action_id)] = cloud.create()
+    with broken_scheduler(cloud):
+        cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
+        assert (cloud.action(action_id).state, cloud.get(server).vm_state) == (objects.PENDING, states.BUILDING)
+    cloud.sweep()
+    cloud.wait(server, states.ACTIVE)
+    assert cloud.wait_action(action_id, objects.DONE).attempts == 1
+
+
+def test_a_scheduler_that_always_fails_is_not_asked_for_ever(make_cloud):
+    cloud = make_cloud("h1", conductor__max_attempts=2)
+    [(server, action_id)] = cloud.create()
+    with broken_scheduler(cloud):
+        cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
+        cloud.sweep()
+        found = cloud.wait(server, states.ERROR)
+    assert "Scheduling failed 2 times" in found.fault["message"]
+    assert "aggregate_hosts" in found.fault["message"]
+    assert cloud.claimed() == {}
+
+
+@pytest.mark.parametrize("error", [messaging.MessageDeliveryFailure("no broker"), messaging.MessagingTimeout("nobody")])
+def test_builds_outlive_a_scheduler_that_is_not_there(cloud, error):
+    scheduler, asked = cloud.conductor.builds.scheduler, []
+    choose = scheduler.select_destinations
+
+    def away_at_first(*arguments):
+        asked.append(arguments)
+        if len(asked) == 1:
+            raise error
+        return choose(*arguments)
+    scheduler.select_destinations = away_at_first
+    [(server, action_id)] = cloud.create()
+    cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
+    assert cloud.action(action_id).state == objects.PENDING
+    cloud.sweep()
+    cloud.wait(server, states.ACTIVE)
 
 
 class Refusing(fake.FakeDriver):
