@@ -5,6 +5,7 @@ Any number of conductors may sweep: rows that one looks at are skipped by the ot
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -62,7 +63,8 @@ class Sweeper:
                               extra={"instance_uuid": action.instance_uuid})
         return found
 
-    def _decide(self, conn: sa.Connection, found: Sweep, action: Action, died: bool, alive: set[str]) -> None:
+    def _decide(self, conn: sa.Connection, found: Sweep, action: Action, died: bool,
+                alive: Mapping[str, float]) -> None:
         LOG.info("action %s (%s) at %s is held by nobody since %s", action.id, action.action, action.host or "the conductor",
                  action.lease_until, extra={"instance_uuid": action.instance_uuid})
         verb = endings.operation(action).verb       # KeyError for what another version wrote
@@ -74,7 +76,8 @@ class Sweeper:
             actions.release(conn, [action.id], self.lease_seconds, died)
             (found.schedule if verb == "build" else found.run).append(action.id)
         elif action.host in alive:
-            actions.release(conn, [action.id], self.lease_seconds, died)
+            # if the host has just died, the action comes back when that is seen, not a whole lease later
+            actions.release(conn, [action.id], min(self.lease_seconds, alive[action.host or ""]), died)
             found.compute.append(action)
         else:
             self._host_is_dead(conn, found, action)
@@ -90,14 +93,16 @@ class Sweeper:
         else:
             endings.fail(conn, action, reason)
 
-    def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> set[str]:
+    def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> dict[str, float]:
+        """Living host -> seconds until it counts as dead, should it say nothing more."""
         if not wanted:
-            return set()
+            return {}
         # A little less than others allow, as a report is written down a moment after the lease that it renewed: else each
         # dead host would cost a second lease. Never so little that one report that is late makes a host dead.
-        compute = self.conf.compute
+        compute, now = self.conf.compute, units.utcnow()
         limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
-        return {row["host"] for row in services.list_all(conn, binary=services.COMPUTE)
+        return {row["host"]: limit - (now - row["last_seen_at"]).total_seconds()
+                for row in services.list_all(conn, binary=services.COMPUTE)
                 if row["host"] in wanted and services.is_up(row, limit)}
 
     def settle_orphans(self) -> int:

@@ -203,6 +203,21 @@ def test_a_host_that_died_with_its_lease_costs_one_lease(cloud):
     cloud.wait(server, states.ERROR)
 
 
+@pytest.mark.parametrize("reported", [0, 4, 9])
+def test_a_host_that_dies_before_it_hears_of_an_action_costs_one_lease(cloud, reported):
+    server = cloud.active()
+    host = cloud.get(server).host
+    cloud.hosts[host]._stopping.set()        # it hears nothing of what follows
+    cloud.begin(server, "stop")
+    cloud.later(reported)
+    cloud.report(host)                       # its last sign of life
+    lease, sweep = cloud.conf.conductor.lease_seconds, cloud.conf.conductor.sweep_interval
+    for _ in range((lease + sweep) // sweep):
+        cloud.later(sweep)
+        cloud.sweep()
+    assert "stopped reporting" in cloud.wait(server, states.ERROR).fault["message"]
+
+
 # what nobody works on -----------------------------------------------------------------------------------------------
 def test_a_server_in_a_transient_state_without_action_ends_in_error(cloud):
     server = cloud.active()
