@@ -90,6 +90,22 @@ class FixedIpAlreadyInUse(Invalid):
     msg_fmt = "Fixed IP address %(address)s is already in use on network %(network_id)s."
 
 
+class NetworkRequiresSubnet(Invalid):
+    msg_fmt = "Network %(network_id)s requires a subnet in order to boot instances on."
+
+
+class PortRequiresFixedIP(Invalid):
+    msg_fmt = "Port %(port_id)s requires a FixedIP in order to be used."
+
+
+class SecurityGroupCannotBeApplied(Invalid):
+    msg_fmt = "Network %(network_id)s requires port_security_enabled and subnet associated in order to apply security groups."
+
+
+class UnableToAutoAllocateNetwork(Invalid):
+    msg_fmt = "Unable to automatically allocate a network for project %(project_id)s"
+
+
 class InvalidAggregateAction(Invalid):
     msg_fmt = "Cannot %(action)s aggregate %(aggregate_id)s. Reason: %(reason)s."
 
@@ -118,6 +134,14 @@ class TooManyInstances(OverQuota):
 
 class QuotaLimitExceeded(OverQuota):
     msg_fmt = "Quota exceeded, too many %(what)s."
+
+
+class PortLimitExceeded(OverQuota):
+    msg_fmt = "Maximum number of ports exceeded"
+
+
+class ExternalNetworkAttachForbidden(Forbidden):
+    msg_fmt = "It is not allowed to create an interface on external network %(network_id)s"
 
 
 class MetadataLimitExceeded(OverQuota):
@@ -282,6 +306,10 @@ class HostInUse(Conflict):
 
 class PortInUse(Conflict):
     msg_fmt = "Port %(port_id)s is still in use."
+
+
+class SecurityGroupAmbiguous(Conflict):
+    msg_fmt = "Multiple security groups found matching '%(name)s'. Use an ID to be more specific."
 
 
 class NetworkAmbiguous(Conflict):

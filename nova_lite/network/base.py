@@ -1,6 +1,8 @@
 """The interface to the network: ports and addresses (``NetworkAPI``), and what a host does with them (``HostNetwork``)."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from oslo_config import cfg
@@ -9,6 +11,17 @@ from stevedore import driver as stevedore_driver
 from nova_lite.context import RequestContext
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, NetworkRequest
+
+Requests = list[NetworkRequest] | str | None
+"""What a user may ask: a list, "auto", "none", or None for whatever there is."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A request for nics that passed the checks, as it is to be kept with the server. ``security_groups`` are names."""
+
+    requests: Requests
+    security_groups: list[str] = field(default_factory=list)
 
 
 class PortStore(Protocol):
@@ -38,19 +51,28 @@ class PortStore(Protocol):
 class NetworkAPI(Protocol):
     """Made by :func:`load` with a PortStore, which only the embedded drivers use."""
 
-    def validate(self, context: RequestContext, requests: list[NetworkRequest] | str | None, count: int) -> None:
-        """Called by the API before 202. Raises what ``allocate`` would raise for networks and ports that are not there."""
+    def validate(self, context: RequestContext, requests: Requests, count: int,
+                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
+        """Called by the API before 202, with the user's token. Raises what ``allocate`` would raise for networks, ports and
+        security groups (names or ids) that are not there; answers the requests with what it learned of the networks.
+
+        ``may_use_external``: policy allows nics on external networks, else ExternalNetworkAttachForbidden."""
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """Networks of the project: ``id``, ``label``, ``cidr``, for the /os-networks proxies."""
 
-    def allocate(self, context: RequestContext, instance: Instance, requests: list[NetworkRequest] | str | None,
-                 host: str) -> list[VIF]:
+    def allocate(self, context: RequestContext, instance: Instance, requests: Requests, host: str) -> list[VIF]:
         """Ports for a new server on ``host``; run again it gives the same ones. "none" gives no port; "auto" and None the
         project's only network (none when there is no network; InvalidInput-like 409 Conflict when there are several)."""
 
     def deallocate(self, context: RequestContext, instance: Instance) -> None:
         """Give back what ``allocate`` took; ports of the user are unbound, not deleted."""
+
+    def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
+        """The nics of ``instance.network_info`` as the network has them now, those that are gone left out."""
+
+    def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
+        """port id -> its status ("ACTIVE", "DOWN", ...); without ports that are gone."""
 
     def init_host(self, host: str) -> None:
         """On a compute host: make bridges, DHCP and so on fit what the store says."""

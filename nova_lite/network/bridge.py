@@ -5,6 +5,7 @@ import ipaddress
 import pathlib
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -13,7 +14,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network import ipam
-from nova_lite.network.base import PortStore
+from nova_lite.network.base import PortStore, Requests, Wanted
 from nova_lite.network.bridges import Bridges
 from nova_lite.network.dhcp import Dnsmasq, Lease
 from nova_lite.network.host import NetworkHost, check_name
@@ -21,7 +22,6 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, FixedIP, NetworkRequest
 
 LOG = log.getLogger(__name__)
-Requests = list[NetworkRequest] | str | None
 
 
 class BridgeNetwork:
@@ -42,9 +42,11 @@ class BridgeNetwork:
         self._ready: set[str] = set()      # bridges that this process has looked after
 
     # what the API and the build ask -----------------------------------------------------------------------------------
-    def validate(self, context: RequestContext, requests: Requests, count: int) -> None:
+    def validate(self, context: RequestContext, requests: Requests, count: int,
+                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
         """See NetworkAPI."""
         self._store.check_requests(context.project_id or "", _primitives(requests), count)
+        return Wanted(requests, list(security_groups))
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """See NetworkAPI; an admin sees those of all projects."""
@@ -62,6 +64,14 @@ class BridgeNetwork:
     def deallocate(self, context: RequestContext, instance: Instance) -> None:
         """See NetworkAPI."""
         self._store.release_ports(instance.uuid)
+
+    def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
+        """Nothing changes by itself here."""
+        return instance.network_info
+
+    def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
+        """A port is wired as soon as its guest is there."""
+        return dict.fromkeys(port_ids, "ACTIVE")
 
     # what a compute host does -----------------------------------------------------------------------------------------
     def init_host(self, host: str) -> None:

@@ -1,13 +1,14 @@
 """No network: guests without nics."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network.base import PortStore
+from nova_lite.network.base import PortStore, Requests, Wanted
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, NetworkRequest
 
@@ -18,10 +19,11 @@ class NullNetwork:
     def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
         pass
 
-    def validate(self, context: RequestContext, requests: list[NetworkRequest] | str | None, count: int) -> None:
+    def validate(self, context: RequestContext, requests: Requests, count: int,
+                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
         """See NetworkAPI."""
         if not requests or requests in ("auto", "none"):
-            return
+            return Wanted(requests, list(security_groups))
         for request in requests:
             if not isinstance(request, NetworkRequest):
                 raise exception.InvalidInput(reason=f"networks: {requests!r} is neither auto nor none")
@@ -29,18 +31,26 @@ class NullNetwork:
                 raise exception.PortNotFound(port_id=request.port_id)
             if request.network_id:
                 raise exception.NetworkNotFound(network_id=request.network_id)
+        return Wanted(requests, list(security_groups))
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """None."""
         return []
 
-    def allocate(self, context: RequestContext, instance: Instance, requests: list[NetworkRequest] | str | None,
-                 host: str) -> list[VIF]:
+    def allocate(self, context: RequestContext, instance: Instance, requests: Requests, host: str) -> list[VIF]:
         """No nic."""
         return []
 
     def deallocate(self, context: RequestContext, instance: Instance) -> None:
         """Nothing was taken."""
+
+    def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
+        """No nic."""
+        return []
+
+    def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
+        """No port."""
+        return {}
 
     def init_host(self, host: str) -> None:
         """Nothing to make."""

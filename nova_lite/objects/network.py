@@ -17,6 +17,9 @@ class NetworkRequest(Record):
     tag: str | None = None
     network_name: str | None = None     # what the API has learned of the network: spares the host a question
     mtu: int | None = None
+    dns: bool = False                   # ports of the network have names
+    security_groups: list[str] | None = None    # ids for the port to be made; None: the project's default group
+    revision: int | None = None         # of the user's port, when the API looked at it
 
 
 @dataclass

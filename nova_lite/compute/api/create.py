@@ -4,7 +4,6 @@ from __future__ import annotations
 import secrets
 import string
 import uuid as uuids
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +15,11 @@ from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, keypairs, quotas, server_groups
+from nova_lite.network.base import Requests, Wanted
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
-from nova_lite.objects.network import NetworkRequest
 
 LOG = log.getLogger(__name__)
 _ALPHABETS = (string.digits.replace("0", "").replace("1", ""), "ABCDEFGHJKLMNPQRSTUVWXYZ", "abcdefghijkmnopqrstuvwxyz")
@@ -58,6 +57,7 @@ class CreateRequest:
     legacy_block_devices: list[dict[str, Any]] = field(default_factory=list)
     admin_password: str | None = None
     allow_zero_disk: bool = False
+    allow_external_network: bool = False
 
 
 @dataclass
@@ -76,7 +76,7 @@ class _Facts:
     flavor: Flavor
     image: ImageMeta
     keypair: dict[str, Any] | None
-    networks: str | list[NetworkRequest] | None
+    networks: Requests
     auto_disk_config: bool
 
 
@@ -89,7 +89,8 @@ class Creation(Base):
         Raises what the user did wrong (Invalid and its kin, 400), OverQuota (403) or Conflict (409).
         """
         facts = self._look_up(context, request)
-        self._check_networks(context, facts.networks, request.max_count)
+        wanted = self._check_networks(context, facts.networks, request)
+        facts.networks, request.security_groups = wanted.requests, wanted.security_groups
         reservation = "r-" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(8))
         servers, action_ids = self.db.write(self._write, context, request, facts, reservation)
         LOG.info("create: %s server(s), reservation %s", len(servers), reservation,
@@ -134,9 +135,10 @@ class Creation(Base):
             raise exception.Invalid(f"Invalid key_name provided: {name}") from error
         return {key: found[key] for key in ("name", "type", "public_key")}
 
-    def _check_networks(self, context: RequestContext, networks: str | list[NetworkRequest] | None, count: int) -> None:
+    def _check_networks(self, context: RequestContext, networks: Requests, request: CreateRequest) -> Wanted:
         try:
-            self.network.validate(context, networks, count)
+            return self.network.validate(context, networks, request.max_count, request.security_groups,
+                                         request.allow_external_network)
         except exception.NotFound as error:        # a network that is not there is a mistake in the body, not in the URL
             raise exception.Invalid(error.message) from error
 
@@ -184,7 +186,7 @@ class Creation(Base):
             "personality": request.personality or None, "tags": request.tags}
 
 
-def _plain_networks(networks: str | Sequence[NetworkRequest] | None) -> str | list[dict[str, Any]] | None:
+def _plain_networks(networks: Requests) -> str | list[dict[str, Any]] | None:
     return networks if networks is None or isinstance(networks, str) else [r.to_primitive() for r in networks]
 
 

@@ -24,14 +24,23 @@ class Disk:
 
 @dataclass(frozen=True)
 class Nic:
-    """One nic on a Linux bridge. ``bandwidth`` are libvirt's names: (inbound|outbound, average|peak|burst) -> number."""
+    """One nic. ``bandwidth`` are libvirt's names: (inbound|outbound, average|peak|burst) -> number.
+
+    ``kind`` says what ``source`` is: bridge: a Linux bridge. ovs: a bridge of Open vSwitch, whose agent knows the tap by
+    ``port_id``. vhostuser: the path of a socket, on which QEMU is ``mode`` (client or server). direct: an interface of the
+    host, with macvtap's ``mode``. hostdev: a PCI function (0000:0a:00.1), its traffic tagged with ``vlan``.
+    """
 
     mac: str
-    bridge: str
+    source: str
     devname: str
     model: str = "virtio"
     mtu: int | None = None
     bandwidth: dict[tuple[str, str], int] = field(default_factory=dict)
+    kind: str = "bridge"
+    port_id: str = ""
+    mode: str = ""
+    vlan: int | None = None
 
 
 @dataclass(frozen=True)

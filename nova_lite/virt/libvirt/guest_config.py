@@ -21,6 +21,10 @@ T = TypeVar("T")
 DISK_BUSES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "ide": "hd", "usb": "sd"}
 SCSI_MODELS = ("virtio-scsi", "lsilogic", "lsisas1068", "lsisas1078", "buslogic", "vmpvscsi")
 VIF_MODELS = ("virtio", "e1000", "e1000e", "rtl8139", "pcnet", "ne2k_pci")
+# VIF type -> kind of nic, and which of the port's details are its source and mode
+_VIF_TYPES = {"bridge": ("bridge", "bridge", ""), "ovs": ("ovs", "bridge", ""),
+              "vhostuser": ("vhostuser", "vhostuser_socket", "vhostuser_mode"),
+              "macvtap": ("direct", "macvtap_source", "macvtap_mode"), "hw_veb": ("hostdev", "pci_slot", "")}
 VIDEO_MODELS = ("virtio", "vga", "cirrus", "qxl", "bochs", "none")
 WATCHDOG_ACTIONS = ("disabled", "reset", "poweroff", "pause", "none")
 TB_CACHE_MB = 32
@@ -156,15 +160,18 @@ def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[
 
 
 def _nic(instance: Instance, vif: VIF) -> Nic:
-    if vif.type != "bridge":
+    kind, source_key, mode_key = _VIF_TYPES.get(vif.type, ("", "", ""))
+    if not kind:
         raise _aborted(instance, f"port {vif.id} has VIF type {vif.type}, which this driver does not offer")
-    if not vif.details.get("bridge"):
-        raise _aborted(instance, f"port {vif.id} names no bridge")
+    details = vif.details
+    if not details.get(source_key):
+        raise _aborted(instance, f"port {vif.id} of VIF type {vif.type} names no {source_key}")
     model = _choice(instance, "hw_vif_model", VIF_MODELS, "virtio")
     names = {f"quota:vif_{way}_{name}": f"{way} {name}" for way in ("inbound", "outbound")
              for name in ("average", "peak", "burst")}
     bandwidth = {(key.split()[0], key.split()[1]): value for key, value in _tuned(instance, names).items()}
-    return Nic(vif.mac_address, vif.details["bridge"], vif.devname, model, vif.mtu, bandwidth)
+    return Nic(vif.mac_address, str(details[source_key]), vif.devname, model, vif.mtu, bandwidth, kind, vif.id,
+               str(details.get(mode_key, "")), int(details["vlan"]) if kind == "hostdev" and details.get("vlan") else None)
 
 
 def _graphics(instance: Instance, host: HostFacts) -> Graphics | None:

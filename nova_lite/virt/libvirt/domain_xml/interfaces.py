@@ -1,27 +1,70 @@
-"""Nics: libvirt makes the tap and puts it on the bridge, and removes it when the guest ends."""
+"""Nics: libvirt makes the tap and puts it where it belongs, and removes it when the guest ends."""
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
 
 from lxml import etree
 from lxml.builder import E
 
 from nova_lite.virt.libvirt.config import GuestConfig, Nic
 
+_PCI = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
+
 
 def elements(config: GuestConfig) -> list[etree._Element]:
     """All nics in their order."""
-    return [_nic(nic) for nic in config.nics]
+    return [element(nic) for nic in config.nics]
 
 
-def _nic(nic: Nic) -> etree._Element:
-    element = E.interface(E.mac(address=nic.mac), E.source(bridge=nic.bridge), E.target(dev=nic.devname),
-                          E.model(type=nic.model), type="bridge")
+def element(nic: Nic) -> etree._Element:
+    """One nic."""
+    return _KINDS[nic.kind](nic)
+
+
+def _bridge(nic: Nic) -> etree._Element:
+    made = E.interface(E.mac(address=nic.mac), E.source(bridge=nic.source), type="bridge")
+    if nic.kind == "ovs":
+        made.append(E.virtualport(E.parameters(interfaceid=nic.port_id), type="openvswitch"))
+    made.append(E.target(dev=nic.devname))
+    made.append(E.model(type=nic.model))
+    return _tuned(made, nic)
+
+
+def _vhostuser(nic: Nic) -> etree._Element:
+    made = E.interface(E.mac(address=nic.mac), E.source(type="unix", path=nic.source, mode=nic.mode or "client"),
+                       E.model(type=nic.model), type="vhostuser")
+    return _tuned(made, nic)
+
+
+def _direct(nic: Nic) -> etree._Element:
+    return E.interface(E.mac(address=nic.mac), E.source(dev=nic.source, mode=nic.mode or "vepa"), E.model(type=nic.model),
+                       type="direct")
+
+
+def _hostdev(nic: Nic) -> etree._Element:
+    match = _PCI.fullmatch(nic.source.lower())
+    if match is None:
+        raise ValueError(f"{nic.source!r} is no PCI address")
+    address = dict(zip(("domain", "bus", "slot", "function"), (f"0x{part}" for part in match.groups()), strict=True))
+    made = E.interface(E.mac(address=nic.mac), E.source(E.address(type="pci", **address)), type="hostdev", managed="yes")
+    if nic.vlan is not None:
+        made.append(E.vlan(E.tag(id=str(nic.vlan))))
+    return made
+
+
+_KINDS: dict[str, Callable[[Nic], etree._Element]] = {
+    "bridge": _bridge, "ovs": _bridge, "vhostuser": _vhostuser, "direct": _direct, "hostdev": _hostdev}
+
+
+def _tuned(made: etree._Element, nic: Nic) -> etree._Element:
     if nic.mtu:
-        element.append(E.mtu(size=str(nic.mtu)))
+        made.append(E.mtu(size=str(nic.mtu)))
     if nic.bandwidth:
         bandwidth = E.bandwidth()
         for direction in ("inbound", "outbound"):
             limits = {name: str(value) for (way, name), value in sorted(nic.bandwidth.items()) if way == direction}
             if limits:
                 bandwidth.append(etree.Element(direction, limits))
-        element.append(bandwidth)
-    return element
+        made.append(bandwidth)
+    return made

@@ -33,6 +33,11 @@ CASES = {
         "hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_vif_model": "e1000", "hw_video_model": "vga",
         "hw_machine_type": "q35", "hw_firmware_type": "uefi", "os_type": "windows", "hw_qemu_guest_agent": "yes",
         "hw_pointer_model": "ps2mouse", "hw_cdrom_bus": "sata"}, config_drive=True), [vif()], KVM),
+    "neutron_nics": (instance(), [
+        vif(1, type="ovs", details={"bridge": "br-int", "port_filter": True}),
+        vif(2, type="vhostuser", details={"vhostuser_socket": "/run/ovs/vhu00000002-00", "vhostuser_mode": "server"}),
+        vif(3, type="macvtap", details={"macvtap_source": "eth1.7", "macvtap_mode": "bridge", "physical_interface": "eth1"}),
+        vif(4, type="hw_veb", details={"pci_slot": "0000:0A:10.2", "vlan": "7"})], KVM),
     "odd_names": (instance(display_name="<one> & \"two\"\x01ü"), [], TCG),
 }
 
@@ -107,8 +112,9 @@ def test_a_nic_of_type_null_is_none():
     (instance({"hw:watchdog_action": "explode"}), [], "explode"),
     (instance(properties={"hw_disk_bus": "floppy"}), [], "hw_disk_bus=floppy"),
     (instance(properties={"hw_vif_model": "x"}), [vif()], "hw_vif_model=x"),
-    (instance(), [vif(type="ovs")], "VIF type ovs"),
+    (instance(), [vif(type="unbound")], "VIF type unbound"),
     (instance(), [vif(details={})], "names no bridge"),
+    (instance(), [vif(type="vhostuser", details={})], "names no vhostuser_socket"),
 ])
 def test_what_cannot_be_had_ends_the_build(made, vifs, reason):
     with pytest.raises(exception.BuildAborted, match=reason):

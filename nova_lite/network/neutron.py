@@ -1,0 +1,139 @@
+"""The network of the cloud is Neutron's: ports are its, the wires between taps and networks are its agents'."""
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.network.base import PortStore, Requests, Wanted
+from nova_lite.network.host import NetworkHost, check_name, run
+from nova_lite.network.neutron_api import Json, NeutronAPI, groups_by
+from nova_lite.network.neutron_ports import Ports
+from nova_lite.network.neutron_requests import NETWORK_FIELDS, RequestChecker, available
+from nova_lite.network.neutron_views import SUBNET_FIELDS, make_vif, subnet_ids
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF, NetworkRequest
+
+LOG = log.getLogger(__name__)
+
+
+class NeutronNetwork:
+    """``network.base.NetworkAPI`` on Neutron. The API asks with the user's token, everybody else as the service user.
+
+    A build with one nic costs one call in the API (the networks) and three on the host: the server's ports, which are none
+    yet, their creation, and their subnets.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
+        self._api = NeutronAPI(conf)
+        self._requests = RequestChecker(self._api)
+        self._ports = Ports(conf, self._api)
+        self._at = NetworkHost(conf.network.netns)
+
+    # what the API and the build ask -----------------------------------------------------------------------------------
+    def validate(self, context: RequestContext, requests: Requests, count: int,
+                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
+        """See NetworkAPI. The quota of ports is not asked for: Neutron itself refuses the port that is one too many."""
+        if isinstance(requests, str) and requests not in ("auto", "none"):
+            raise exception.InvalidInput(reason=f"networks: {requests!r} is neither auto nor none")
+        if isinstance(requests, list) and count > 1 and any(r.port_id or r.address for r in requests):
+            raise exception.InvalidInput(reason="a port or a fixed_ip can be given to one instance only")
+        return self._requests.check(context, requests, security_groups, may_use_external)
+
+    def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
+        """See NetworkAPI. A network of Neutron has subnets rather than one range."""
+        found = self._api.list(context, "networks", fields=["id", "name"])
+        return [{"id": n["id"], "label": n["name"], "cidr": None} for n in found]
+
+    def allocate(self, context: RequestContext, instance: Instance, requests: Requests, host: str) -> list[VIF]:
+        """See NetworkAPI. What fails leaves ports behind that ``deallocate`` finds."""
+        wanted = self._listed(context, instance, requests)
+        if not wanted:
+            return []
+        ports = self._ports.allocate(context, instance, wanted, host)
+        networks = {r.network_id: (r.network_name, r.mtu) for r in wanted if r.network_id and r.network_name is not None}
+        return self._vifs(context, ports, networks, [bool(r.port_id) for r in wanted], [r.tag for r in wanted])
+
+    def deallocate(self, context: RequestContext, instance: Instance) -> None:
+        """See NetworkAPI."""
+        self._ports.release(context, instance)
+
+    def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
+        """See NetworkAPI; here also floating IPs are asked for, as a new port has none."""
+        cached = instance.network_info
+        found = groups_by(self._ports.of_server(context, instance), "id")
+        old = [vif for vif in cached if vif.id in found]
+        for vif in cached:
+            if vif.id not in found:
+                LOG.info("Neutron has no port %s of this server any more", vif.id, extra={"instance_uuid": instance.uuid})
+        floating: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for one in self._api.by_ids(context, "floatingips", [v.id for v in old], key="port_id"):
+            floating[one["port_id"], one["fixed_ip_address"]].append(one["floating_ip_address"])
+        return self._vifs(context, [found[v.id] for v in old], {v.network_id: (v.network_name, v.mtu) for v in old},
+                          [v.preserve_on_delete for v in old], [v.tag for v in old], floating)
+
+    def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
+        """See NetworkAPI."""
+        return {p["id"]: p["status"] for p in self._api.by_ids(context, "ports", port_ids, fields=["id", "status"])}
+
+    def _listed(self, context: RequestContext, instance: Instance, requests: Requests) -> list[NetworkRequest]:
+        """The requests one by one. The API has left "auto" only where the project had no network of its own."""
+        if requests == "none":
+            return []
+        if requests and not isinstance(requests, str):
+            return requests
+        found = available(self._api, context, instance.project_id, may_use_external=False)
+        if len(found) > 1:
+            raise exception.NetworkAmbiguous()
+        if found:
+            return [NetworkRequest(found[0]["id"], network_name=found[0]["name"], mtu=found[0].get("mtu"))]
+        if requests == "auto":
+            return [NetworkRequest(self._api.auto_allocated_network(context, instance.project_id))]
+        return []
+
+    def _vifs(self, context: RequestContext, ports: Sequence[Json], networks: Mapping[str, tuple[str | None, int | None]],
+              preserve: Sequence[bool], tags: Sequence[str | None],
+              floating: Mapping[tuple[str, str], list[str]] | None = None) -> list[VIF]:
+        subnets = groups_by(self._api.by_ids(context, "subnets", subnet_ids(ports), fields=SUBNET_FIELDS), "id")
+        known = dict(networks)
+        unknown = {p["network_id"] for p in ports} - known.keys()
+        for network in self._api.by_ids(context, "networks", unknown, fields=NETWORK_FIELDS):
+            known[network["id"]] = (network["name"], network.get("mtu"))
+        vifs = []
+        for port, keep, tag in zip(ports, preserve, tags, strict=True):
+            name, mtu = known.get(port["network_id"], ("", None))
+            vifs.append(make_vif(port, name or "", mtu, subnets, floating or {}, keep, tag))
+        return vifs
+
+    # what a compute host does -----------------------------------------------------------------------------------------
+    def init_host(self, host: str) -> None:
+        """Nothing: Neutron's agents look after their bridges, and a host must start while Neutron is down."""
+
+    def plug(self, instance: Instance, vif: VIF) -> None:
+        """libvirt puts the tap where the port says; only a Linux bridge has to be there before."""
+        if vif.details.get("ovs_hybrid_plug"):
+            raise exception.BuildAborted(
+                instance_id=instance.uuid,
+                reason=f"port {vif.id} asks for hybrid plugging (iptables_hybrid firewall), which is not supported: set "
+                       "firewall_driver = openvswitch on the Open vSwitch agents")
+        if vif.type != "bridge":
+            return
+        bridge = check_name(vif.details["bridge"])
+        if not self._at.exists(bridge):
+            self._at.ip("link", "add", "name", bridge, "type", "bridge", "forward_delay", "0", check=False)
+        self._at.ip("link", "set", "dev", bridge, "up")
+
+    def unplug(self, instance: Instance, vif: VIF) -> None:
+        """libvirt takes the tap away with the guest; after a crash of libvirt the name of it may be left in the switch."""
+        if vif.type == "ovs" and shutil.which("ovs-vsctl"):
+            done = run("ovs-vsctl", "--timeout=5", "--if-exists", "del-port", check_name(vif.details["bridge"]),
+                       check_name(vif.devname), check=False)
+            if done.returncode:     # a name without a tap carries nothing: no reason to keep the server
+                LOG.warning("ovs-vsctl del-port %s: %s", vif.devname, done.stderr.strip(),
+                            extra={"instance_uuid": instance.uuid})

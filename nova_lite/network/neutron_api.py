@@ -1,0 +1,135 @@
+"""Neutron's v2.0 API, as much of it as servers need; its refusals become the errors that a user of Nova knows."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.identity.keystone import Client, NeighbourError
+
+Json = dict[str, Any]
+_CHUNK = 100        # ids in one query: servers of HTTP bound the length of its line
+
+
+class StaleRevision(exception.Conflict):
+    """The port changed since it was looked at."""
+
+    msg_fmt = "Port %(port_id)s was changed by somebody else."
+
+
+class NeutronRefusal(exception.NovaLiteError):
+    """What Neutron refused for a reason of its own; ``code`` is its status."""
+
+    msg_fmt = "Neutron answered %(status)s: %(reason)s"
+    safe = True
+
+    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+        super().__init__(message, **kwargs)
+        self.code = int(kwargs.get("status", 500))
+
+
+class NeutronAPI:
+    """Every method raises ServiceUnavailable when Neutron does not answer."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._client = Client(conf, "network", "Neutron", 2)
+
+    def list(self, context: RequestContext, what: str, **query: Any) -> Sequence[Json]:
+        """GET of a collection: "networks", "security-groups", ...; a list as a value asks for any of its items."""
+        answer = self._call(context, "GET", f"/{what}", params=query)
+        return answer[what.replace("-", "_")]
+
+    def by_ids(self, context: RequestContext, what: str, ids: Collection[str], key: str = "id", **query: Any) -> Sequence[Json]:
+        """Those of a collection whose ``key`` is one of ``ids``; no call when there are none."""
+        wanted = sorted(set(ids))
+        found: list[Json] = []
+        for start in range(0, len(wanted), _CHUNK):
+            found += self.list(context, what, **{key: wanted[start:start + _CHUNK]}, **query)
+        return found
+
+    def create_ports(self, context: RequestContext, ports: Sequence[Json]) -> Sequence[Json]:
+        """All of them in one call, or none."""
+        answer = self._call(context, "POST", "/ports", json={"ports": list(ports)},
+                            subject={"network_id": ", ".join(dict.fromkeys(p["network_id"] for p in ports)),
+                                     "address": ", ".join(a["ip_address"] for p in ports for a in p.get("fixed_ips", ()))})
+        return answer["ports"]
+
+    def update_port(self, context: RequestContext, port_id: str, values: Json, revision: int | None = None) -> Json:
+        """Change a port; with ``revision`` only when it still has that one, else StaleRevision."""
+        headers = {"If-Match": f"revision_number={revision}"} if revision is not None else {}
+        answer = self._call(context, "PUT", f"/ports/{port_id}", json={"port": values}, headers=headers,
+                            subject={"port_id": port_id})
+        return answer["port"]
+
+    def delete_port(self, context: RequestContext, port_id: str) -> None:
+        """Delete a port; one that is gone already is no error."""
+        try:
+            self._call(context, "DELETE", f"/ports/{port_id}", subject={"port_id": port_id})
+        except exception.PortNotFound:
+            return
+
+    def auto_allocated_network(self, context: RequestContext, project_id: str, dry_run: bool = False) -> str:
+        """The id of the network that Neutron makes (or made before) for a project; raises UnableToAutoAllocateNetwork."""
+        try:
+            answer = self._call(context, "GET", f"/auto-allocated-topology/{project_id}",
+                                params={"fields": "dry-run"} if dry_run else {})
+        except NeutronRefusal as error:
+            raise exception.UnableToAutoAllocateNetwork(
+                f"Unable to automatically allocate a network for project {project_id} ({error.message})") from error
+        return answer["auto_allocated_topology"]["id"]
+
+    def _call(self, context: RequestContext, method: str, path: str, subject: Mapping[str, str] | None = None,
+              **arguments: Any) -> Json:
+        try:
+            answer = self._client.call(context, method, path, **arguments)
+        except NeighbourError as error:
+            raise _ours(error, subject or {}) from error
+        return answer.json() if answer.content else {}
+
+
+def _ours(error: NeighbourError, subject: Mapping[str, str]) -> exception.NovaLiteError:
+    """Nova's error for one of Neutron's, with Neutron's words in it."""
+    if error.status == 412:
+        return StaleRevision(port_id=subject.get("port_id", ""))
+    if error.status == 404 and "port_id" in subject:
+        return exception.PortNotFound(port_id=subject["port_id"])
+    make = _KINDS.get(str(error.kwargs.get("kind", "")))
+    if make is not None:
+        made = make(subject)
+        made.args = (f"{made.message} (Neutron: {error.reason})",)
+        return made
+    if error.status == 401:
+        return exception.Unauthorized(f"Neutron does not accept the token: {error.reason}")
+    return NeutronRefusal(status=error.status, reason=error.reason)
+
+
+def _fixed_ip_in_use(subject: Mapping[str, str]) -> exception.NovaLiteError:
+    return exception.FixedIpAlreadyInUse(address=subject.get("address", ""), network_id=subject.get("network_id", ""))
+
+
+def _bad_fixed_ip(subject: Mapping[str, str]) -> exception.NovaLiteError:
+    return exception.InvalidInput(reason=f"Fixed IP {subject.get('address', '')} is not a valid ip address for network "
+                                         f"{subject.get('network_id', '')}.")
+
+
+def _no_more_ips(subject: Mapping[str, str]) -> exception.NovaLiteError:
+    return exception.NoMoreFixedIps(net=subject.get("network_id", ""))
+
+
+_KINDS: dict[str, Callable[[Mapping[str, str]], exception.NovaLiteError]] = {
+    "OverQuota": lambda _: exception.PortLimitExceeded(),
+    "IpAddressGenerationFailure": _no_more_ips, "IpAddressGenerationFailureAllSubnets": _no_more_ips,
+    "IpAddressInUse": _fixed_ip_in_use, "IpAddressAlreadyAllocated": _fixed_ip_in_use,
+    "InvalidIpForNetwork": _bad_fixed_ip, "InvalidIpForSubnet": _bad_fixed_ip,
+    "MacAddressInUse": lambda _: exception.Conflict("The MAC address is in use."),
+    "NetworkNotFound": lambda s: exception.NetworkNotFound(network_id=s.get("network_id", "")),
+    "SecurityGroupNotFound": lambda _: exception.SecurityGroupNotFound(security_group_id="of the request"),
+}
+
+
+def groups_by(rows: Iterable[Json], key: str) -> dict[str, Json]:
+    """The rows by one of their values, which is unique."""
+    return {row[key]: row for row in rows}

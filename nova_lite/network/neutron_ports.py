@@ -1,0 +1,149 @@
+"""The ports of a server in Neutron, as the service user handles them: found, made, bound, given back.
+
+A port of ours carries the server's uuid as ``device_id`` from its first moment on, so that whoever comes later finds it.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.network.neutron_api import Json, NeutronAPI, StaleRevision
+from nova_lite.network.neutron_requests import check_port
+from nova_lite.network.neutron_views import FAILED
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import NetworkRequest
+
+LOG = log.getLogger(__name__)
+HOST = "binding:host_id"
+_TRIES = 3          # of a change of a port that somebody else changes at the same time
+_UNBOUND: Json = {"device_id": "", "device_owner": "", HOST: ""}
+
+
+class Ports:
+    """All calls are made as the service user, whose role may bind ports and see those of every project."""
+
+    def __init__(self, conf: cfg.ConfigOpts, api: NeutronAPI) -> None:
+        self._conf, self._api = conf, api
+
+    def of_server(self, context: RequestContext, instance: Instance) -> list[Json]:
+        """Every port that says it is the server's, oldest first."""
+        found = self._api.list(context, "ports", device_id=instance.uuid)
+        return sorted(found, key=lambda p: (p.get("created_at") or "", p["id"]))
+
+    def allocate(self, context: RequestContext, instance: Instance, requests: Sequence[NetworkRequest],
+                 host: str) -> list[Json]:
+        """A port bound to ``host`` for each request, in order. Run again, also for another host, it gives the same ones."""
+        # a port of the user's that nobody changed since the API looked at it needs no second look
+        known = [] if all(r.port_id and r.revision is not None for r in requests) else self.of_server(context, instance)
+        chosen = _match(instance, requests, known)
+        bound: list[Json | None] = []
+        for request, port in zip(requests, chosen, strict=True):
+            if request.port_id or port is not None:
+                port = self._bind(context, instance, request.port_id or (port or {})["id"], port, host, request.revision)
+            bound.append(port)
+        missing = [r for r, port in zip(requests, bound, strict=True) if port is None]
+        made = iter(self._api.create_ports(context, [self._new(instance, r, host) for r in missing]) if missing else ())
+        ports = [port if port is not None else next(made) for port in bound]
+        for port in ports:
+            check_port(port)
+            if port.get("binding:vif_type") == FAILED:
+                raise exception.BuildFailed(
+                    f"Binding failed for port {port['id']}: Neutron found no way to connect it on host {host}; the logs of "
+                    "neutron-server and of this host's agent say why.")
+        return ports
+
+    def release(self, context: RequestContext, instance: Instance) -> None:
+        """Delete the ports that were made for the server, unbind the user's own; raises the first error after all tries."""
+        keep = {r["port_id"] for r in _listed(instance) if r.get("port_id")}
+        keep |= {v.id for v in instance.network_info if v.preserve_on_delete}
+        first: exception.NovaLiteError | None = None
+        for port in self.of_server(context, instance):
+            try:
+                self._release_one(context, instance, port, keep)
+            except exception.NovaLiteError as error:
+                LOG.warning("port %s was not given back: %s", port["id"], error, extra={"instance_uuid": instance.uuid})
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _release_one(self, context: RequestContext, instance: Instance, port: Json, keep: Collection[str]) -> None:
+        if port["id"] in keep:
+            try:
+                self._api.update_port(context, port["id"], _UNBOUND)
+            except exception.PortNotFound:
+                return
+        elif port["project_id"] == instance.project_id:
+            self._api.delete_port(context, port["id"])
+        else:       # anybody may write a server's uuid into a port of theirs
+            LOG.warning("port %s of project %s is not this server's: left alone", port["id"], port["project_id"],
+                        extra={"instance_uuid": instance.uuid})
+
+    def _bind(self, context: RequestContext, instance: Instance, port_id: str, port: Json | None, host: str,
+              revision: int | None) -> Json:
+        """A port of the user's, or one of an earlier run, becomes the server's nic on ``host``."""
+        if port is not None:
+            revision = port.get("revision_number")
+        for _ in range(_TRIES):
+            if port is not None:
+                if port["device_id"] not in ("", instance.uuid):
+                    raise exception.PortInUse(port_id=port_id)
+                if (port["device_id"], port.get(HOST)) == (instance.uuid, host):
+                    return port
+                check_port(port)
+            try:
+                return self._api.update_port(context, port_id, self._owned(instance, host), revision)
+            except StaleRevision:
+                port = next(iter(self._api.list(context, "ports", id=port_id)), None)
+                if port is None:
+                    raise exception.PortNotFound(port_id=port_id) from None
+                revision = port.get("revision_number")
+        raise exception.PortInUse(f"Port {port_id} is changed by others again and again.")
+
+    def _owned(self, instance: Instance, host: str) -> Json:
+        zone = instance.availability_zone or self._conf.compute.default_availability_zone
+        return {"device_id": instance.uuid, "device_owner": f"compute:{zone}", HOST: host}
+
+    def _new(self, instance: Instance, request: NetworkRequest, host: str) -> Json:
+        body: Json = {"network_id": request.network_id, "project_id": instance.project_id, "admin_state_up": True,
+                      **self._owned(instance, host)}
+        if request.address:
+            body["fixed_ips"] = [{"ip_address": request.address}]
+        if request.security_groups:
+            body["security_groups"] = request.security_groups
+        if request.dns and instance.hostname:
+            body["dns_name"] = instance.hostname.partition(".")[0][:63]
+        return body
+
+
+def _listed(instance: Instance) -> list[Json]:
+    asked = instance.network_request
+    return asked if isinstance(asked, list) else []
+
+
+def _match(instance: Instance, requests: Sequence[NetworkRequest], known: Sequence[Json]) -> list[Json | None]:
+    """Which of the ports that are there already is whose: by id, else by what the nic was before, else any that fits."""
+    by_id = {p["id"]: p for p in known}
+    users = {r.port_id for r in requests if r.port_id}
+    free = [p for p in known if p["id"] not in users and p["project_id"] == instance.project_id]
+    before = [v.id for v in instance.network_info]
+    chosen: list[Json | None] = []
+    for position, request in enumerate(requests):
+        if request.port_id:
+            chosen.append(by_id.get(request.port_id))
+            continue
+        fitting = [p for p in free if _fits(p, request)]
+        same = before[position] if position < len(before) else None
+        port = next((p for p in fitting if p["id"] == same), next(iter(fitting), None))
+        if port is not None:
+            free.remove(port)
+        chosen.append(port)
+    return chosen
+
+
+def _fits(port: Json, request: NetworkRequest) -> bool:
+    addresses = [a["ip_address"] for a in port.get("fixed_ips", ())]
+    return port["network_id"] == request.network_id and (not request.address or request.address in addresses)
