@@ -322,6 +322,11 @@ class NoMoreFixedIps(NovaLiteError):
     safe = True
 
 
+class Gone(NovaLiteError):
+    msg_fmt = "%(what)s is not there any more: Nova removed it in %(release)s."
+    code = 410
+
+
 class RequestTooLarge(NovaLiteError):
     msg_fmt = "Request is too large. The limit is %(limit)d bytes."
     code = 413
