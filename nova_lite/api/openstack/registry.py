@@ -156,7 +156,6 @@ class Registry:
 
     def find(self, path: str) -> tuple[Endpoint, dict[str, str], str | None] | None:
         """Endpoint, path parameters and the project in the URL, if any; None: no such path."""
-        path = path.rstrip("/")
         words = path.split("/")[1:]
         project = None
         if words and words[0] not in self._collections:

@@ -17,10 +17,15 @@ POLICY = "os_compute_api:servers:show"
 
 # paths -------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("path", "thing"), [
-    ("/v2.1/things/x", "x"), ("/v2.1/things/x/", "x"), ("/v2.1/things/x.json", "x.json"), ("/v2.1/things/a%20b+c", "a b+c"),
+    ("/v2.1/things/x", "x"), ("/v2.1/things/x.json", "x.json"), ("/v2.1/things/a%20b+c", "a b+c"),
     ("/v2.1/things/%C3%A4", "\u00e4"), ("/v2.1/demo/things/x", "x"), ("/v2.1/things/things", "things")])
 def test_path_parameters(api: Client, path, thing):
     assert api(path).json["id"] == thing
+
+
+def test_an_empty_name_is_not_there(api: Client):
+    for path in ("/v2.1/things/", "/v2.1/things/x/", "/v2.1/demo/things/", "/v2.1/demo/"):
+        fault(api(path), "itemNotFound", 404)
 
 
 def test_fixed_words_go_before_names(api: Client):
