@@ -45,9 +45,18 @@ def _build(work: Work) -> None:
         instance.task_state = states.SPAWNING
     for vif in vifs:
         host.network.plug(instance, vif)
-    host.driver.spawn(instance, vifs, _files(work, vifs),
-                      lambda image_id, path: host.image.download(work.context, image_id, path))
+    host.driver.spawn(instance, vifs, _files(work, vifs), lambda image_id, path: _fetch(work, image_id, path))
     work.succeed()
+
+
+def _fetch(work: Work, image_id: str, path: str) -> None:
+    """Download an image, checked against what the API saw of it: nobody may put another in its place meanwhile."""
+    image = work.instance.image
+    try:
+        work.host.image.download(work.context, image_id, path, image if image and image.id == image_id else None)
+    except exception.ImageNotFound as error:
+        reason = f"image {image_id} is not there any more: it was deleted after the server was asked for"
+        raise exception.BuildAborted(instance_id=work.instance.uuid, reason=reason) from error
 
 
 def _requests(asked: str | list[dict] | None) -> str | list[NetworkRequest] | None:

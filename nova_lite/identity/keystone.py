@@ -2,16 +2,18 @@
 
 A call on behalf of a user carries the user's token and, beside it, the service's own (so that it is still good when the user's
 runs out on the way); a call without a user's token is the service user's. Time and tries are bounded, and a neighbour that did
-not answer is left alone for some seconds, so that it cannot fill all threads of this process with requests that wait.
+not answer is left alone for some seconds (``breaker.py``). What may have been done already is never asked for twice.
 """
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import requests
+import urllib3
 from keystoneauth1 import discover, loading, session
 from keystoneauth1 import exceptions as ks
 from oslo_config import cfg
@@ -19,18 +21,22 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
+from nova_lite.identity.breaker import AT_ONCE, PATIENCE, Breaker
 
 LOG = log.getLogger(__name__)
 GROUP, FALLBACK = "service_user", "keystone_authtoken"
-PAUSE = 5.0         # seconds in which a neighbour that did not answer is not asked again
+CONNECT_SECONDS = 5     # to open a connection; the answer may take [service_user] timeout
+RETRY_DELAY = 0.3       # seconds, growing with each try
+CHUNK = 1 << 20
 _SAFE = ("GET", "HEAD", "DELETE", "PUT")
-_BUSY = [429, 502, 503, 504]
+_BUSY = (429, 502, 503, 504)
 
 
 class NeighbourError(exception.NovaLiteError):
-    """A neighbour answered with a status of 400 or more; ``status`` and ``reason`` are its own words."""
+    """A neighbour answered with a status of 400 or more; ``status``, ``reason`` and ``kind`` are its own words."""
 
     msg_fmt = "%(what)s answered %(status)s: %(reason)s"
+    safe = True
 
     @property
     def status(self) -> int:
@@ -42,6 +48,19 @@ class NeighbourError(exception.NovaLiteError):
         """The message of the answer."""
         return str(self.kwargs["reason"])
 
+    @property
+    def kind(self) -> str:
+        """The name of the error in the answer (Neutron's ``type``, Cinder's ``overLimit``); empty: it has none."""
+        return str(self.kwargs.get("kind", ""))
+
+
+class _NoAnswer(Exception):
+    """One try failed. ``again``: nothing was done yet, so that it may be tried once more whatever it was."""
+
+    def __init__(self, error: exception.ServiceUnavailable, again: bool, down: bool = True) -> None:
+        super().__init__(str(error))
+        self.error, self.again, self.down = error, again, down
+
 
 class Client:
     """One neighbour. ``name`` is what errors call it ("Neutron"), ``version`` the major version of its API."""
@@ -50,7 +69,9 @@ class Client:
         self._conf, self._type, self._name, self._version = conf, service_type, name, version
         self._lock = threading.Lock()
         self._session: session.Session | None = None
-        self._unavailable: tuple[float, str] = (0.0, "")       # until when, and why
+        self._roots: dict[str, str] = {}        # URL in the catalog -> root of the version
+        self._asked = "Keystone"                # who keeps the holder of the lock waiting
+        self._breaker = Breaker(name, conf.service_user.timeout + CONNECT_SECONDS)
 
     def call(self, context: RequestContext, method: str, path: str, *, as_service: bool = False,
              json: Any = None, params: Any = None, headers: Mapping[str, str] | None = None, data: Any = None,
@@ -58,30 +79,73 @@ class Client:
         """One request; ``path`` begins with a slash and follows the version root, ``{project}`` in it is the project's id.
 
         Acts as the context's user when it has a token, unless ``as_service``. Raises ServiceUnavailable (503) when no answer
-        comes or the answer is 5xx, NeighbourError for any other status from 400 on. Never sent twice unless that is safe.
+        comes, the answer is 5xx or the service user is refused; Unauthorized when the user's token is; NeighbourError for any
+        other status from 400 on. Sent again only when nothing can have been done, or when twice is as good as once.
         """
-        self._check_available()
-        made = self._ready()
-        token = None if as_service else context.auth_token
-        sent = {"Accept": "application/json", **(headers or {})}
-        try:
-            if token:
-                sent |= {"X-Auth-Token": token, "X-Service-Token": made.get_token() or ""}
-            project = context.project_id if token else made.get_project_id()
-            answer = made.request(
-                self._root(made) + path.replace("{project}", project or ""), method, json=json, params=params, data=data,
-                headers=sent, authenticated=not token, raise_exc=False, stream=stream, log=False,
-                global_request_id=context.global_id or None, redirect=False,
-                connect_retries=self._conf.service_user.retries, connect_retry_delay=0.3,
-                status_code_retries=self._conf.service_user.retries if method in _SAFE else 0,
-                retriable_status_codes=_BUSY, status_code_retry_delay=0.3)
-        except ks.ClientException as error:
-            raise self._no_answer(error) from error
+        user = None if as_service else context.auth_token
+        once = data is not None and not isinstance(data, (bytes, str))       # a stream can be read but once
+        arguments = {"json": json, "params": params, "data": data, "stream": stream,
+                     "global_request_id": context.global_id or None}
+        with self._breaker.place(PATIENCE if user else self._conf.service_user.timeout):
+            answer = self._try(method, path.replace("{project}", context.project_id or "") if user else path, user,
+                               headers or {}, arguments, once)
         if answer.status_code >= 500:
-            raise exception.ServiceUnavailable(what=self._name, reason=f"it answered {answer.status_code}: {_words(answer)}")
+            raise exception.ServiceUnavailable(what=self._name, reason=f"it answered {answer.status_code}: {_words(answer)[0]}")
+        if answer.status_code == 401:
+            if user:
+                raise exception.Unauthorized(f"{self._name} does not take the token of this request any more.")
+            raise exception.ServiceUnavailable(what=self._name, reason=f"it refuses the service user: {_words(answer)[0]}")
         if answer.status_code >= 400:
-            raise NeighbourError(what=self._name, status=answer.status_code, reason=_words(answer))
+            reason, kind = _words(answer)
+            raise NeighbourError(what=self._name, status=answer.status_code, reason=reason, kind=kind)
         return answer
+
+    def pieces(self, answer: requests.Response) -> Iterator[bytes]:
+        """The body of an answer to a call with ``stream``. Raises ServiceUnavailable when it breaks off or stands still."""
+        try:
+            with answer:
+                yield from answer.iter_content(CHUNK)
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            LOG.warning("%s: the body of %s broke off: %s", self._name, answer.url, error)
+            raise exception.ServiceUnavailable(what=self._name, reason="its answer broke off") from error
+
+    def _try(self, method: str, path: str, user: str | None, headers: Mapping[str, str], arguments: dict[str, Any],
+             once: bool) -> requests.Response:
+        began, tries, renewed = time.monotonic(), self._conf.service_user.retries, False
+        while True:
+            may_repeat = tries > 0 and time.monotonic() - began < self._conf.service_user.timeout
+            try:
+                answer = self._send(method, path, user, headers, arguments, time.monotonic())
+            except _NoAnswer as failure:
+                if not (may_repeat and not once and (failure.again or (method in _SAFE and not failure.down))):
+                    LOG.warning("%s %s: %s", method, path, failure)
+                    if failure.down:
+                        self._breaker.failed(failure.error)
+                    raise failure.error from failure
+            else:
+                self._breaker.answered()
+                if answer.status_code == 401 and not renewed and not once:
+                    renewed = self._ready().invalidate()        # our own token may have been revoked
+                    if renewed:
+                        continue
+                if not (answer.status_code in _BUSY and method in _SAFE and may_repeat and not once):
+                    return answer
+            time.sleep(RETRY_DELAY * (self._conf.service_user.retries - tries + 1))
+            tries -= 1
+
+    def _send(self, method: str, path: str, user: str | None, headers: Mapping[str, str], arguments: dict[str, Any],
+              began: float) -> requests.Response:
+        made = self._ready()
+        token, root, project = self._prepare(made, began)
+        sent = {"Accept": "application/json", **headers}
+        sent |= {"X-Auth-Token": user, "X-Service-Token": token} if user else {"X-Auth-Token": token}
+        try:
+            answer: requests.Response = made.request(
+                root + path.replace("{project}", project), method, headers=sent, authenticated=False, raise_exc=False,
+                log=False, redirect=False, timeout=(CONNECT_SECONDS, self._conf.service_user.timeout), **arguments)
+            return answer
+        except ks.ConnectionError as error:
+            raise self._no_answer(self._name, error) from error
 
     def _ready(self) -> session.Session:
         with self._lock:
@@ -89,29 +153,72 @@ class Client:
                 self._session = make_session(self._conf)
             return self._session
 
-    def _root(self, made: session.Session) -> str:
-        """The root of the API's version in the catalog, without a project's id; keystoneauth remembers what it discovered."""
+    def _prepare(self, made: session.Session, began: float) -> tuple[str, str, str]:
+        """The service user's token, the root of the API without a project's id, the service user's project."""
+        if not self._lock.acquire(timeout=PATIENCE + CONNECT_SECONDS):
+            raise _NoAnswer(exception.ServiceUnavailable(what=self._asked, reason="it takes long over its first answer"), False)
+        try:
+            self._breaker.check_since(began)        # who waited for the lock learns what its holder has learnt
+            self._asked = "Keystone"
+            token, project = made.get_token() or "", made.get_project_id() or ""
+            return token, self._root(made, project), project
+        except ks.ConnectionError as error:
+            failure = self._no_answer(self._asked, error)
+            self._breaker.failed(failure.error)
+            raise failure from error
+        except ks.ClientException as error:
+            unavailable = exception.ServiceUnavailable(what="Keystone", reason=f"no token for the service user: {error}")
+            self._breaker.failed(unavailable)
+            raise _NoAnswer(unavailable, False) from error
+        finally:
+            self._lock.release()
+
+    def _root(self, made: session.Session, project: str) -> str:
         user = self._conf.service_user
-        endpoint = made.get_endpoint(service_type=self._type, interface=user.valid_interfaces,
-                                     region_name=user.region_name or None, min_version=(self._version, 0),
-                                     max_version=(self._version, discover.LATEST))
-        if not endpoint:
-            raise exception.ServiceUnavailable(what=self._name, reason=f"the catalog has no {self._type} service")
-        project = made.get_project_id()
-        return endpoint.rstrip("/").removesuffix(f"/{project}").rstrip("/")
+        wanted: dict[str, Any] = {"service_type": self._type, "interface": user.valid_interfaces,
+                                  "region_name": user.region_name or None}
+        try:
+            listed = made.get_endpoint(**wanted)
+        except ks.CatalogException:
+            listed = None
+        if not listed:
+            missing = exception.ServiceUnavailable(what=self._name, reason=f"the catalog has no {self._type} service")
+            raise _NoAnswer(missing, False, down=False)
+        if listed not in self._roots:
+            self._asked = self._name
+            self._roots[listed] = self._discover(made, listed, wanted, project)
+        return self._roots[listed]
 
-    def _check_available(self) -> None:
-        until, reason = self._unavailable
-        if time.monotonic() < until:
-            raise exception.ServiceUnavailable(what=self._name, reason=reason)
+    def _discover(self, made: session.Session, listed: str, wanted: dict[str, Any], project: str) -> str:
+        """Where the version is that we want, by the service's own words unless the catalog's URL ends in it."""
+        # keystoneauth tries several URLs and says nothing of what went wrong: so ask first whether anybody is there
+        answer = made.request(listed, "GET", authenticated=False, raise_exc=False, redirect=False, log=False,
+                              timeout=(CONNECT_SECONDS, self._conf.service_user.timeout))
+        found = None
+        if answer.status_code < 500:
+            found = made.get_endpoint(min_version=(self._version, 0), max_version=(self._version, discover.LATEST), **wanted)
+        if not found:
+            reason = f"it answered {answer.status_code}: {_words(answer)[0]}" if answer.status_code >= 500 \
+                else f"{listed} has no version {self._version} of its API"
+            raise _NoAnswer(exception.ServiceUnavailable(what=self._name, reason=reason), False, down=False)
+        return str(found).rstrip("/").removesuffix(f"/{project}").rstrip("/")
 
-    def _no_answer(self, error: ks.ClientException) -> exception.NovaLiteError:
-        from_keystone = isinstance(error, (ks.AuthorizationFailure, ks.AuthPluginException, ks.HttpError,
-                                           ks.MissingAuthPlugin))
-        what, reason = ("Keystone" if from_keystone else self._name), str(error)
-        LOG.warning("%s: %s", what, reason)
-        self._unavailable = (time.monotonic() + PAUSE, reason)
-        return exception.ServiceUnavailable(what=what, reason=reason)
+    def _no_answer(self, what: str, error: ks.ConnectionError) -> _NoAnswer:
+        cause = error.__context__
+        LOG.debug("%s: %s", what, error)
+        unsent = isinstance(cause, requests.ConnectTimeout) or "NewConnectionError" in repr(cause)
+        if isinstance(cause, requests.ReadTimeout):
+            reason = f"no answer within {self._conf.service_user.timeout} s"
+        elif isinstance(cause, requests.ConnectTimeout):
+            reason = f"no connection within {CONNECT_SECONDS} s"
+        elif unsent:
+            reason = "it cannot be reached" + (": connection refused" if "refused" in repr(cause) else "")
+        elif isinstance(error, ks.SSLError):
+            reason = "its TLS certificate or handshake is refused"
+        else:
+            reason = "the connection broke before it answered"
+        down = unsent or isinstance(cause, requests.Timeout) or isinstance(error, ks.SSLError)
+        return _NoAnswer(exception.ServiceUnavailable(what=what, reason=reason), unsent, down)
 
 
 def make_session(conf: cfg.ConfigOpts) -> session.Session:
@@ -119,24 +226,31 @@ def make_session(conf: cfg.ConfigOpts) -> session.Session:
 
     Raises ConfigError when neither has credentials.
     """
+    # read apart from ``conf``: keystonemiddleware and we ourselves have options of the same names in these groups
+    read = cfg.ConfigOpts()
+    read([], default_config_files=conf.config_file or [], default_config_dirs=conf.config_dir or [])
     for group in (GROUP, FALLBACK):
-        loading.register_session_conf_options(conf, group)
-        loading.register_auth_conf_options(conf, group)
-        if not conf[group].auth_type:
+        loading.register_session_conf_options(read, group)
+        loading.register_auth_conf_options(read, group)
+        if not read[group].auth_type:
             continue
-        auth = loading.load_auth_from_conf_options(conf, group)
-        return loading.load_session_from_conf_options(
-            conf, group, auth=auth, timeout=conf.service_user.timeout, app_name="nova-lite")
+        auth = loading.load_auth_from_conf_options(read, group)
+        made = loading.load_session_from_conf_options(
+            read, group, auth=auth, timeout=conf.service_user.timeout, app_name="nova-lite")
+        for scheme in ("http://", "https://"):      # keystoneauth's own keeps ten connections and throws the others away
+            made.session.mount(scheme, session.TCPKeepAliveAdapter(pool_maxsize=max(AT_ONCE.values())))
+        return made
     raise exception.ConfigError(reason="[service_user] has no credentials: auth_type, auth_url, username, password, ...")
 
 
-def _words(answer: requests.Response) -> str:
-    """The message in an error answer, whichever service's form it has."""
+def _words(answer: requests.Response) -> tuple[str, str]:
+    """The message in an error answer, whichever service's form it has, and the error's name."""
     try:
-        body = answer.json()
+        found = answer.json()
     except ValueError:
-        return (answer.text or answer.reason or "")[:200]
-    found = body
+        return " ".join(re.sub(r"<[^>]*>", " ", answer.text or answer.reason or "").split())[:200], ""
+    kind = ""
     while isinstance(found, dict):
+        kind = str(found.get("type") or (next(iter(found), "") if len(found) == 1 else kind))
         found = found.get("message") or found.get("detail") or next(iter(found.values()), "")
-    return str(found)[:500]
+    return str(found)[:500], kind

@@ -20,8 +20,10 @@ class ImageAPI(Protocol):
     def list(self, context: RequestContext) -> list[ImageMeta]:
         """The images that the project may use: its own and the public ones."""
 
-    def download(self, context: RequestContext, image_id: str, path: str) -> None:
-        """Write the data to ``path``; raises ImageUnacceptable when it does not fit its checksum."""
+    def download(self, context: RequestContext, image_id: str, path: str, expected: ImageMeta | None = None) -> None:
+        """Write the data to ``path``; raises ImageUnacceptable when it does not fit its checksum.
+
+        ``expected`` is the record that the caller has of it, whose checksum counts: it spares a question."""
 
     def read(self, context: RequestContext, image_id: str) -> Iterator[bytes]:
         """The data in pieces."""

@@ -59,11 +59,13 @@ class LocalImages:
         wanted = [i for i in images if _visible(context, i) and (i.visibility != COMMUNITY or _owned(context, i))]
         return sorted(wanted, key=lambda i: (i.created_at, i.id), reverse=True)
 
-    def download(self, context: RequestContext, image_id: str, path: str) -> None:
-        """Write the data to ``path``; raises ImageUnacceptable when it does not fit its checksum."""
+    def download(self, context: RequestContext, image_id: str, path: str, expected: ImageMeta | None = None) -> None:
+        """Write the data to ``path``; raises ImageUnacceptable when it does not fit its checksum, and leaves no file then."""
         image = self._active(context, image_id)
-        digest = concurrency.native(_copy, self._data(image_id), path, image.hash_algo)
-        if image.checksum is not None and digest != image.checksum:
+        checked = expected or image
+        digest = concurrency.native(_copy, self._data(image_id), path, checked.hash_algo)
+        if checked.checksum is not None and digest != checked.checksum:
+            os.unlink(path)
             raise exception.ImageUnacceptable(image_id=image_id, reason="its data does not fit its checksum")
 
     def read(self, context: RequestContext, image_id: str) -> Iterator[bytes]:

@@ -1,0 +1,65 @@
+"""What keeps a neighbour that does not answer from holding up everybody: few calls at a time, and a pause after a failure."""
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+from nova_lite import concurrency, exception
+
+PAUSE = 5.0         # seconds in which a neighbour that did not answer is not asked again
+PATIENCE = 3.0      # seconds that a request of a user waits for its turn
+# a process has 20 native threads for requests: those that wait for one neighbour may never be all of them
+AT_ONCE = {True: 100, False: 10}
+
+
+class Breaker:
+    """One per neighbour and process. Open after a failure for ``PAUSE`` seconds; then a single call finds out for all
+    whether the neighbour is back."""
+
+    def __init__(self, name: str, probe_seconds: float) -> None:
+        self._name, self._probe_seconds = name, probe_seconds
+        self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(AT_ONCE[concurrency.is_green()])
+        self._failed_at = self._refuse_until = 0.0
+        self._why: exception.ServiceUnavailable | None = None
+
+    @contextlib.contextmanager
+    def place(self, patience: float) -> Iterator[None]:
+        """A place among the calls under way, within ``patience`` seconds.
+
+        Raises ServiceUnavailable while there is no hope of an answer.
+        """
+        self._check()
+        if not self._places.acquire(timeout=patience):
+            raise exception.ServiceUnavailable(what=self._name, reason="too many requests wait for its answer")
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def _check(self) -> None:
+        with self._lock:
+            if self._why is None:
+                return
+            now = time.monotonic()
+            if now < self._refuse_until:
+                raise exception.ServiceUnavailable(**self._why.kwargs)
+            self._refuse_until = now + self._probe_seconds      # this call is the probe; the others go on being refused
+
+    def check_since(self, began: float) -> None:
+        """Raise what another call has found since a call that waited for it ``began`` (a monotonic time)."""
+        with self._lock:
+            if self._why is not None and self._failed_at > began:
+                raise exception.ServiceUnavailable(**self._why.kwargs)
+
+    def failed(self, error: exception.ServiceUnavailable) -> None:
+        """No answer came: nobody asks again for a while."""
+        with self._lock:
+            self._failed_at = time.monotonic()
+            self._why, self._refuse_until = error, self._failed_at + PAUSE
+
+    def answered(self) -> None:
+        """It is there."""
+        self._why = None
