@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
-from nova_lite import rpc
+from nova_lite import notifications, rpc
 from nova_lite.db.core import Database
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
@@ -35,6 +35,7 @@ def make_services(conf: cfg.ConfigOpts) -> Services:
     from nova_lite.policy import Policy
 
     db = Database(conf)
+    notifications.attach(conf, db, "api")
     image = image_base.load(conf)
     network = network_base.load(conf, DatabasePortStore(db))
     compute = ComputeAPI(conf, db, rpc.get_transport(conf), image, network)

@@ -69,7 +69,8 @@ def _files(work: Work, vifs: list[VIF]) -> GuestFiles:
     password, files = work.action.arguments.get("admin_password"), work.instance.personality or []
     if not work.instance.config_drive:
         return GuestFiles(files, password)
-    return GuestFiles(files, password, guest_metadata.build(work.instance, vifs, password, files))
+    documents = guest_metadata.build(work.instance, vifs, password, files, vendor_data=work.host.vendor_data)
+    return GuestFiles(files, password, documents)
 
 
 def _clean_up(work: Work) -> None:

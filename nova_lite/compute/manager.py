@@ -25,6 +25,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import driver as virt_driver
+from nova_lite.virt import vendor_data
 
 LOG = log.getLogger(__name__)
 expected = messaging.expected_exceptions(exception.NovaLiteError)
@@ -45,7 +46,8 @@ class ComputeManager:
         self.conductor = ConductorAPI(transport)
         self.leases = Leases(host)
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf),
-                         network_base.load(conf, RpcPortStore(self.conductor)), self.conductor)
+                         network_base.load(conf, RpcPortStore(self.conductor)), self.conductor,
+                         vendor_data=vendor_data.load(conf))
         self.endpoints: list[object] = [self]
         self._turns = Turns()
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import datetime
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nova_lite import units
@@ -27,6 +27,7 @@ class Host:
     image: ImageAPI
     network: NetworkAPI
     conductor: ConductorAPI
+    vendor_data: dict[str, Any] = field(default_factory=dict)
 
 
 class Work:

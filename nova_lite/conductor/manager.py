@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, notifications
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings, heartbeats, power_states
 from nova_lite.conductor.leases import Leases
@@ -20,7 +20,7 @@ from nova_lite.conductor.steps import Steps
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, instances, networks, services
+from nova_lite.db import actions, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.scheduler.rpcapi import SchedulerAPI
@@ -34,6 +34,7 @@ class ConductorManager:
 
     def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport) -> None:
         self.conf, self.db = conf, Database(conf)
+        notifications.attach(conf, self.db, "conductor")
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
         self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
@@ -175,6 +176,11 @@ class ConductorManager:
         with self.db.read() as conn:
             found = instances.get_many(conn, [instance_uuid])
         return next((i.to_primitive() for i in found.values()), None)
+
+    @expected
+    def set_server_password(self, context: RequestContext, instance_uuid: str, password: str) -> None:
+        """See :meth:`ConductorAPI.set_server_password`."""
+        self.db.write(server_passwords.set_once, instance_uuid, password)
 
 
 def _plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

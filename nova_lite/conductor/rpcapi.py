@@ -125,12 +125,16 @@ class ConductorAPI(rpc.Client):
         """All ports of a host."""
         return self._ask(context, "list_host_ports", host=host)
 
-    # the metadata service -------------------------------------------------------------------------------------------
+    # the metadata service: asked once, as the guest asks again by itself --------------------------------------------
     def instance_by_address(self, context: RequestContext, address: str,
                             network_id: str | None = None) -> dict[str, Any] | None:
         """The server that has a fixed address on the embedded network."""
-        return self._ask(context, "instance_by_address", address=address, network_id=network_id)
+        return self.call(context, "instance_by_address", timeout=TIMEOUT, address=address, network_id=network_id)
 
     def instance_metadata(self, context: RequestContext, instance_uuid: str) -> dict[str, Any] | None:
         """The server, or None when there is none."""
-        return self._ask(context, "instance_metadata", instance_uuid=instance_uuid)
+        return self.call(context, "instance_metadata", timeout=TIMEOUT, instance_uuid=instance_uuid)
+
+    def set_server_password(self, context: RequestContext, instance_uuid: str, password: str) -> None:
+        """Keep a password that a guest encrypted for its user. Raises Conflict when there is one, InstanceNotFound."""
+        self.call(context, "set_server_password", timeout=TIMEOUT, instance_uuid=instance_uuid, password=password)

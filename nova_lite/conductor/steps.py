@@ -78,6 +78,8 @@ class _Run:
             self.answers[position] = {"result": None}
             if action is not None and action.stage == objects.COMPUTE and action.host == asked["host"] \
                     and actions.is_free_for(action, asked["owner"]):
+                if action.state == objects.PENDING:
+                    actions.note_start(self.conn, [action])
                 # at once: the next step of this message may want the same action
                 action.state, action.owner = objects.RUNNING, asked["owner"]
                 action.lease_until = actions.lease(self.lease_seconds)

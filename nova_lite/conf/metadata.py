@@ -9,4 +9,7 @@ OPTS = [
     cfg.IntOpt("cache_seconds", default=15, min=0, help="How long an instance's metadata is kept; 0 keeps nothing."),
     cfg.StrOpt("shared_secret", default="", secret=True,
                help="Secret shared with Neutron's metadata agent, which signs X-Instance-ID with it."),
+    cfg.StrOpt("vendor_data_file", default="",
+               help="File with a JSON object that every guest reads as vendor data, by the metadata API and (set it on compute "
+                    "hosts too) on its config drive. It is read when the service starts."),
 ]

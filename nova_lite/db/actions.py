@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, units
 from nova_lite.context import RequestContext
-from nova_lite.db import models
+from nova_lite.db import journal, models
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
@@ -47,6 +47,9 @@ def create(conn: sa.Connection, context: RequestContext, verb: str, instance_uui
     Goes into the transaction that changes the servers' task_state, before the 202. The sweeper leaves the actions alone for
     ``lease_seconds``, in which the cast that follows the transaction should have found a worker.
     """
+    notes = journal.of(conn)
+    if notes is not None:
+        notes.asked_by(instance_uuids, context.to_rpc())
     now = units.utcnow()
     operation = states.OPERATIONS[verb]
     common = {"action": operation.action, "request_id": context.request_id, "user_id": context.user_id,
@@ -65,6 +68,9 @@ def create(conn: sa.Connection, context: RequestContext, verb: str, instance_uui
 
 def record(conn: sa.Connection, context: RequestContext, action: str, instance_uuid: str, error: str | None = None) -> int:
     """Note an action that is done already (lock, unlock ...), for os-instance-actions."""
+    notes = journal.of(conn)
+    if notes is not None:
+        notes.asked_by([instance_uuid], context.to_rpc())
     now = units.utcnow()
     made = conn.execute(sa.insert(T).values(
         instance_uuid=instance_uuid, action=action, request_id=context.request_id, user_id=context.user_id,
@@ -85,14 +91,26 @@ def claim(conn: sa.Connection, ids: Collection[int], owner: str, lease_seconds: 
     if host is not None:
         query = query.where(T.c.host == host)
     found = [_record(row) for row in conn.execute(query.order_by(T.c.id).with_for_update())]
+    note_start(conn, [a for a in found if a.state == objects.PENDING])
     take(conn, found, owner, lease_seconds)
     return found
+
+
+def note_start(conn: sa.Connection, found: Sequence[Action]) -> None:
+    """Whoever listens gets to know that a worker took up actions that nobody worked on."""
+    notes = journal.of(conn)
+    if notes is not None:
+        notes.start(found)
 
 
 def lock(conn: sa.Connection, ids: Collection[int]) -> dict[int, Action]:
     """Actions by id, whatever their state, kept from others until the transaction ends."""
     query = sa.select(T).where(T.c.id.in_(sorted(ids))).order_by(T.c.id).with_for_update()
-    return {row.id: _record(row) for row in conn.execute(query)}
+    found = {row.id: _record(row) for row in conn.execute(query)}
+    notes = journal.of(conn)
+    if notes is not None:
+        notes.worked_on(found.values())
+    return found
 
 
 def is_free_for(action: Action, owner: str) -> bool:
@@ -154,6 +172,9 @@ def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
     """
     if not ids:
         return
+    notes = journal.of(conn)
+    if notes is not None:
+        notes.finish(ids)
     now = units.utcnow()
     values: dict[str, Any] = {"state": objects.ERROR if failed else objects.DONE, "message": "Error" if failed else None,
                               "finish_time": now, "updated_at": now, "lease_until": None}

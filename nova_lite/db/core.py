@@ -12,6 +12,7 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import concurrency, exception
+from nova_lite.db import journal
 
 T = TypeVar("T")
 LOG = log.getLogger(__name__)
@@ -28,6 +29,7 @@ class Database:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
         self.engine = make_engine(conf.database.connection, conf.database.max_pool_size, conf.database.connect_timeout)
+        self.listener: journal.Listener | None = None
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -38,12 +40,19 @@ class Database:
     def write(self, function: Callable[..., T], *args: object, **kwargs: object) -> T:
         """Run ``function(connection, *args)`` in one transaction; on a deadlock run it again, at most :data:`TRIES` times.
 
-        The function must have no effect but on the connection. Its exceptions roll back and pass through.
+        The function must have no effect but on the connection. Its exceptions roll back and pass through. ``listener``, if
+        there is one, is told after the commit.
         """
         for attempt in range(1, TRIES + 1):
             try:
                 with self.engine.begin() as connection:
-                    return function(connection, *args, **kwargs)
+                    if self.listener is None:
+                        return function(connection, *args, **kwargs)
+                    notes = journal.open_on(connection)
+                    result = function(connection, *args, **kwargs)
+                    notes.close(connection)
+                self.listener.tell(notes)
+                return result
             except exc.DBAPIError as error:
                 if attempt == TRIES or not _may_try_again(error):
                     raise
@@ -62,7 +71,9 @@ class Database:
                                                reason=cause) from None
 
     def dispose(self) -> None:
-        """Close all connections."""
+        """Close all connections; the listener gets rid of what it has still to say."""
+        if self.listener is not None:
+            self.listener.close()
         self.engine.dispose()
 
 

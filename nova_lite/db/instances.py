@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.db import claims, models
+from nova_lite.db import claims, journal, models
 from nova_lite.objects.base import Record
 from nova_lite.objects.instance import Instance
 
@@ -72,6 +72,16 @@ def create_many(conn: sa.Connection, servers: Sequence[Mapping[str, Any]]) -> No
         conn.execute(sa.insert(T), [{**dict.fromkeys(keys), **row} for row in rows])
     if tags:
         conn.execute(sa.insert(models.instance_tags), tags)
+    notes = journal.of(conn)
+    if notes is not None:
+        notes.create(server["uuid"] for server in servers)
+
+
+def _note(conn: sa.Connection, uuids: Collection[str]) -> None:
+    """Whoever listens gets to know how these servers were before."""
+    notes = journal.of(conn)
+    if notes is not None:
+        notes.touch(conn, uuids)
 
 
 def get(conn: sa.Connection, uuid: str, deleted: bool = False, lock: bool = False) -> Instance:
@@ -123,6 +133,7 @@ def update(conn: sa.Connection, uuid: str, values: Mapping[str, Any],
 
     Raises InstanceNotFound or UnexpectedTaskState (``kwargs["actual"]`` says what was found) and changes nothing then.
     """
+    _note(conn, [uuid])
     query = sa.update(T).where(T.c.uuid == uuid, T.c.deleted == 0)
     if expected_task_states is not None:
         query = query.where(state_in(T.c.task_state, expected_task_states))
@@ -140,6 +151,7 @@ def update(conn: sa.Connection, uuid: str, values: Mapping[str, Any],
 
 def update_unless(conn: sa.Connection, uuid: str, values: Mapping[str, Any], task_state: str) -> bool:
     """Change a living server unless its task_state is that one; False when it is, or when the server is gone."""
+    _note(conn, [uuid])
     other = sa.or_(T.c.task_state.is_(None), T.c.task_state != task_state)
     query = sa.update(T).where(T.c.uuid == uuid, T.c.deleted == 0, other)
     return conn.execute(query.values(**{"updated_at": units.utcnow(), **to_columns(values)})).rowcount == 1
@@ -150,6 +162,7 @@ def update_many(conn: sa.Connection, uuids: Collection[str], values: Mapping[str
     """The same change for many living servers; returns how many were in an expected state and so were changed."""
     if not uuids:
         return 0
+    _note(conn, uuids)
     query = sa.update(T).where(T.c.uuid.in_(sorted(uuids)), T.c.deleted == 0)
     if expected_task_states is not None:
         query = query.where(state_in(T.c.task_state, expected_task_states))
@@ -165,6 +178,7 @@ def mark_many_deleted(conn: sa.Connection, uuids: Collection[str]) -> int:
     """Mark servers as deleted, take them out of their groups, drop their tags, give back their claims."""
     if not uuids:
         return 0
+    _note(conn, uuids)
     now = units.utcnow()
     chosen = sorted(uuids)
     changed = conn.execute(

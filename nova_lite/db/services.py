@@ -11,7 +11,7 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import exception, units
-from nova_lite.db import aggregates, models
+from nova_lite.db import aggregates, journal, models
 
 LOG = log.getLogger(__name__)
 T = models.services
@@ -31,6 +31,15 @@ def heard_from(conn: sa.Connection, host: str, binary: str) -> None:
                 created_at=now, updated_at=now))
     except exc.IntegrityError:
         LOG.debug("%s on %s was noted by another worker just now", binary, host)
+    else:
+        _note(conn, "create", get_by_host(conn, host, binary))
+
+
+def _note(conn: sa.Connection, what: str, service: dict[str, Any]) -> dict[str, Any]:
+    notes = journal.of(conn)
+    if notes is not None:
+        notes.services.append((what, service))
+    return service
 
 
 def is_up(service: Mapping[str, Any], down_time: float) -> bool:
@@ -69,7 +78,7 @@ def get_by_host(conn: sa.Connection, host: str, binary: str) -> dict[str, Any]:
 def update(conn: sa.Connection, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
     """Change disabled, disabled_reason or forced_down."""
     conn.execute(sa.update(T).where(T.c.id == number).values(updated_at=units.utcnow(), **values))
-    return get(conn, number)
+    return _note(conn, "update", get(conn, number))
 
 
 def delete(conn: sa.Connection, number: int) -> None:
@@ -86,3 +95,4 @@ def delete(conn: sa.Connection, number: int) -> None:
         conn.execute(sa.delete(nodes).where(nodes.c.host == host))
         aggregates.forget_host(conn, host)
     conn.execute(sa.delete(T).where(T.c.id == number))
+    _note(conn, "delete", service)

@@ -11,6 +11,10 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.network import VIF
 
+PASSWORD_PIECE, PASSWORD_PIECES = 255, 4
+PASSWORD_SIZE = PASSWORD_PIECE * PASSWORD_PIECES
+"""Bytes that an encrypted password may have."""
+
 
 @dataclass
 class Instance(Record):
@@ -79,6 +83,11 @@ class Instance(Record):
         self.network_info = [v if isinstance(v, VIF) else VIF.from_primitive(v) for v in self.network_info or []]
         self.block_devices = [d if isinstance(d, BlockDevice) else BlockDevice.from_primitive(d)
                               for d in self.block_devices or []]
+
+    @property
+    def encrypted_password(self) -> str:
+        """What the guest once encrypted with its user's key; empty when it never did."""
+        return "".join(str(self.system_metadata.get(f"password_{n}") or "") for n in range(PASSWORD_PIECES))
 
     def domain_name(self, template: str) -> str:
         """The hypervisor's name of this server, e.g. ``instance-0000002a``; ``template`` takes the number or the uuid."""

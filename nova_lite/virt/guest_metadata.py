@@ -10,10 +10,11 @@ import binascii
 import ipaddress
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_lite import exception
+from nova_lite.objects.block_device import BLANK, BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, FixedIP
 
@@ -26,14 +27,19 @@ EC2_VERSIONS = ("1.0", "2007-01-19", "2007-03-01", "2007-08-29", "2007-10-10", "
 RANDOM_SEED_SIZE = 512
 # link types that guests know; any other is a physical one to them
 _LINK_TYPES = ("bridge", "ovs", "tap", "vhostuser", "hw_veb", "hyperv", "dvs")
+# what a guest finds a disk on, by the bus that was asked for; virtio is a PCI device
+_BUSES = {"virtio": "pci", "scsi": "scsi", "ide": "ide", "sata": "scsi", "usb": "usb"}
+UNKNOWN = "none"        # so clients of the format call it
 
 
 def build(instance: Instance, network_info: Sequence[VIF], admin_password: str | None = None,
-          injected_files: Sequence[dict[str, str]] = (), random_seed: bytes | None = None) -> dict[str, bytes]:
+          injected_files: Sequence[dict[str, str]] = (), random_seed: bytes | None = None,
+          vendor_data: Mapping[str, Any] | None = None) -> dict[str, bytes]:
     """Path -> content of every document, e.g. ``openstack/latest/meta_data.json``.
 
     ``admin_password`` and ``injected_files`` ({"path", "contents" in base64}) belong on a config drive only. Without a
-    ``random_seed`` a new one is made. Raises InvalidInput for user data or files that are not base64.
+    ``random_seed`` a new one is made. ``vendor_data`` is what the operator tells all guests. Raises InvalidInput for user
+    data or files that are not base64.
     """
     seed = random_seed if random_seed is not None else secrets.token_bytes(RANDOM_SEED_SIZE)
     files, contents = _files(injected_files)
@@ -47,11 +53,11 @@ def build(instance: Instance, network_info: Sequence[VIF], admin_password: str |
             metadata["admin_pass"] = admin_password
         there: dict[str, Any] = {"meta_data.json": metadata}
         if version >= HAVANA:
-            there["vendor_data.json"] = {}
+            there["vendor_data.json"] = dict(vendor_data or {})
         if version >= LIBERTY:
             there["network_data.json"] = network_data(network_info)
         if version >= NEWTON_TWO:
-            there["vendor_data2.json"] = {}
+            there["vendor_data2.json"] = {"static": dict(vendor_data or {})}
         documents.update({f"openstack/{version}/{name}": _dump(value) for name, value in there.items()})
         if user_data is not None:
             documents[f"openstack/{version}/user_data"] = user_data
@@ -78,11 +84,28 @@ def meta_data(instance: Instance, network_info: Sequence[VIF], version: str, ran
     if version >= LIBERTY:
         made["project_id"] = instance.project_id
     if version >= NEWTON_ONE:
-        made["devices"] = [{"type": "nic", "bus": "none", "address": "none", "mac": v.mac_address, "tags": [v.tag]}
-                           for v in network_info if v.tag]
+        made["devices"] = [_nic(v) for v in network_info if v.tag] + [_disk(d) for d in instance.block_devices if d.tag]
     if version >= VICTORIA:
         made["dedicated_cpus"] = []
     return made
+
+
+def _nic(vif: VIF) -> dict[str, Any]:
+    return {"type": "nic", "bus": UNKNOWN, "address": UNKNOWN, "mac": vif.mac_address, "tags": [vif.tag]}
+
+
+def _disk(device: BlockDevice) -> dict[str, Any]:
+    """The bus only where it was asked for: which one a hypervisor chooses by itself is not known here."""
+    made = {"type": "disk", "bus": _BUSES.get(device.disk_bus or "", UNKNOWN), "address": UNKNOWN, "tags": [device.tag]}
+    if device.volume_id:
+        made["serial"] = device.volume_id
+    if device.device_name:
+        made["path"] = _path(device.device_name)
+    return made
+
+
+def _path(name: str) -> str:
+    return name if name.startswith("/") else f"/dev/{name}"
 
 
 def hostname(instance: Instance) -> str:
@@ -106,9 +129,12 @@ def network_data(network_info: Sequence[VIF]) -> dict[str, Any]:
 
 
 def _network(vif: VIF, fixed_ip: FixedIP) -> dict[str, Any]:
-    kind = f"ipv{fixed_ip.version}"
+    kind, mode = f"ipv{fixed_ip.version}", fixed_ip.ipv6_address_mode
     made: dict[str, Any] = {"type": kind, "link": vif.devname, "network_id": vif.network_id}
-    if vif.details.get("dhcp"):
+    dhcp = fixed_ip.dhcp if fixed_ip.dhcp is not None else vif.details.get("dhcp")
+    if fixed_ip.version == 6 and mode:      # the guest is told its address all the same: which one it gets is known
+        made["type"] = f"{kind}_{mode}"
+    elif dhcp:
         return {**made, "type": f"{kind}_dhcp"}
     routes = [(r["cidr"], r["gateway"]) for r in fixed_ip.routes]
     if fixed_ip.gateway:
@@ -130,14 +156,35 @@ def ec2_meta_data(instance: Instance, network_info: Sequence[VIF]) -> dict[str, 
     name, root = hostname(instance), instance.root_device_name or "/dev/vda"
     made: dict[str, Any] = {
         "ami-id": f"ami-{(instance.image_ref or '0' * 8)[:8]}", "ami-launch-index": instance.launch_index,
-        "ami-manifest-path": "FIXME", "block-device-mapping": {"ami": root.removeprefix("/dev/"), "root": root},
+        "ami-manifest-path": "FIXME", "block-device-mapping": _ec2_devices(instance, root),
         "hostname": name, "instance-action": "none", "instance-id": f"i-{instance.id or 0:08x}",
         "instance-type": instance.flavor.name, "local-hostname": name, "local-ipv4": fixed[0].address if fixed else "",
         "placement": {"availability-zone": instance.availability_zone or ""}, "public-hostname": name,
         "public-ipv4": floating[0] if floating else "", "reservation-id": instance.reservation_id or "",
         "security-groups": list(instance.security_groups)}
+    for key, prefix in (("kernel_id", "aki"), ("ramdisk_id", "ari")):
+        found = instance.image.properties.get(key) if instance.image else None
+        if found:
+            made[key.replace("_", "-")] = f"{prefix}-{str(found)[:8]}"
     if instance.keypair:
         made["public-keys"] = {"0": {"openssh-key": instance.keypair["public_key"], "_name": f"0={instance.keypair['name']}"}}
+    return made
+
+
+def _ec2_devices(instance: Instance, root: str) -> dict[str, str]:
+    made = {"ami": root.removeprefix("/dev/"), "root": root}
+    local = 0
+    for device in instance.block_devices:
+        if device.is_root or not device.device_name:
+            continue
+        name = device.device_name.removeprefix("/dev/")
+        if device.is_volume:
+            made[f"ebs{sum(1 for known in made if known.startswith('ebs'))}"] = name
+        elif device.guest_format == "swap":
+            made["swap"] = name
+        elif device.source_type == BLANK:
+            made[f"ephemeral{local}"] = name
+            local += 1
     return made
 
 

@@ -1,6 +1,7 @@
 """The paths of the metadata service, as a tree of documents: ``openstack/...`` and ``<EC2 version>/...``."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nova_lite.objects.instance import Instance
@@ -11,22 +12,22 @@ Tree = dict[str, Any]
 """Name -> a directory, or the content of a document."""
 
 
-def documents(instance: Instance) -> Tree:
-    """Everything that one server may read."""
+def documents(instance: Instance, vendor_data: Mapping[str, Any] | None = None) -> tuple[Tree, int]:
+    """Everything that one server may read, and how many bytes that is."""
     tree: Tree = {}
-    files = guest_metadata.build(instance, instance.network_info)
+    files = guest_metadata.build(instance, instance.network_info, vendor_data=vendor_data)
     for path, content in files.items():
         if path.startswith("openstack/"):
             _put(tree, path.split("/"), content)
     for version in (*(v for v in tree["openstack"] if v != "content"),):
         if version >= guest_metadata.GRIZZLY:
-            tree["openstack"][version]["password"] = _password(instance)
+            tree["openstack"][version]["password"] = instance.encrypted_password.encode()
     ec2: Tree = {"meta-data": _ec2(guest_metadata.ec2_meta_data(instance, instance.network_info))}
     user_data = files.get("openstack/latest/user_data")
     if user_data is not None:
         ec2["user-data"] = user_data
     tree.update(dict.fromkeys((*EC2_VERSIONS, LATEST), ec2))
-    return tree
+    return tree, sum(len(content) for content in {id(c): c for c in files.values()}.values())
 
 
 def root() -> bytes:
@@ -68,9 +69,3 @@ def _ec2(value: Any) -> Any:
     if isinstance(value, list):
         return "\n".join(str(v) for v in value).encode()
     return str(value).encode()
-
-
-def _password(instance: Instance) -> bytes:
-    """What the guest once encrypted for its user, kept in pieces; empty when it never did."""
-    stored = instance.system_metadata
-    return "".join(str(stored.get(f"password_{n}", "")) for n in range(4)).encode()

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from nova_lite import exception
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, FixedIP
@@ -79,3 +80,57 @@ def test_tagged_nics_are_devices_since_2016():
     assert _json(documents, "openstack/2016-06-30/meta_data.json")["devices"] == [
         {"type": "nic", "bus": "none", "address": "none", "mac": "fa:16:3e:00:00:01", "tags": ["blue"]}]
     assert "devices" not in _json(documents, "openstack/2015-10-15/meta_data.json")
+
+
+def test_tagged_disks_are_devices_too():
+    disks = [BlockDevice("d1", "volume", volume_id="v1", device_name="/dev/vdb", disk_bus="virtio", tag="data"),
+             BlockDevice("d2", "blank", "local", device_name="sdc", tag="scratch"), BlockDevice("d3", "volume", volume_id="v3")]
+    documents = guest_metadata.build(_instance(block_devices=disks), [_vif(True, tag="blue")])
+    nic, volume, blank = _json(documents, "openstack/2016-06-30/meta_data.json")["devices"]
+    assert nic["type"] == "nic"
+    assert volume == {"type": "disk", "bus": "pci", "address": "none", "tags": ["data"], "serial": "v1", "path": "/dev/vdb"}
+    assert blank == {"type": "disk", "bus": "none", "address": "none", "tags": ["scratch"], "path": "/dev/sdc"}
+    assert "devices" not in _json(documents, "openstack/2015-10-15/meta_data.json")
+
+
+def test_vendor_data_is_on_the_drive():
+    documents = guest_metadata.build(_instance(), [], vendor_data={"a": 1})
+    assert _json(documents, "openstack/latest/vendor_data.json") == {"a": 1}
+    assert _json(documents, "openstack/latest/vendor_data2.json") == {"static": {"a": 1}}
+
+
+@pytest.mark.parametrize(("fixed_ip", "kind", "told"), [
+    (FixedIP("10.0.0.5", 4, "10.0.0.0/24", dhcp=True), "ipv4_dhcp", False),
+    (FixedIP("10.0.0.5", 4, "10.0.0.0/24", dhcp=False), "ipv4", True),
+    (FixedIP("2001:db8::5", 6, "2001:db8::/64", "2001:db8::1", dhcp=True), "ipv6_dhcp", False),
+    (FixedIP("2001:db8::5", 6, "2001:db8::/64", "2001:db8::1", dhcp=True, ipv6_address_mode="slaac"), "ipv6_slaac", True),
+    (FixedIP("2001:db8::5", 6, "2001:db8::/64", "2001:db8::1", dhcp=True, ipv6_address_mode="dhcpv6-stateful"),
+     "ipv6_dhcpv6-stateful", True),
+    (FixedIP("2001:db8::5", 6, "2001:db8::/64", "2001:db8::1"), "ipv6", True)])
+def test_how_an_address_comes_to_the_guest_is_its_type(fixed_ip, kind, told):
+    vif = VIF(PORT, "net", "private", "fa:16:3e:00:00:01", "ovs", [fixed_ip])
+    [network] = guest_metadata.network_data([vif])["networks"]
+    assert network["type"] == kind
+    assert ("ip_address" in network) is told
+
+
+def test_routes_and_resolvers_of_an_ipv6_subnet():
+    address = FixedIP("2001:db8::5", 6, "2001:db8::/64", "2001:db8::1", ["2001:db8::53"],
+                      [{"cidr": "2001:db8:1::/48", "gateway": "2001:db8::2"}])
+    data = guest_metadata.network_data([VIF(PORT, "net", "private", "fa:16:3e:00:00:01", "ovs", [address])])
+    [network] = data["networks"]
+    assert network["netmask"] == "ffff:ffff:ffff:ffff::"
+    assert network["routes"] == [{"network": "::", "netmask": "::", "gateway": "2001:db8::1"},
+                                 {"network": "2001:db8:1::", "netmask": "ffff:ffff:ffff::", "gateway": "2001:db8::2"}]
+    assert network["services"] == data["services"] == [{"type": "dns", "address": "2001:db8::53"}]
+
+
+def test_ec2_names_the_disks():
+    disks = [BlockDevice("d0", "image", "local", boot_index=0, device_name="/dev/vda"),
+             BlockDevice("d1", "blank", "local", device_name="/dev/vdb"),
+             BlockDevice("d2", "blank", "local", device_name="/dev/vdc", guest_format="swap"),
+             BlockDevice("d3", "volume", volume_id="v", device_name="/dev/vdd"),
+             BlockDevice("d4", "volume", volume_id="w", device_name="/dev/vde")]
+    documents = guest_metadata.build(_instance(block_devices=disks, root_device_name="/dev/vda"), [])
+    assert _json(documents, "ec2/latest/meta-data.json")["block-device-mapping"] == {
+        "ami": "vda", "root": "/dev/vda", "ephemeral0": "vdb", "swap": "vdc", "ebs0": "vdd", "ebs1": "vde"}

@@ -1,0 +1,125 @@
+"""Which notifications follow from what a transaction did."""
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nova_lite.db.journal import Change, Journal
+from nova_lite.objects import action as objects
+from nova_lite.objects import states
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+
+START, END, ERROR = "start", "end", "error"
+# the name of an operation in notifications, where it is not its own
+NAMES = {"build": "create", "force_delete": "delete", "start": "power_on", "stop": "power_off", "reboot_hard": "reboot",
+         **{name: name for name in ("delete", "reboot", "pause", "unpause", "suspend", "resume")}}
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
+
+
+@dataclass(frozen=True)
+class Event:
+    """``create.start`` of a server, or ``update`` without phase. ``host`` is where it happened, None: in a control service."""
+
+    name: str
+    phase: str | None
+    instance: Instance
+    context: dict[str, Any]
+    host: str | None
+    before: Instance | None = None
+    fault: Fault | None = None
+
+    @property
+    def text(self) -> str:
+        """``create.start``."""
+        return f"{self.name}.{self.phase}" if self.phase else self.name
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why something failed, as far as the server's fault tells it."""
+
+    exception: str
+    message: str
+    module: str
+    function: str
+    traceback: str
+
+
+def of(journal: Journal) -> Iterator[Event]:
+    """The events of one transaction: what began, what changed, what ended."""
+    failed = {a.id for a in journal.finished if a.state == objects.ERROR}
+    for action in journal.started:
+        if action.id not in failed:
+            yield from _steps(journal, action, START)
+    for change in journal.changes.values():
+        if _is_update(change):
+            yield Event("update", None, change.after, change.context or {}, change.after.host, change.before)
+    for action in journal.finished:
+        if action.state in (objects.DONE, objects.ERROR):
+            yield from _steps(journal, action, ERROR if action.id in failed else END)
+
+
+def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
+    name, change = NAMES.get(action.verb), journal.changes.get(action.instance_uuid)
+    if name is None or change is None:
+        return
+    if phase == START and name == "create" and action.stage != objects.COMPUTE:
+        return      # only a place is looked for
+    host = action.host or change.after.host
+    fault = fault_of(change.after) if phase == ERROR else None
+    event = Event(name, phase, change.after, change.context or {}, host, fault=fault)
+    # the guest is shut down as a part of its delete
+    around = [Event("shutdown", phase, change.after, change.context or {}, host)] if name == "delete" and host \
+        and phase != ERROR else []
+    yield from ([event, *around] if phase == START else [*around, event])
+
+
+def _is_update(change: Change) -> bool:
+    before, after = change.before, change.after
+    return before is None or (before.vm_state, before.task_state, before.display_name) != (
+        after.vm_state, after.task_state, after.display_name)
+
+
+def fault_of(instance: Instance) -> Fault | None:
+    """The fault of a server, taken apart; None when it has none."""
+    if not instance.fault:
+        return None
+    message, details = str(instance.fault.get("message") or ""), str(instance.fault.get("details") or "")
+    frames = list(_FRAME.finditer(details))
+    last = next((line for line in reversed(details.splitlines()) if line and not line[0].isspace()), "")
+    name = last.partition(":")[0].rpartition(".")[2] if frames else ""
+    where = frames[-1] if frames else None
+    return Fault(exception=name if name.isidentifier() else "NovaLiteError", message=message,
+                 module=_module(where["file"]) if where else "", function=where["function"] if where else "",
+                 traceback=details)
+
+
+def _module(path: str) -> str:
+    """The module of a source file, as far as its path tells it."""
+    text = path.removesuffix(".py")
+    for start in ("/site-packages/", "/nova_lite/"):
+        head, found, tail = text.rpartition(start)
+        if found:
+            text = tail if start == "/site-packages/" else f"nova_lite/{tail}"
+            break
+    return text.strip("/").replace("/", ".")
+
+
+def audit_period(now: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime]:
+    """The current month up to now, as billing counts it."""
+    return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0), now
+
+
+POWER_STATES = {states.NOSTATE: "pending", states.RUNNING: "running", states.POWER_PAUSED: "paused",
+                states.SHUTDOWN: "shutdown", states.CRASHED: "crashed", states.POWER_SUSPENDED: "suspended"}
+"""Their names in notifications."""
+
+
+def image_property(instance: Instance, *names: str) -> str | None:
+    """The first of these properties that the server's image has."""
+    properties = instance.image.properties if instance.image else {}
+    return next((str(properties[name]) for name in names if properties.get(name)), None)
