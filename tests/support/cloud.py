@@ -28,7 +28,8 @@ class Services:
                  **options: object) -> None:
         self.directory, self.env = directory, env or {}
         directory.mkdir(parents=True, exist_ok=True)
-        self.port, self.metadata_port = free_port(), free_port()
+        self.port = int(str(options.get("api__port") or free_port()))
+        self.metadata_port = int(str(options.get("metadata__port") or free_port()))
         values: dict[str, object] = {
             "transport_url": transport_url, "host": "node", "state_path": directory, "debug": False,
             "database__connection": database_url, "api__auth_strategy": "noauth2", "api__listen": "127.0.0.1",

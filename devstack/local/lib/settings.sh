@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# Where everything is, which ports it uses. Each name can be set in the environment. Nothing is started here.
+
+STACK_HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+STACK_SOURCE=$(cd "$STACK_HERE/../.." && pwd)
+export STACK_HERE STACK_SOURCE
+
+# state, logs and pids of one stack; what is the same for all stacks of a machine (downloads, virtual environments, schemas)
+export STACK_DIR=${STACK_DIR:-/var/lib/nova-lite-stack}
+export STACK_CACHE=${STACK_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nova_lite/stack}
+export STACK_PYTHON=${STACK_PYTHON:-python3}
+export STACK_VENV=${STACK_VENV:-$STACK_CACHE/venv}
+export BIN=$STACK_VENV/bin ETC=$STACK_DIR/etc LOG=$STACK_DIR/log RUN=$STACK_DIR/run DATA=$STACK_DIR/data
+
+# a second run in the same directory keeps the ports and the kind of the first
+# shellcheck source=/dev/null
+[ ! -f "$STACK_DIR/settings.env" ] || . "$STACK_DIR/settings.env"
+export STACK_HOST=${STACK_HOST:-127.0.0.1}
+export STACK_PORT_BASE=${STACK_PORT_BASE:-21000}
+export STACK_REGION=${STACK_REGION:-RegionOne}
+export STACK_WORKERS=${STACK_WORKERS:-2}                # processes of each API
+export STACK_NODE=${STACK_NODE:-$(uname -n)}            # name of this machine for agents and for nova-lite-compute
+
+port() { echo $((STACK_PORT_BASE + $1)); }
+P_MYSQL=$(port 1) P_AMQP=$(port 2) P_AMQP_DIST=$(port 3) P_EPMD=$(port 4) P_MEMCACHED=$(port 5)
+P_KEYSTONE=$(port 10) P_GLANCE=$(port 11) P_NEUTRON=$(port 12) P_CINDER=$(port 13) P_COMPUTE=$(port 14) P_METADATA=$(port 15)
+P_OVSDB=$(port 20) P_OPENFLOW=$(port 21) P_CEPH_MON=$(port 22) P_CEPH_MON1=$(port 23) P_CEPH_FIRST=$(port 30)
+export P_MYSQL P_AMQP P_AMQP_DIST P_EPMD P_MEMCACHED P_KEYSTONE P_GLANCE P_NEUTRON P_CINDER P_COMPUTE P_METADATA
+export P_OVSDB P_OPENFLOW P_CEPH_MON P_CEPH_MON1 P_CEPH_FIRST
+
+# Services run as root; Cinder and os-brick insist on the word sudo, so there is a shim of that name.
+export PATH=$STACK_DIR/bin:$BIN:$PATH:/usr/local/sbin:/usr/sbin:/sbin
+export PYTHONPATH=$STACK_DIR/plugins
+export PYTHONWARNINGS=ignore
+unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
+
+# Directories, the secret of this stack, and what a later run must know.
+make_directories() {
+    mkdir -p "$STACK_DIR" "$STACK_CACHE"
+    chmod 711 "$STACK_DIR"      # qemu and libvirt pass through
+    mkdir -p "$ETC" "$LOG" "$RUN" "$DATA" "$STACK_DIR/bin" "$STACK_DIR/plugins"
+    chmod 700 "$ETC" "$DATA"
+    cat >"$STACK_DIR/settings.env" <<EOF
+STACK_HOST=\${STACK_HOST:-$STACK_HOST}
+STACK_PORT_BASE=$STACK_PORT_BASE
+STACK_REGION=$STACK_REGION
+STACK_NODE=\${STACK_NODE:-$STACK_NODE}
+STACK_KIND=$STACK_KIND
+EOF
+    [ -s "$STACK_DIR/password" ] || (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$STACK_DIR/password")
+    cat >"$STACK_DIR/bin/sudo" <<'EOF'
+#!/bin/sh
+while :; do case $1 in -*) shift ;; *) break ;; esac; done
+exec "$@"
+EOF
+    chmod 755 "$STACK_DIR/bin/sudo"
+}
+
+password() { cat "$STACK_DIR/password"; }
+database_url() { echo "mysql+pymysql://stack:$(password)@$STACK_HOST:$P_MYSQL/$1?charset=utf8mb4"; }
+broker_url() { echo "rabbit://stack:$(password)@$STACK_HOST:$P_AMQP/"; }
+keystone_url() { echo "http://$STACK_HOST:$P_KEYSTONE/v3"; }

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# A whole OpenStack cloud on this machine, with nova_lite as its Compute service. Idempotent; as root, on Debian 12.
+#
+#   stack.sh [--api-only] [--neighbours-only] [--install-only]
+#
+# --api-only          no data anywhere: ports are bound but not plugged, volumes are rows, guests are fake
+# --neighbours-only   RabbitMQ, MariaDB, memcached, Keystone, Glance, Neutron, Cinder; no nova_lite
+# --install-only      Debian packages and virtual environments, nothing is started
+#
+# STACK_DIR (/var/lib/nova-lite-stack) holds state, logs and pid files; STACK_PORT_BASE (21000) is the first of 100 TCP ports.
+# lib/settings.sh has the rest. unstack.sh stops it.
+set -eu
+
+STACK_NOVA_LITE=yes install_only=
+for argument; do
+    case $argument in
+        --api-only) STACK_KIND=api ;;
+        --neighbours-only) STACK_NOVA_LITE=no ;;
+        --install-only) install_only=yes ;;
+        *)
+            sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2
+            exit 2
+            ;;
+    esac
+done
+wanted_kind=${STACK_KIND:-real}
+unset STACK_KIND
+export STACK_NOVA_LITE
+
+here=$(cd "$(dirname "$0")" && pwd)
+for part in settings progress process packages common_conf infrastructure keystone glance neutron openvswitch cinder ceph \
+    nova_lite seed; do
+    # shellcheck source=/dev/null
+    . "$here/lib/$part.sh"
+done
+[ "${STACK_KIND:-$wanted_kind}" = "$wanted_kind" ] ||
+    die "$STACK_DIR was made as '$STACK_KIND', not '$wanted_kind': unstack.sh --wipe it first, or use another STACK_DIR"
+export STACK_KIND=$wanted_kind
+[ "$(id -u)" = 0 ] || die "run as root"
+
+make_directories
+exec 9>"$STACK_DIR/lock"
+flock 9
+
+real() { [ "$STACK_KIND" = real ]; }
+nova_lite() { [ "$STACK_NOVA_LITE" = yes ]; }
+
+step packages "Debian packages" install_packages
+step venv "neighbours in $STACK_VENV" install_venv
+if nova_lite; then step nova-lite-venv "nova_lite in $STACK_NOVA_LITE_VENV" install_nova_lite; fi
+[ -z "$install_only" ] || exit 0
+
+rm -f "$STACK_DIR/stack.json"
+ports() {
+    need_port mysql "$P_MYSQL"
+    need_port rabbitmq "$P_AMQP"
+    need_port epmd "$P_EPMD"
+    need_port memcached "$P_MEMCACHED"
+    need_port keystone "$P_KEYSTONE"
+    need_port glance "$P_GLANCE"
+    need_port neutron "$P_NEUTRON"
+    need_port cinder-api "$P_CINDER"
+    if real; then
+        need_port ovsdb "$P_OVSDB"
+        need_port ceph-mon "$P_CEPH_MON"
+    fi
+    if nova_lite; then
+        need_port nova-lite-api "$P_COMPUTE"
+        need_port nova-lite-api-metadata "$P_METADATA"
+    fi
+}
+
+configure() {
+    configure_keystone
+    configure_glance
+    configure_neutron
+    configure_cinder
+    install_plugins
+    if real; then
+        configure_agents
+        configure_ceph
+    fi
+    if nova_lite; then configure_nova_lite; fi
+}
+step ports "ports from $STACK_PORT_BASE on are free" ports
+step configure "configuration in $ETC" configure
+begin rabbitmq "RabbitMQ answers" start_rabbitmq
+begin memcached "memcached answers" start_memcached
+step mariadb "MariaDB answers" start_mariadb
+step schemas "tables of Keystone, Glance, Neutron, Cinder" create_schemas
+step bootstrap "keys and admin of Keystone" bootstrap_keystone
+finish memcached
+begin keystone "Keystone answers; users and catalog" start_keystone
+finish rabbitmq
+finish keystone
+if real; then
+    if nova_lite; then STACK_IMAGE=$(tiny_image) && export STACK_IMAGE; fi
+    step openvswitch "Open vSwitch in user space" start_openvswitch
+    begin ceph "Ceph: monitor, manager, OSD, pool" start_ceph
+fi
+begin glance "Glance answers; image" start_glance
+begin neutron "Neutron answers; networks" start_neutron
+if real; then finish ceph; fi
+begin cinder "Cinder answers; volume types" start_cinder
+finish glance
+finish neutron
+if real; then begin agents "Neutron's agents: Open vSwitch, L3, DHCP, metadata" start_agents; fi
+finish cinder
+if nova_lite; then
+    if real; then step libvirt "libvirtd of our own" start_libvirt; fi
+    step nova-lite "nova_lite: database, five services, flavors" start_nova_lite
+fi
+if real; then finish agents; fi
+
+write_clouds
+write_facts
+say "the stack is up: export OS_CLIENT_CONFIG_FILE=$STACK_DIR/clouds.yaml OS_CLOUD=nova-lite-demo"

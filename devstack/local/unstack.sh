@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Stops what stack.sh started in STACK_DIR, by its pid files, the newest layer first. Nothing else is touched.
+#
+#   unstack.sh [--wipe]       --wipe also removes STACK_DIR; downloads and virtual environments in STACK_CACHE stay
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+for part in settings progress process infrastructure neutron openvswitch nova_lite; do
+    # shellcheck source=/dev/null
+    . "$here/lib/$part.sh"
+done
+case ${1:-} in
+    "" | --wipe) ;;
+    *)
+        sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2
+        exit 2
+        ;;
+esac
+[ -d "$RUN" ] || die "there is no stack in $STACK_DIR"
+exec 9>"$STACK_DIR/lock"
+flock 9
+rm -f "$STACK_DIR/stack.json"
+
+stop_all() { # NAME... at the same time
+    local name
+    for name; do stop "$name" 20 9>&- & done
+    wait
+}
+
+# daemons that are not NAME...
+others() {
+    local file name
+    for file in "$RUN"/*.pid; do
+        name=$(basename "$file" .pid)
+        case " $* * " in
+            *" $name "*) ;;
+            *) echo "$name" ;;
+        esac
+    done
+}
+
+below=(ceph-mon ceph-mgr ceph-osd ovsdb ovs-vswitchd mysql rabbitmq epmd memcached)
+namespaces=
+if alive ovsdb && alive mysql; then namespaces=$(list_namespaces); fi
+# shellcheck disable=SC2046  # one word per daemon
+stop_all $(others "${below[@]}")
+if [ -f "$RUN/libvirt.up" ]; then
+    libvirt_host down >/dev/null
+    rm -f "$RUN/libvirt.up"
+fi
+# shellcheck disable=SC2086  # one word per namespace
+end_agent_children $namespaces
+stop_all ceph-mgr ceph-osd ovs-vswitchd rabbitmq mysql memcached
+stop_all ceph-mon ovsdb epmd
+if [ "${1:-}" = --wipe ]; then
+    rm -rf "$STACK_DIR"
+    say "stopped and wiped: $STACK_DIR"
+else
+    say "stopped; the state stays in $STACK_DIR"
+fi
