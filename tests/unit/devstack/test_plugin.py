@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from nova_lite import conf as conf_module
-from nova_lite.identity import keystone
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HERE = pathlib.Path(__file__).parent
@@ -99,7 +98,7 @@ def test_the_whole_way_up(devstack):
 def test_every_option_written_is_one_of_ours(devstack):
     devstack.run(*PHASES)
     conf = devstack.conf()
-    assert keystone.make_session(conf).auth is not None
+    assert KEYSTONE_KEYS <= {key for section, key in devstack.options("nova-lite.conf") if section == "service_user"}
     for section, key in devstack.options("nova-lite.conf"):
         if section not in ("keystone_authtoken", "service_user") and key != "debug":
             assert key in (conf if section == "DEFAULT" else conf[section]), f"[{section}] {key}"
