@@ -98,9 +98,9 @@ def test_the_whole_way_up(devstack):
 def test_every_option_written_is_one_of_ours(devstack):
     devstack.run(*PHASES)
     conf = devstack.conf()
-    assert KEYSTONE_KEYS <= {key for section, key in devstack.options("nova-lite.conf") if section == "service_user"}
+    assert {key for section, key in devstack.options("nova-lite.conf") if section == "service_user"} >= KEYSTONE_KEYS
     for section, key in devstack.options("nova-lite.conf"):
-        if section not in ("keystone_authtoken", "service_user") and key != "debug":
+        if section not in ("keystone_authtoken", "service_user") and key not in ("debug", "transport_url"):
             assert key in (conf if section == "DEFAULT" else conf[section]), f"[{section}] {key}"
         elif section == "service_user":
             assert key in KEYSTONE_KEYS | set(conf.service_user), key
