@@ -34,7 +34,10 @@ QUERIES = ["/flavors?limit=1&marker=f&minRam=1&minDisk=1&is_public=None&sort_key
            "/os-keypairs?limit=1&marker=k&user_id=u", "/os-hypervisors?limit=1&marker=1", "/os-services?host=h&binary=b",
            "/os-hypervisors/1", "/os-aggregates/1", "/os-server-groups?limit=1&offset=1&all_projects=1",
            "/os-quota-sets/p?user_id=u", "/images?limit=1&minRam=1&changes-since=2020-01-01T00:00:00Z", "/flavors/f",
-           "/os-hypervisors/h/search", "/os-quota-class-sets/default", "/os-networks/x"]
+           "/os-hypervisors/h/search", "/os-quota-class-sets/default", "/os-networks/x",
+           "/os-simple-tenant-usage?detailed=1&start=2020-01-01T00:00:00&end=2020-01-02T00:00:00&limit=1&marker=m",
+           "/os-simple-tenant-usage/p?start=2020-01-01T00:00:00&end=2020-01-02T00:00:00&limit=1&marker=m",
+           "/os-instance_usage_audit_log/2020-01-01%2000:00:00"]
 VALUES: list[Any] = [
     None, True, 0, -1, 1.5, 2 ** 31, 2 ** 63, 10 ** 300, 1e300, "", " ", "x" * 256, "x" * 70000, "9" * 5000, "-1",
     "\u00fc\u4e2d", "\U0001f600", "\ud800", "\0", "a:b", "a/b", "%s%(x)s", "'; --", [], {}, [[]], {"a": {"b": []}}, ["x"] * 300]
