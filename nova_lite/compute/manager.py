@@ -30,6 +30,7 @@ from nova_lite.virt import vendor_data
 LOG = log.getLogger(__name__)
 expected = messaging.expected_exceptions(exception.NovaLiteError)
 RECOVERY_PAUSE = 2.0
+TIDY_INTERVAL = 1800.0
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
 # A host that was silent may have been given up: its servers were deleted or built elsewhere, until its first report was
 # written down. So it looks at all its guests after its first reports.
@@ -78,7 +79,8 @@ class ComputeManager:
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
-        loops: list[tuple[float, Callable[[], None]]] = [(self._interval, self._heartbeat)]
+        loops: list[tuple[float, Callable[[], None]]] = [(self._interval, self._heartbeat),
+                                                         (TIDY_INTERVAL, self.host.driver.tidy)]
         if self.conf.compute.sync_power_state_interval:
             loops.append((self.conf.compute.sync_power_state_interval, self._sync_power_states))
         return loops

@@ -10,5 +10,6 @@ OPTS = [
     cfg.FloatOpt("delay", default=0.0, min=0.0, help="Seconds that each operation takes."),
     cfg.ListOpt("fail", default=[],
                 help="operation[@host][:probability] of operations that fail, e.g. spawn@node-2, spawn:0.1."),
+    cfg.BoolOpt("fetch_images", default=False, help="Download images as a real hypervisor does, each once."),
     cfg.StrOpt("state_file", default="", help="Keep the guests in this file, so that they survive a restart as real ones do."),
 ]

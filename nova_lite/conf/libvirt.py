@@ -12,5 +12,7 @@ OPTS = [
     cfg.StrOpt("machine_type", default="", help="Machine type of new guests; empty: pc on x86-64."),
     cfg.StrOpt("images_type", default="qcow2", choices=["qcow2", "raw"], help="Format of the guests' disks."),
     cfg.StrOpt("disk_cachemode", default="none", help="QEMU cache mode of file disks."),
+    cfg.IntOpt("keep_unused_images", default=86400, min=0,
+               help="Seconds that an image which no guest uses stays in the host's cache; 0: for ever."),
     cfg.StrOpt("vnc_listen", default="127.0.0.1", help="Address of the guests' VNC consoles; empty: no graphics."),
 ]

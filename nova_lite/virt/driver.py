@@ -128,6 +128,9 @@ class ComputeDriver(Protocol):
     def console_output(self, instance: Instance, length: int | None) -> str:
         """The last ``length`` lines of the serial console (None: all that is kept)."""
 
+    def tidy(self) -> None:
+        """Called now and then: throw away what is kept only to be fast and was not used for long."""
+
 
 def load(conf: cfg.ConfigOpts, host: str) -> ComputeDriver:
     """The driver ``[compute] driver`` for one host; raises ConfigError when it does not exist or cannot be imported."""

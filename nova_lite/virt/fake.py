@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import tempfile
 import threading
 import time
 from typing import Any
@@ -32,6 +33,8 @@ class FakeDriver:
         self.conf, self.host = conf, host
         self._guests: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
+        self._images: dict[str, threading.Lock] = {}
+        self._fetched: set[str] = set()
         self._file = pathlib.Path(f"{conf.fake.state_file}.{host}") if conf.fake.state_file else None
 
     def init_host(self, on_power_change: PowerCallback) -> None:
@@ -65,9 +68,24 @@ class FakeDriver:
               wait_for_network: Waiter | None = None) -> None:
         """Add a running guest."""
         self._act("spawn", instance)
+        if self.conf.fake.fetch_images and instance.image is not None and instance.image.id:
+            self._fetch(instance.image.id, fetch_image)
         if wait_for_network is not None:
             wait_for_network()
         self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
+
+    def _fetch(self, image_id: str, fetch_image: Fetcher) -> None:
+        """Once per image; nothing is kept of it but that it was there."""
+        with self._lock:
+            lock = self._images.setdefault(image_id, threading.Lock())
+        with lock:
+            if image_id not in self._fetched:
+                with tempfile.TemporaryDirectory() as directory:
+                    fetch_image(image_id, f"{directory}/image")
+                self._fetched.add(image_id)
+
+    def tidy(self) -> None:
+        """Nothing is kept."""
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """Forget a guest."""

@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 
 from oslo_config import cfg
@@ -17,7 +18,7 @@ from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Fetcher
 from nova_lite.virt.libvirt import images
-from nova_lite.virt.libvirt.files import GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import PART, GuestDirectory, instances_root, written_whole
 
 LOG = log.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class DiskMaker:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._format = conf.libvirt.images_type
         self._base = instances_root(conf) / "_base"
+        self._keep_unused = conf.libvirt.keep_unused_images
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
 
@@ -73,7 +75,23 @@ class DiskMaker:
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, 0o644)
                     concurrency.native(_sync, part)
+            os.utime(path)      # used now: see tidy
             return path, images.inspect(path, image.id, image.disk_format)
+
+    def tidy(self) -> None:
+        """Remove base images that no guest uses and that none was made from for ``[libvirt] keep_unused_images`` seconds."""
+        if not self._keep_unused:
+            return
+        before = time.time() - self._keep_unused
+        old = [p for p in self._base.glob("*") if not p.name.startswith(".") and p.stat().st_mtime < before]
+        if not old:
+            return
+        used = images.backing_files(self._base.parent)
+        for path in old:
+            with self._locked(path.name.removesuffix(PART)):
+                if path not in used and path.exists() and path.stat().st_mtime < before:
+                    LOG.info("Base image %s was not used for %s s: removed", path.name, self._keep_unused)
+                    path.unlink()
 
     @contextlib.contextmanager
     def _locked(self, image_id: str) -> Iterator[None]:

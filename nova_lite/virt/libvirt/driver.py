@@ -135,6 +135,10 @@ class LibvirtDriver:
         """The end of the console log; since the guest's last start."""
         return concurrency.native(console.tail, self._files(instance).console_log, length)
 
+    def tidy(self) -> None:
+        """Base images that nobody uses any more go."""
+        self._disks.tidy()
+
     # ---------------------------------------------------------------------------------------------------------------
 
     def _ready(self) -> Host:

@@ -15,6 +15,7 @@ from nova_lite import exception
 
 QCOW2_MAGIC = b"QFI\xfb"
 EXTERNAL_DATA = 1 << 2
+MAX_NAME_AREA = 65536       # the header and the name of the backing file stand in the first cluster, by the format's rules
 # what a "raw" file must not start with: QEMU or a later reader might take it for what it pretends to be
 _OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk De": "vmdk", b"conectix": "vhd",
                  b"vhdxfile": "vhdx", b"<<< ": "vdi", b"QED\x00": "qed", b"LUKS\xba\xbe": "luks", b"WithoutFre": "parallels"}
@@ -30,6 +31,7 @@ class Header:
     backing_file: bool
     virtual_size: int
     external_data: bool
+    backing_name: str = ""
 
 
 def run(*arguments: str | os.PathLike[str]) -> str:
@@ -45,13 +47,15 @@ def run(*arguments: str | os.PathLike[str]) -> str:
 def qcow2_header(path: str | os.PathLike[str]) -> Header | None:
     """The header of a qcow2 file; None for anything else."""
     with open(path, "rb") as stream:
-        data = stream.read(80)
+        data = stream.read(MAX_NAME_AREA)
     if len(data) < 72 or not data.startswith(QCOW2_MAGIC):
         return None
     version, backing_offset = struct.unpack_from(">IQ", data, 4)
     virtual_size, = struct.unpack_from(">Q", data, 24)
     features = struct.unpack_from(">Q", data, 72)[0] if version >= 3 and len(data) >= 80 else 0
-    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA))
+    name_length, = struct.unpack_from(">I", data, 16)
+    name = data[backing_offset:backing_offset + min(name_length, 1023)].decode(errors="replace") if backing_offset else ""
+    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA), name)
 
 
 def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
@@ -85,6 +89,19 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
     if info.get("format") != claimed or info.get("backing-filename"):
         raise refuse("qemu-img sees another format than its header says")
     return int(info["virtual-size"])
+
+
+def backing_files(root: pathlib.Path) -> set[pathlib.Path]:
+    """The files that the guests' disks below ``root`` are overlays of."""
+    found = set()
+    for path in root.glob("*/disk*"):
+        try:
+            header = qcow2_header(path)
+        except FileNotFoundError:
+            continue
+        if header is not None and header.backing_name:
+            found.add(pathlib.Path(header.backing_name))
+    return found
 
 
 def overcommitted(root: pathlib.Path) -> int:

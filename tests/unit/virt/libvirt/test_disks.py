@@ -6,6 +6,7 @@ import struct
 import subprocess
 import threading
 import time
+import time
 
 import pytest
 
@@ -128,6 +129,57 @@ def test_a_failed_fetch_leaves_nothing_and_can_be_tried_again(conf, files, image
     assert os.listdir(files.path) == []
     maker.make(instance(), files, Fetch(image))
     assert files.disk.exists()
+
+
+def _age(path, seconds):
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def test_base_images_that_nobody_uses_are_removed_after_a_day(conf, files, image):
+    maker, base = DiskMaker(conf), instances_root(conf) / "_base" / IMAGE
+    maker.make(instance(), files, Fetch(image))
+    _age(base, 90000)
+    maker.tidy()
+    assert base.exists()                    # a guest's disk is an overlay of it
+    assert info(files.disk)["backing-filename"] == str(base)
+    files.remove()
+    _age(base, 80000)
+    maker.tidy()
+    assert base.exists()                    # it may be wanted again
+    _age(base, 90000)
+    files.make()
+    maker.make(instance(), files, Fetch(image))
+    files.remove()
+    maker.tidy()
+    assert base.exists()                    # it was used a moment ago
+    _age(base, 90000)
+    maker.tidy()
+    assert not base.exists()
+    files.make()
+    maker.make(instance(), files, Fetch(image))
+    assert files.disk.exists()
+
+
+def test_keep_unused_images_for_ever(conf, files, image):
+    conf.set_override("keep_unused_images", 0, group="libvirt")
+    maker, base = DiskMaker(conf), instances_root(conf) / "_base" / IMAGE
+    maker.make(instance(), files, Fetch(image))
+    files.remove()
+    _age(base, 10 ** 7)
+    maker.tidy()
+    assert base.exists()
+
+
+def test_what_a_killed_fetch_left_is_removed_too(conf):
+    half = instances_root(conf) / "_base" / f"{IMAGE}.part"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"half")
+    DiskMaker(conf).tidy()
+    assert half.exists()                    # somebody may be fetching it
+    _age(half, 90000)
+    DiskMaker(conf).tidy()
+    assert not half.exists()
 
 
 def test_a_disk_smaller_than_its_image_is_refused(conf, files, tmp_path):
