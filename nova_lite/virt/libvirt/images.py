@@ -10,12 +10,13 @@ import pathlib
 import struct
 import subprocess
 from dataclasses import dataclass
+from typing import IO
 
 from nova_lite import exception
 
 QCOW2_MAGIC = b"QFI\xfb"
 EXTERNAL_DATA = 1 << 2
-MAX_NAME_AREA = 65536       # the header and the name of the backing file stand in the first cluster, by the format's rules
+_LONGEST_NAME = 1023        # of a backing file, by the format's rules
 # what a "raw" file must not start with: QEMU or a later reader might take it for what it pretends to be
 _OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk De": "vmdk", b"conectix": "vhd",
                  b"vhdxfile": "vhdx", b"<<< ": "vdi", b"QED\x00": "qed", b"LUKS\xba\xbe": "luks", b"WithoutFre": "parallels"}
@@ -47,15 +48,22 @@ def run(*arguments: str | os.PathLike[str]) -> str:
 def qcow2_header(path: str | os.PathLike[str]) -> Header | None:
     """The header of a qcow2 file; None for anything else."""
     with open(path, "rb") as stream:
-        data = stream.read(MAX_NAME_AREA)
+        data = stream.read(80)
+        name = _backing_name(stream, data)
     if len(data) < 72 or not data.startswith(QCOW2_MAGIC):
         return None
     version, backing_offset = struct.unpack_from(">IQ", data, 4)
     virtual_size, = struct.unpack_from(">Q", data, 24)
     features = struct.unpack_from(">Q", data, 72)[0] if version >= 3 and len(data) >= 80 else 0
-    name_length, = struct.unpack_from(">I", data, 16)
-    name = data[backing_offset:backing_offset + min(name_length, 1023)].decode(errors="replace") if backing_offset else ""
     return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA), name)
+
+
+def _backing_name(stream: IO[bytes], header: bytes) -> str:
+    offset, length = struct.unpack_from(">QI", header.ljust(20), 8)
+    if not header.startswith(QCOW2_MAGIC) or not offset or length > _LONGEST_NAME:
+        return ""
+    stream.seek(min(offset, 1 << 30))
+    return stream.read(length).decode(errors="replace")
 
 
 def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
