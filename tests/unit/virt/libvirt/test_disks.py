@@ -6,7 +6,6 @@ import struct
 import subprocess
 import threading
 import time
-import time
 
 import pytest
 
