@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from logging import FileHandler, getLogger
 from typing import Any, Protocol
 
@@ -26,7 +27,9 @@ __all__ = ["Manager", "Service", "cfg", "check_broker", "check_database", "check
            "run", "serve"]
 
 LOG = oslo_log.getLogger(__name__)
-JOIN_SECONDS = 5.0
+# for loops that are in the middle of something: longer ones wait for somebody who is gone, and can be cut off at any point
+JOIN_SECONDS = 1.0
+_CLOSERS = 32
 
 
 class Manager(Protocol):
@@ -102,12 +105,13 @@ class Service:
         """Close the doors, finish requests, messages and the managers' work; the loops (leases!) run until that is done."""
         for server in self._web:
             server.stop()
-        for part in self._parts:
-            part.close()
+        if self._parts:
+            with ThreadPoolExecutor(min(len(self._parts), _CLOSERS)) as pool:
+                list(pool.map(_Part.close, self._parts))
         for part in reversed(self._parts):
             part.finish()
         self._stopping.set()
-        deadline = time.monotonic() + JOIN_SECONDS      # a loop may be waiting for somebody who is gone
+        deadline = time.monotonic() + JOIN_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         if self._transport is not None:
@@ -130,13 +134,19 @@ class Service:
         while not self._stopping.is_set():
             try:
                 function()
-            except oslo_messaging.MessagingException as error:      # the broker or the other side is away for a while
-                LOG.warning("%s failed; it runs again in %s s: %s", name, seconds, error)
-            except Exception:
-                LOG.exception("%s failed; it runs again in %s s", name, seconds)
+            except Exception as error:
+                self._tell_failure(name, seconds, error)
             # a slow run delays the next one, but does not make later ones come in a burst
             due = max(due + seconds, time.monotonic())
             self._stopping.wait(due - time.monotonic())
+
+    def _tell_failure(self, name: str, seconds: float, error: Exception) -> None:
+        if self._stopping.is_set():
+            LOG.debug("%s was cut off by the stop: %s", name, error)
+        elif isinstance(error, oslo_messaging.MessagingException):      # the broker or the other side is away for a while
+            LOG.warning("%s failed; it runs again in %s s: %s", name, seconds, error)
+        else:
+            LOG.error("%s failed; it runs again in %s s", name, seconds, exc_info=error)
 
 
 class _Part:

@@ -73,6 +73,7 @@ class ComputeManager:
     def stop(self) -> None:
         """Let what runs end; its leases are renewed until then. The guests run on."""
         self._stopping.set()
+        self.conductor.hurry()
         for pool in (self._claims, self._builds, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
         self.host.driver.stop_host()
@@ -86,7 +87,7 @@ class ComputeManager:
         return loops
 
     def _recover(self) -> None:
-        while not self._stopping.is_set():
+        while self.conductor.wait_until_there(self._stopping):
             try:
                 waiting = recovery.run(self.conf, self.host)
                 self._ready.set()
@@ -99,6 +100,8 @@ class ComputeManager:
 
     # reports --------------------------------------------------------------------------------------------------------
     def _heartbeat(self) -> None:
+        if not self._reports and not self.conductor.wait_until_there(self._stopping):
+            return
         compute = self.conf.compute
         report: dict[str, Any] = {"host": self.host.name, "owner": self.host.owner, "actions": self.leases.in_flight()}
         inventory = self.host.driver.inventory().to_primitive()

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import oslo_messaging as messaging
+
 SENDERS = 2          # messages under way at the same time: one is made while the other is answered
 LIMIT = 50           # steps in one message
 
@@ -53,7 +55,10 @@ class Batcher:
         try:
             answers = self._send([step for step, _ in batch])
         except Exception as error:
-            if len(batch) > 1:      # one of them may be to blame: each for itself, so that the others get through
+            if isinstance(error, messaging.MessagingTimeout):       # nobody is there: asking for each would only take longer
+                for _, future in batch:
+                    future.set_exception(error)
+            elif len(batch) > 1:      # one of them may be to blame: each for itself, so that the others get through
                 for one in batch:
                     self._send_some([one])
             else:

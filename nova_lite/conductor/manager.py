@@ -100,6 +100,9 @@ class ConductorManager:
         return builds
 
     # compute hosts --------------------------------------------------------------------------------------------------
+    def ping(self, context: RequestContext) -> None:
+        """See :meth:`ConductorAPI.wait_until_there`."""
+
     def heartbeat(self, context: RequestContext, report: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`ConductorAPI.heartbeat`."""
         return self.heartbeats.take(report)

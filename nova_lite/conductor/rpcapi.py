@@ -1,6 +1,9 @@
 """The client side of the conductor's RPC; the server side is ``conductor/manager.py``, with the same method names."""
 from __future__ import annotations
 
+import itertools
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +18,9 @@ LOG = log.getLogger(__name__)
 TIMEOUT = 10.0
 """Seconds for one try of a call: a conductor that died with a message must not cost its caller the lease."""
 TRIES = 12
+PING_TIMEOUT, PINGS = 1.0, 30
+"""Seconds for each of the first pings: where no conductor ever was there is no queue yet, and the broker drops what is sent.
+Later ones get more time, since a conductor with too much to do is there, too."""
 
 
 class ConductorAPI(rpc.Client):
@@ -25,16 +31,37 @@ class ConductorAPI(rpc.Client):
     def __init__(self, transport: messaging.RPCTransport) -> None:
         super().__init__(transport)
         self._steps = Batcher(self._send_steps)
+        self._tries = TRIES
 
     def _ask(self, context: RequestContext, method: str, **arguments: Any) -> Any:
-        for attempt in range(1, TRIES + 1):
+        attempt = 1
+        while True:
             try:
                 return self.call(context, method, timeout=TIMEOUT, **arguments)
             except messaging.MessagingTimeout:
-                if attempt == TRIES:
+                if attempt >= self._tries:
                     raise
                 LOG.warning("the conductor did not answer %s within %s s, asking again", method, TIMEOUT)
-        raise AssertionError("unreachable")
+            attempt += 1
+
+    def wait_until_there(self, stopping: threading.Event) -> bool:
+        """Wait until some conductor answers; False when ``stopping`` was set before."""
+        for count in itertools.count():
+            if stopping.is_set():
+                break
+            asked, timeout = time.monotonic(), PING_TIMEOUT if count < PINGS else TIMEOUT
+            try:
+                self.call(admin_context(), "ping", timeout=timeout)
+                return True
+            except messaging.MessagingException as error:
+                if count == 0:
+                    LOG.warning("waiting for a conductor: %s", error)
+            stopping.wait(timeout - (time.monotonic() - asked))     # what fails at once is not asked again at once
+        return False
+
+    def hurry(self) -> None:
+        """This process stops: nothing is asked a second time. What was not told is done again by whoever starts next."""
+        self._tries = 1
 
     # casts of the API -----------------------------------------------------------------------------------------------
     def schedule_and_build_instances(self, context: RequestContext, action_ids: Sequence[int]) -> None:

@@ -3,6 +3,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import oslo_messaging as messaging
 import pytest
 
 from nova_lite.conductor.batching import Batcher
@@ -84,3 +85,14 @@ def test_a_message_that_fails_is_sent_step_by_step():
     assert len(errors) == 1
     assert [5, -1] in line.messages
     assert [5] in line.messages
+
+
+def test_nobody_to_send_to_is_found_out_once_for_a_message():
+    messages = []
+
+    def send(steps):
+        messages.append(len(steps))
+        raise messaging.MessagingTimeout("nobody")
+    with pytest.raises(messaging.MessagingTimeout):
+        Batcher(send, senders=1).ask([step(n) for n in range(40)])
+    assert messages == [40]

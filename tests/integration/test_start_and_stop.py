@@ -1,0 +1,53 @@
+"""Compute hosts and the conductor come and go in any order, on a real broker, without long waits."""
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+
+import pytest
+
+from tests.support.cloud import Services
+from tests.support.engines import RabbitMQ
+from tests.support.process import wait_for
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory):
+    broker = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
+    try:
+        yield broker.start()
+    finally:
+        broker.close()
+
+
+@pytest.mark.parametrize("mode", ["eventlet", "threading"])
+def test_a_compute_host_before_and_after_the_conductor(rabbit, tmp_path, mode):
+    services = Services(tmp_path, f"{rabbit.url}", f"sqlite:///{tmp_path}/nova.sqlite",
+                        {"NOVA_LITE_CONCURRENCY": mode}, control_exchange=f"nova_lite_{mode}", fake__hosts=5)
+    compute, conductor = services.processes["compute"], services.processes["conductor"]
+    services.manage("db", "sync")
+
+    def up() -> int:
+        with sqlite3.connect(tmp_path / "nova.sqlite") as db:
+            return db.execute("SELECT count(*) FROM services WHERE binary = 'nova-compute'").fetchone()[0]
+    try:
+        # no conductor has ever been there: the broker knows no queue and drops the first messages
+        compute.start()
+        wait_for("compute", lambda: "is ready" in compute.tail(), 30)
+        time.sleep(2)
+        conductor.start()
+        wait_for("the conductor", lambda: "is ready" in conductor.tail(), 30)
+        ready = time.monotonic()
+        wait_for("five hosts", lambda: up() == 5, 10)
+        assert time.monotonic() - ready < 4
+        conductor.kill(signal.SIGTERM)
+        time.sleep(8)               # long enough for a heartbeat that nobody answers, and for all to be idle
+        started = time.monotonic()
+        assert compute.kill(signal.SIGTERM) == 0
+        assert time.monotonic() - started < 5
+        assert "Traceback" not in compute.tail(400)
+    finally:
+        for process in (compute, conductor):
+            if process.alive():
+                process.kill()
