@@ -43,9 +43,11 @@ def _build(work: Work) -> None:
         work.update({"task_state": states.SPAWNING, "network_info": [v.to_primitive() for v in vifs]},
                     [states.NETWORKING, states.SPAWNING])
         instance.task_state = states.SPAWNING
-    for vif in vifs:
-        host.network.plug(instance, vif)
-    host.driver.spawn(instance, vifs, _files(work, vifs), lambda image_id, path: _fetch(work, image_id, path))
+    with host.events.awaited(work.context, instance, vifs) as wait_for_network:
+        for vif in vifs:
+            host.network.plug(instance, vif)
+        host.driver.spawn(instance, vifs, _files(work, vifs), lambda image_id, path: _fetch(work, image_id, path),
+                          wait_for_network)
     work.succeed()
 
 

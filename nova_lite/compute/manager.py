@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import oslo_messaging as messaging
@@ -12,8 +13,10 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import build, delete, power, recovery
+from nova_lite.compute import build, delete, external_events, power, recovery
+from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
+from nova_lite.compute.network_looks import NetworkLooks
 from nova_lite.compute.turns import Turns
 from nova_lite.compute.work import Host, Work
 from nova_lite.conductor.port_store import RpcPortStore
@@ -46,11 +49,12 @@ class ComputeManager:
         self.conf = conf
         self.conductor = ConductorAPI(transport)
         self.leases = Leases(host)
-        self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf),
-                         network_base.load(conf, RpcPortStore(self.conductor)), self.conductor,
-                         vendor_data=vendor_data.load(conf))
+        network = network_base.load(conf, RpcPortStore(self.conductor))
+        self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network, self.conductor,
+                         ExternalEvents(conf, network), vendor_data=vendor_data.load(conf))
         self.endpoints: list[object] = [self]
         self._turns = Turns()
+        self._network_looks = NetworkLooks(self.host)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly
         self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")
         self._pool = ThreadPoolExecutor(32, thread_name_prefix=f"compute-{host}")
@@ -177,6 +181,8 @@ class ComputeManager:
 
     def _queue(self, action: Action, instance: Instance) -> None:
         pool = self._builds if action.verb == "build" else self._pool
+        if states.OPERATIONS[action.verb].ends_in == states.DELETED:
+            self.host.events.interrupt(instance.uuid)
         self._turns.submit(instance.uuid, pool, lambda waited: self._turn(action, instance, waited))
 
     def _turn(self, action: Action, instance: Instance, waited: bool) -> None:
@@ -241,6 +247,15 @@ class ComputeManager:
 
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
         suspend_instance = resume_instance = build_and_run_instance
+
+    def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
+        """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""
+        for event in events:
+            uuid, name, tag = event["server_uuid"], event["name"], event.get("tag")
+            LOG.info("event %s %s: %s", name, event["status"], tag or "", extra={"instance_uuid": uuid})
+            self.host.events.tell(uuid, name, event["status"], tag)
+            if name in (external_events.CHANGED, external_events.DELETED) and self._network_looks.ask(uuid, name, tag):
+                self._turns.submit(uuid, self._pool, partial(self._network_looks.run, uuid))
 
     @expected
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:

@@ -1,10 +1,11 @@
 """The client side of the compute service's RPC; the server side is ``compute/manager.py``, with the same method names.
 
-All but one are casts that say "look at action X": what has to be done stands in the database.
+All but two are casts that say "look at action X": what has to be done stands in the database.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nova_lite import rpc
 from nova_lite.context import RequestContext
@@ -58,6 +59,10 @@ class ComputeAPI(rpc.Client):
     def resume_instance(self, context: RequestContext, host: str, action_id: int) -> None:
         """Bring a suspended server back."""
         self.wake(context, host, "resume_instance", action_id)
+
+    def external_instance_event(self, context: RequestContext, host: str, events: Sequence[dict[str, Any]]) -> None:
+        """What other services tell of the host's servers: dictionaries with name, server_uuid, tag and status."""
+        self.cast(context, "external_instance_event", server=host, events=list(events))
 
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of a server's console (None: all that there is)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nova_lite import units
+from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
 from nova_lite.image.base import ImageAPI
@@ -27,6 +28,7 @@ class Host:
     image: ImageAPI
     network: NetworkAPI
     conductor: ConductorAPI
+    events: ExternalEvents
     vendor_data: dict[str, Any] = field(default_factory=dict)
 
 

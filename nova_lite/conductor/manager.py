@@ -136,6 +136,17 @@ class ConductorManager:
         with self.db.read() as conn:
             return power_states.compare(conn, host, states)
 
+    def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
+                             network_info: list[dict[str, Any]]) -> None:
+        """See :meth:`ConductorAPI.network_info_changed`."""
+        self.db.write(self._network_info_changed, instance_uuid, host, network_info)
+
+    @staticmethod
+    def _network_info_changed(conn: sa.Connection, instance_uuid: str, host: str, network_info: list[dict[str, Any]]) -> None:
+        found = instances.get_many(conn, [instance_uuid], lock=True, tags=False).get(instance_uuid)
+        if found is not None and found.host == host:
+            instances.update(conn, instance_uuid, {"network_info": network_info})
+
     @expected
     def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
         """See :meth:`ConductorAPI.get_instance`."""

@@ -129,6 +129,11 @@ class ConductorAPI(rpc.Client):
         something else, ``remove`` servers whose guests must not be here any more."""
         return self._ask(context, "sync_power_states", host=host, states=states)
 
+    def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
+                             network_info: Sequence[dict[str, Any]]) -> None:
+        """A host saw that the nics of one of its servers have changed; a server that moved on keeps its own."""
+        self._ask(context, "network_info_changed", instance_uuid=instance_uuid, host=host, network_info=list(network_info))
+
     def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
         """One server; raises InstanceNotFound."""
         return self._ask(context, "get_instance", instance_uuid=instance_uuid)

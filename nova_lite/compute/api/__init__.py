@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from nova_lite.compute.api.changes import Changes
 from nova_lite.compute.api.create import Creation
+from nova_lite.compute.api.events import ExternalEvents
 from nova_lite.compute.api.listing import Listing
 from nova_lite.compute.api.operations import Operations
 
 
-class ComputeAPI(Creation, Operations, Changes, Listing):
+class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents):
     """All of them in one object; see the modules of this package."""

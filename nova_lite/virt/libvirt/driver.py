@@ -17,7 +17,7 @@ from nova_lite import concurrency, exception
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback
+from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 from nova_lite.virt.libvirt import config_drive, console, domain_xml, guest_config
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -65,13 +65,18 @@ class LibvirtDriver:
         """power_state of one guest; None: libvirt does not know it."""
         return self._guest(instance).power_state()
 
-    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher) -> None:
-        """Make files and domain and start it; what fails on the way is undone."""
+    def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
+              wait_for_network: Waiter | None = None) -> None:
+        """Make files and domain and start it; what fails on the way is undone. Until the network is ready it is paused: libvirt
+        has made its taps then, so that they can be wired."""
         with self._working(instance, states.RUNNING):
-            if self._is_complete(instance):
+            if wait_for_network is None and self._is_complete(instance):
                 return
             try:
-                self._make(instance, network_info, files, fetch_image)
+                self._make(instance, network_info, files, fetch_image, paused=wait_for_network is not None)
+                if wait_for_network is not None:
+                    wait_for_network()
+                    self._guest(instance).unpause()
             except Exception as error:
                 LOG.error("Build failed: %s", error, extra={"instance_uuid": instance.uuid})
                 self._undo(instance, network_info)
@@ -159,14 +164,17 @@ class LibvirtDriver:
         with self._watcher.busy(instance.uuid, expected) if self._watcher else contextlib.nullcontext():
             yield
 
-    def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher) -> None:
+    def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher,
+              paused: bool) -> None:
+        if paused and self._guest(instance).is_active():    # it waited when the process died: it waits on
+            return
         self._config(instance, vifs)    # what cannot be had is told before anything is fetched
         files = self._files(instance)
         files.make()
         self._disks.make(instance, files, fetch_image)
         if instance.config_drive:
             config_drive.make(files.config_drive, guest_files.metadata)
-        self._start(instance, vifs)
+        self._start(instance, vifs, paused)
 
     def _is_complete(self, instance: Instance) -> bool:
         """Whether an earlier spawn came to its end, or libvirt brings it there now: a guest that starts shows as paused."""
@@ -181,12 +189,12 @@ class LibvirtDriver:
         name = instance.domain_name(self._conf.compute.instance_name_template)
         return domain_xml.build(guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts))
 
-    def _start(self, instance: Instance, vifs: list[VIF]) -> None:
+    def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
         guest = self._guest(instance)
         if guest.is_active():
             return
         guest.define(self._config(instance, vifs))
-        guest.start()
+        guest.start(paused)
 
     def _remove(self, instance: Instance, vifs: list[VIF]) -> None:
         guest = self._guest(instance)

@@ -41,9 +41,11 @@ class Guest:
         flags = self._lib.VIR_DOMAIN_DEFINE_VALIDATE
         self._connection.run(lambda connection: connection.defineXMLFlags(xml, flags) and None)
 
-    def start(self) -> None:
-        """Start it (from its saved memory when there is one) unless it is active already."""
-        self._do(self._unless(lambda domain: domain.isActive(), lambda domain: domain.create()), must_exist=True)
+    def start(self, paused: bool = False) -> None:
+        """Start it (from its saved memory when there is one) unless it is active already; ``paused``: up to its first
+        instruction."""
+        flags = self._lib.VIR_DOMAIN_START_PAUSED if paused else 0
+        self._do(self._unless(lambda domain: domain.isActive(), lambda domain: domain.createWithFlags(flags)), must_exist=True)
 
     def forget_saved_memory(self) -> None:
         """Throw a managed save away: the next start boots."""

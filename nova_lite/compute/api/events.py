@@ -1,0 +1,72 @@
+"""What other services tell of servers: checked, then sent to the servers' hosts."""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute import external_events as names
+from nova_lite.compute.api.base import Base
+from nova_lite.context import RequestContext
+from nova_lite.db import instances
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+
+LOG = log.getLogger(__name__)
+OK, BAD_TAG, NOT_FOUND, NO_HOST = 200, 400, 404, 422
+_POWER = {"POWER_ON": ("start", states.STOPPED), "POWER_OFF": ("stop", states.ACTIVE)}
+_NEED_TAG = (names.VOLUME_EXTENDED,)
+
+
+class ExternalEvents(Base):
+    """POST /os-server-external-events."""
+
+    def external_events(self, context: RequestContext, events: Sequence[Mapping[str, Any]]) -> list[int]:
+        """A code for each event: 200 taken, 400 without the tag that it needs, 404 unknown server, 422 server without host.
+
+        Events of one host go in one message, which may be lost: nothing depends on it.
+        """
+        with self.db.read() as connection:
+            found = instances.get_many(connection, {e["server_uuid"] for e in events}, tags=False)
+        by_host: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        codes = []
+        for event in events:
+            instance = found.get(event["server_uuid"])
+            code = _check(instance, event)
+            if code == OK and instance is not None:
+                if event["name"] == names.POWER_UPDATE:
+                    code = self._power(context, instance, event["tag"])
+                else:
+                    by_host[instance.host or ""].append({
+                        "name": event["name"], "server_uuid": instance.uuid, "tag": event.get("tag"),
+                        "status": event.get("status", names.COMPLETED)})
+            codes.append(code)
+        for host, some in by_host.items():
+            self.wakeups.send(self.compute_rpc.external_instance_event, context, host, some)
+        return codes
+
+    def _power(self, context: RequestContext, instance: Instance, tag: str) -> int:
+        """The server's power was switched by somebody else: follow, unless it is there already."""
+        verb, vm_state = _POWER[tag]
+        if instance.vm_state != vm_state:
+            LOG.info("%s: the server is %s already", tag, instance.vm_state, extra={"instance_uuid": instance.uuid})
+            return OK
+        try:
+            self.operate(context, instance.uuid, verb)
+        except (exception.Conflict, exception.InstanceNotFound) as error:
+            LOG.info("%s: %s", tag, error, extra={"instance_uuid": instance.uuid})
+            return error.code
+        return OK
+
+
+def _check(instance: Instance | None, event: Mapping[str, Any]) -> int:
+    if instance is None:
+        return NOT_FOUND
+    if event["name"] == names.POWER_UPDATE and event.get("tag") not in _POWER:
+        return BAD_TAG
+    if event["name"] in _NEED_TAG and not event.get("tag"):
+        return BAD_TAG
+    return OK if instance.host else NO_HOST

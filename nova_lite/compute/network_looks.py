@@ -1,0 +1,53 @@
+"""Looks at the nics of servers that the network says have changed, each at the server's turn."""
+from __future__ import annotations
+
+import threading
+
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute.external_events import DELETED
+from nova_lite.compute.work import Host
+from nova_lite.context import admin_context
+from nova_lite.objects.instance import Instance
+
+LOG = log.getLogger(__name__)
+
+
+class NetworkLooks:
+    """Many events of one server that wait for their turn are one look: the network is asked for how it is, not what changed."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._lock = threading.Lock()
+        self._asked: dict[str, set[str]] = {}       # server -> ports that are gone
+
+    def ask(self, instance_uuid: str, event: str, port_id: str | None) -> bool:
+        """Note an event; True when a look has to be queued for it."""
+        with self._lock:
+            is_new = instance_uuid not in self._asked
+            gone = self._asked.setdefault(instance_uuid, set())
+            if event == DELETED and port_id:
+                gone.add(port_id)
+            return is_new
+
+    def run(self, instance_uuid: str, _waited: bool = False) -> None:
+        """The look itself: ask the network and tell the conductor what is new. What fails is logged: the next event brings another look."""
+        with self._lock:
+            gone = self._asked.pop(instance_uuid, set())
+        try:
+            self._look(instance_uuid, gone)
+        except exception.InstanceNotFound:
+            LOG.debug("the server is gone", extra={"instance_uuid": instance_uuid})
+        except Exception:
+            LOG.exception("the server's nics were not looked at", extra={"instance_uuid": instance_uuid})
+
+    def _look(self, instance_uuid: str, gone: set[str]) -> None:
+        host, context = self._host, admin_context()
+        instance = Instance.from_primitive(host.conductor.get_instance(context, instance_uuid))
+        if instance.host != host.name or not instance.network_info:
+            return
+        vifs = [vif for vif in host.network.refresh(context, instance) if vif.id not in gone]
+        if vifs != instance.network_info:
+            LOG.info("its nics have changed", extra={"instance_uuid": instance_uuid})
+            host.conductor.network_info_changed(context, instance_uuid, host.name, [v.to_primitive() for v in vifs])
