@@ -32,7 +32,7 @@ class NetworkLooks:
             return is_new
 
     def run(self, instance_uuid: str, _waited: bool = False) -> None:
-        """The look itself: ask the network and tell the conductor what is new. What fails is logged: the next event brings another look."""
+        """Ask the network and tell the conductor what is new. A failure is logged: the next event brings another look."""
         with self._lock:
             gone = self._asked.pop(instance_uuid, set())
         try:

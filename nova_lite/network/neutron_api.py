@@ -96,7 +96,7 @@ def _ours(error: NeighbourError, subject: Mapping[str, str]) -> exception.NovaLi
         return StaleRevision(port_id=subject.get("port_id", ""))
     if error.status == 404 and "port_id" in subject:
         return exception.PortNotFound(port_id=subject["port_id"])
-    make = _KINDS.get(str(error.kwargs.get("kind", "")))
+    make = _KINDS.get(error.kind)
     if make is not None:
         made = make(subject)
         made.args = (f"{made.message} (Neutron: {error.reason})",)

@@ -31,10 +31,10 @@ HOUR = datetime.timedelta(hours=1)
 class Cloud:
     """Hosts are added by :meth:`add_host`; servers by :meth:`create`, whose action is cast by :meth:`build`."""
 
-    def __init__(self, directory: Path, **options):
+    def __init__(self, directory: Path, config="", **options):
         file = directory / "nova-lite.conf"
         # an exchange of its own: messages that nobody took must not reach the next test
-        file.write_text(f"[DEFAULT]\ntransport_url = fake://\ncontrol_exchange = {uuid.uuid4()}\n")
+        file.write_text(f"[DEFAULT]\ntransport_url = fake://\ncontrol_exchange = {uuid.uuid4()}\n{config}")
         self.conf = nova_conf.load([], config_files=[str(file)], **{
             "state_path": str(directory), "host": "control", "database__connection": f"sqlite:///{directory}/nova.sqlite",
             "compute__driver": "fake", "network__driver": "null", **options})

@@ -1,0 +1,83 @@
+"""POST /os-server-external-events."""
+import uuid
+
+import pytest
+
+PATH = "/os-server-external-events"
+
+
+@pytest.fixture
+def sent(cloud, monkeypatch):
+    """What the hosts would be told: [(host, events)]."""
+    found = []
+    monkeypatch.setattr(cloud.services.compute.wakeups, "send", lambda cast, _context, *arguments: found.append(
+        (cast.__name__, *arguments)))
+    return found
+
+
+@pytest.fixture
+def service(cloud):
+    return cloud.client("neutron", "service", ("service",), version="2.93")
+
+
+def _event(server, name="network-changed", **values):
+    return {"name": name, "server_uuid": server, **values}
+
+
+def test_events_go_to_their_hosts_in_one_message_each(cloud, service, sent):
+    one, two, three = (cloud.add_server(host=host) for host in ("h1", "h2", "h1"))
+    events = [_event(one, tag="port"), _event(two, "network-vif-plugged", status="failed", tag="p2"), _event(three)]
+    answer = service.post(PATH, {"events": events})
+    assert answer == {"events": [{**events[0], "status": "completed", "code": 200}, {**events[1], "code": 200},
+                                 {**events[2], "status": "completed", "code": 200}]}
+    assert [(name, host, [e["server_uuid"] for e in some]) for name, host, some in sent] == [
+        ("external_instance_event", "h1", [one, three]), ("external_instance_event", "h2", [two])]
+    assert sent[1][2] == [{"name": "network-vif-plugged", "server_uuid": two, "tag": "p2", "status": "failed"}]
+
+
+def test_each_event_has_a_code_of_its_own(cloud, service, sent):
+    here, nowhere, gone = cloud.add_server(host="h1"), cloud.add_server(host=None), cloud.add_server(host="h1")
+    cloud.delete_server(gone)
+    answer = service.post(PATH, {"events": [_event(here), _event(nowhere), _event(gone), _event(str(uuid.uuid4())),
+                                            _event(here, "power-update", tag="POWER_UP"),
+                                            _event(here, "volume-extended")]}, 207)
+    assert [(e["code"], e["status"]) for e in answer["events"]] == [
+        (200, "completed"), (422, "failed"), (404, "failed"), (404, "failed"), (400, "failed"), (400, "failed")]
+    assert len(sent) == 1
+    assert len(sent[0][2]) == 1
+
+
+def test_power_update_is_an_operation(cloud, service, sent):
+    on, off, locked = (cloud.add_server(host="h1", launched_at="2026-01-01T00:00:00", **values) for values in (
+        {}, {"vm_state": "stopped", "power_state": 4}, {"locked": True}))
+    answer = service.post(PATH, {"events": [
+        _event(on, "power-update", tag="POWER_OFF"), _event(off, "power-update", tag="POWER_ON"),
+        _event(off, "power-update", tag="POWER_OFF"), _event(locked, "power-update", tag="POWER_OFF")]}, 207)
+    assert [e["code"] for e in answer["events"]] == [200, 200, 200, 409]
+    assert [(name, host, method) for name, host, method, _ in sent] == [
+        ("wake", "h1", "stop_instance"), ("wake", "h1", "start_instance")]
+
+
+@pytest.mark.parametrize(("version", "name"), [("2.51", "volume-extended"), ("2.76", "power-update"),
+                                               ("2.82", "accelerator-request-bound"), ("2.93", "volume-reimaged")])
+def test_names_come_with_their_microversions(cloud, service, sent, version, name):
+    server = cloud.add_server(host="h1")
+    body = {"events": [_event(server, name, tag="x")]}
+    before = f"2.{int(version.partition('.')[2]) - 1}"
+    assert name in service.at(before).fault("POST", PATH, 400, body)
+    service.at(version).post(PATH, body, 207 if name == "power-update" else 200)
+
+
+@pytest.mark.parametrize("body", [{}, {"events": []}, {"events": [{"name": "network-changed"}]},
+                                  {"events": [{"name": "network-changed", "server_uuid": "x"}]},
+                                  {"events": [{"name": "network-changed", "server_uuid": str(uuid.uuid4()), "more": 1}]},
+                                  {"events": [{"name": "network-changed", "server_uuid": str(uuid.uuid4()), "status": "x"}]}])
+def test_bad_bodies(service, body):
+    service.fault("POST", PATH, 400, body)
+
+
+def test_users_tell_nothing(cloud, member, admin, sent):
+    server = cloud.add_server(host="h1")
+    member.fault("POST", PATH, 403, {"events": [_event(server)]})
+    assert sent == []
+    admin.post(PATH, {"events": [_event(server)]})

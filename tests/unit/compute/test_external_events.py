@@ -1,0 +1,139 @@
+"""Builds that wait for their network, with real threads and no other parts."""
+import threading
+import time
+
+import pytest
+
+from nova_lite import conf as nova_conf
+from nova_lite import exception
+from nova_lite.compute import external_events
+from nova_lite.compute.external_events import ExternalEvents
+from nova_lite.context import admin_context
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+
+SERVER = Instance(uuid="s", project_id="p", user_id="u", display_name="s", flavor=Flavor("1", "tiny", 64, 1, 1))
+VIFS = [VIF(port, "n", "private", "fa:16:3e:00:00:01", "ovs", active=active)
+        for port, active in (("there", True), ("one", False), ("two", False))]
+
+
+class States:
+    """The one question that a waiting build asks of the network."""
+
+    def __init__(self, **states):
+        self.states, self.asked = {"one": "DOWN", "two": "DOWN", **states}, []
+
+    def port_states(self, _context, port_ids):
+        self.asked.append(sorted(port_ids))
+        if isinstance(self.states, Exception):
+            raise self.states
+        return {p: s for p, s in self.states.items() if p in port_ids and s}
+
+
+@pytest.fixture
+def make(monkeypatch):
+    monkeypatch.setattr(external_events, "POLL_SECONDS", 0.2)
+
+    def make(states=None, **options):
+        conf = nova_conf.load([], config_files=[], **{f"network__vif_plugging_{k}": v for k, v in options.items()})
+        return ExternalEvents(conf, states or States())
+    return make
+
+
+def _run(events, while_waiting=lambda: None):
+    """Wait as a build does; seconds that it took."""
+    began = time.monotonic()
+    with events.awaited(admin_context(), SERVER, VIFS) as wait:
+        teller = threading.Timer(0.05, while_waiting)
+        teller.start()
+        wait()
+        teller.join()
+    return time.monotonic() - began
+
+
+def test_events_end_the_wait_without_a_question(make):
+    states = States()
+    events = make(states)
+
+    def tell():
+        events.tell("s", "network-vif-plugged", "completed", "one")
+        events.tell("s", "network-vif-plugged", "in-progress", "two")
+        events.tell("s", "network-vif-unplugged", "completed", "two")
+        events.tell("other", "network-vif-plugged", "completed", "two")
+        events.tell("s", "network-vif-plugged", "completed", "two")
+    assert _run(events, tell) < 0.2
+    assert states.asked == []
+
+
+def test_an_event_may_come_before_the_guest(make):
+    events = make()
+    with events.awaited(admin_context(), SERVER, VIFS) as wait:
+        events.tell("s", "network-vif-plugged", "completed", "one")
+        events.tell("s", "network-vif-plugged", "completed", "two")
+        wait()
+
+
+def test_lost_events_are_asked_for(make):
+    states = States(one="ACTIVE")
+    events = make(states)
+    assert _run(events, lambda: states.states.update(two="ACTIVE")) < 0.5
+    assert states.asked == [["one", "two"]]
+
+
+def test_a_network_that_does_not_answer_may_still_tell(make):
+    states = States()
+    states.states = exception.ServiceUnavailable(what="Neutron", reason="gone")
+    events = make(states)
+
+    def tell():
+        time.sleep(0.3)
+        for port in ("one", "two"):
+            events.tell("s", "network-vif-plugged", "completed", port)
+    assert 0.3 < _run(events, tell) < 0.5
+
+
+@pytest.mark.parametrize(("event", "reason"), [
+    (("network-vif-plugged", "failed", "two"), "network-vif-plugged failed for port two"),
+    (("network-vif-deleted", "completed", "one"), "network-vif-deleted completed for port one")])
+def test_a_failure_ends_the_build_at_once(make, event, reason):
+    events = make()
+    with pytest.raises(exception.BuildAborted, match=reason):
+        _run(events, lambda: events.tell("s", *event))
+
+
+@pytest.mark.parametrize(("state", "reason"), [("ERROR", "port two in state ERROR"), (None, "port two was deleted")])
+def test_a_port_that_cannot_be_wired_ends_it_too(make, state, reason):
+    with pytest.raises(exception.BuildAborted, match=reason):
+        _run(make(States(two=state)))
+
+
+def test_silence_is_fatal(make):
+    with pytest.raises(exception.BuildAborted, match="did not say within 1 s that port one, two is wired"):
+        _run(make(timeout=1))
+
+
+def test_or_not(make):
+    assert 1 <= _run(make(timeout=1, is_fatal=False)) < 1.5
+
+
+def test_a_delete_is_not_kept_waiting(make):
+    events = make()
+    with pytest.raises(exception.UnexpectedTaskState):
+        _run(events, lambda: events.interrupt("s"))
+
+
+def test_nothing_to_wait_for(make):
+    with make().awaited(admin_context(), SERVER, VIFS[:1]) as wait:
+        assert wait is None
+    with make(timeout=0).awaited(admin_context(), SERVER, VIFS) as wait:
+        assert wait is None
+
+
+def test_what_nobody_waits_for_is_dropped(make):
+    events = make()
+    events.tell("s", "network-vif-plugged", "completed", "one")
+    events.interrupt("s")
+    with events.awaited(admin_context(), SERVER, VIFS):
+        pass
+    events.tell("s", "network-vif-plugged", "failed", "one")
