@@ -235,6 +235,29 @@ def test_a_failed_build_leaves_nothing(driver, conf, bridge, fetch):
     assert not _link(vif.devname).exists()
 
 
+def test_a_guest_waits_for_its_network(driver, bridge, told, fetch):
+    instance, vif, seen = _instance(), _vif(bridge), []
+
+    def wait():
+        seen.append((driver.power_state(instance), _link(vif.devname).exists()))
+    for _ in range(2):      # again, as after a crash while it waited
+        driver.spawn(instance, [vif], FILES, fetch, wait)
+        assert seen.pop()[1]
+        assert driver.power_state(instance) == states.RUNNING
+    driver.destroy(instance, [vif])
+    driver.spawn(instance, [vif], FILES, fetch, wait)
+    assert seen == [(states.POWER_PAUSED, True)]
+    driver.destroy(instance, [vif])
+
+    def fail():
+        raise exception.BuildAborted(instance_id=instance.uuid, reason="the port is not wired")
+    with pytest.raises(exception.BuildAborted, match="not wired"):
+        driver.spawn(instance, [vif], FILES, fetch, fail)
+    assert driver.power_state(instance) is None
+    assert not _link(vif.devname).exists()
+    assert told == []
+
+
 def test_an_image_that_is_bad_everywhere_ends_the_build(driver, conf, empty_image, tmp_path):
     evil = tmp_path / "evil.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", empty_image, "-F", "qcow2", evil], check=True)

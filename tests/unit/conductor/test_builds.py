@@ -115,7 +115,7 @@ def test_builds_outlive_a_scheduler_that_is_not_there(cloud, error):
 class Refusing(fake.FakeDriver):
     """Says of every guest that no host can build it."""
 
-    def spawn(self, instance, network_info, files, fetch_image):
+    def spawn(self, instance, network_info, files, fetch_image, wait_for_network=None):
         raise exception.BuildAborted(instance_id=instance.uuid, reason="the image is no image")
 
 

@@ -111,7 +111,8 @@ def test_no_more_addresses_is_said_as_it_is(cloud, neutron):
     [server] = cloud.build(network_request=[NetworkRequest(network, network_name="private").to_primitive()])
     cloud.wait(server, states.ERROR)
     assert cloud.get(server).fault["message"] == (
-        f"No fixed IP addresses available for network: {network} (Neutron: No more IP addresses available on network {network}.)")
+        f"No fixed IP addresses available for network: {network} "
+        f"(Neutron: No more IP addresses available on network {network}.)")
 
 
 def test_a_broken_neutron_is_named_and_nothing_stays(cloud, neutron, wanted):
