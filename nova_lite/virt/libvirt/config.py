@@ -8,8 +8,32 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class Auth:
+    """Who QEMU says it is to a storage backend; the password is a secret that libvirt keeps. ``kind``: ceph or iscsi."""
+
+    username: str
+    kind: str
+    secret_uuid: str
+
+
+@dataclass(frozen=True)
+class NetworkSource:
+    """A volume that QEMU reaches by itself. ``protocol`` is rbd, iscsi or nbd, ``hosts`` are (name or address, port) pairs."""
+
+    protocol: str
+    name: str
+    hosts: tuple[tuple[str, str], ...]
+    auth: Auth | None = None
+    initiator: str = ""
+
+
+@dataclass(frozen=True)
 class Disk:
-    """One disk file. ``device`` is disk or cdrom; ``tune`` are limits by their libvirt names, e.g. total_iops_sec."""
+    """One disk: a file, a block device (``block``) or a network volume (``network`` instead of ``path``).
+
+    ``device`` is disk or cdrom; ``tune`` are limits by their libvirt names, e.g. total_iops_sec. ``alias`` is the name by which
+    libvirt is to know the device. ``shareable``: other guests write to it, too.
+    """
 
     path: str
     target: str
@@ -20,6 +44,12 @@ class Disk:
     serial: str | None = None
     boot_order: int | None = None
     tune: dict[str, int] = field(default_factory=dict)
+    network: NetworkSource | None = None
+    block: bool = False
+    readonly: bool = False
+    shareable: bool = False
+    discard: bool = False
+    alias: str | None = None
 
 
 @dataclass(frozen=True)

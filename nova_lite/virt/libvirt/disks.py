@@ -34,8 +34,9 @@ class DiskMaker:
         self._guard = threading.Lock()
 
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
-        """Root, ephemeral and swap disk, as far as they are not there. Raises BuildAborted or OSError."""
-        if not files.disk.exists():
+        """Root (unless it is a volume), ephemeral and swap disk, as far as they are not there. BuildAborted or OSError."""
+        from_volume = any(device.is_volume and device.is_root for device in instance.block_devices)
+        if not from_volume and not files.disk.exists():
             self._make_root(instance, files, fetch)
         flavor = instance.flavor
         if flavor.ephemeral_gb and not files.ephemeral.exists():

@@ -9,12 +9,14 @@ import contextlib
 import pathlib
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import concurrency, exception
 from nova_lite.objects import states
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
@@ -24,7 +26,9 @@ from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
+from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.libvirt.volume_host import VolumeHost
 
 LOG = log.getLogger(__name__)
 
@@ -38,6 +42,7 @@ class LibvirtDriver:
         self._root = instances_root(conf)
         self._connection = Connection(conf.libvirt.connection_uri)
         self._disks = DiskMaker(conf)
+        self._volumes = VolumeHost(conf, host, self._connection)
         self._host: Host | None = None
         self._watcher: Watcher | None = None
 
@@ -111,6 +116,31 @@ class LibvirtDriver:
             guest.unplug()
             guest.forget_saved_memory()
             self._start(instance, network_info)
+
+    def volume_connector(self) -> dict[str, Any]:
+        """Who this host is to a storage backend."""
+        return self._volumes.connector()
+
+    def connect_volume(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
+        """Keep its secret in libvirt; the connection_info without it."""
+        return self._volumes.connect(instance, device, connection_info)
+
+    def disconnect_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """Forget its secret."""
+        self._volumes.disconnect(instance, device)
+
+    def attach_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """Live where the guest runs, and in its configuration."""
+        disk = guest_config.volume(instance, device)
+        GuestDisks(self._guest(instance)).attach(domain_xml.build_disk(disk), str(device.volume_id))
+
+    def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
+        """Ask the guest, several times when it does not answer."""
+        GuestDisks(self._guest(instance)).detach(str(device.volume_id))
+
+    def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
+        """A running guest sees the new size."""
+        GuestDisks(self._guest(instance)).resize(str(device.volume_id), size)
 
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs."""

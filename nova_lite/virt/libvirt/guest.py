@@ -25,35 +25,35 @@ class Guest:
 
     def __init__(self, connection: Connection, uuid: str) -> None:
         self._connection = connection
-        self._lib = connection.libvirt
+        self.lib = connection.libvirt
         self.uuid = uuid
 
     def power_state(self) -> int | None:
         """None: libvirt does not know the domain."""
-        return self._do(lambda domain: POWER_STATES.get(domain.state()[0], states.NOSTATE), retry=True)
+        return self.do(lambda domain: POWER_STATES.get(domain.state()[0], states.NOSTATE), retry=True)
 
     def is_active(self) -> bool:
         """Running, paused or so: there is a process."""
-        return bool(self._do(lambda domain: domain.isActive(), retry=True))
+        return bool(self.do(lambda domain: domain.isActive(), retry=True))
 
     def define(self, xml: str) -> None:
         """Write the persistent configuration, over an older one. libvirt checks it against its schema."""
-        flags = self._lib.VIR_DOMAIN_DEFINE_VALIDATE
+        flags = self.lib.VIR_DOMAIN_DEFINE_VALIDATE
         self._connection.run(lambda connection: connection.defineXMLFlags(xml, flags) and None)
 
     def start(self, paused: bool = False) -> None:
         """Start it (from its saved memory when there is one) unless it is active already; ``paused``: up to its first
         instruction."""
-        flags = self._lib.VIR_DOMAIN_START_PAUSED if paused else 0
-        self._do(self._unless(lambda domain: domain.isActive(), lambda domain: domain.createWithFlags(flags)), must_exist=True)
+        flags = self.lib.VIR_DOMAIN_START_PAUSED if paused else 0
+        self.do(self._unless(lambda domain: domain.isActive(), lambda domain: domain.createWithFlags(flags)), must_exist=True)
 
     def forget_saved_memory(self) -> None:
         """Throw a managed save away: the next start boots."""
-        self._do(lambda domain: domain.managedSaveRemove(0) if domain.hasManagedSaveImage(0) else None)
+        self.do(lambda domain: domain.managedSaveRemove(0) if domain.hasManagedSaveImage(0) else None)
 
     def unplug(self) -> None:
         """End the process at once."""
-        self._do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.destroy()))
+        self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.destroy()))
 
     def shut_down(self, timeout: float) -> bool:
         """Press the power button and wait; True when the guest is off within ``timeout`` seconds."""
@@ -70,27 +70,27 @@ class Guest:
         return state not in (states.POWER_PAUSED, states.POWER_SUSPENDED)
 
     def _press_power_button(self) -> None:
-        button = self._lib.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
-        self._do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.shutdownFlags(button)))
+        button = self.lib.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
+        self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.shutdownFlags(button)))
 
     def pause(self) -> None:
         """Stop its CPUs."""
-        paused = self._lib.VIR_DOMAIN_PAUSED
-        self._do(self._unless(lambda domain: domain.state()[0] == paused, lambda domain: domain.suspend()), must_exist=True)
+        paused = self.lib.VIR_DOMAIN_PAUSED
+        self.do(self._unless(lambda domain: domain.state()[0] == paused, lambda domain: domain.suspend()), must_exist=True)
 
     def unpause(self) -> None:
         """Let its CPUs go on, if they are stopped."""
-        paused = self._lib.VIR_DOMAIN_PAUSED
-        self._do(self._unless(lambda domain: domain.state()[0] != paused, lambda domain: domain.resume()), must_exist=True)
+        paused = self.lib.VIR_DOMAIN_PAUSED
+        self.do(self._unless(lambda domain: domain.state()[0] != paused, lambda domain: domain.resume()), must_exist=True)
 
     def save(self) -> None:
         """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now."""
-        running = self._lib.VIR_DOMAIN_SAVE_RUNNING
-        self._do(lambda domain: domain.managedSave(running) if domain.isActive() else None, must_exist=True)
+        running = self.lib.VIR_DOMAIN_SAVE_RUNNING
+        self.do(lambda domain: domain.managedSave(running) if domain.isActive() else None, must_exist=True)
 
     def undefine(self) -> None:
         """Remove the configuration with saved memory and firmware variables."""
-        lib = self._lib
+        lib = self.lib
         least = lib.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | lib.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
         most = least | lib.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | lib.VIR_DOMAIN_UNDEFINE_NVRAM
 
@@ -102,12 +102,12 @@ class Guest:
                     raise
                 domain.undefineFlags(least)     # a hypervisor without checkpoints or firmware variables
 
-        self._do(undefine)
+        self.do(undefine)
 
     def _unless(self, done: Callable[[Any], bool], step: Callable[[Any], object]) -> Callable[[Any], None]:
         """``step``, unless it is done; nor is it an error when it gets done by others while we ask for it (the guest itself,
         or a call of a process that was killed meanwhile, which libvirt finishes all the same)."""
-        lib = self._lib
+        lib = self.lib
 
         def call(domain: Any) -> None:
             if done(domain):
@@ -120,9 +120,9 @@ class Guest:
 
         return call
 
-    def _do(self, function: Callable[[Any], T], must_exist: bool = False, retry: bool = False) -> T | None:
+    def do(self, function: Callable[[Any], T], must_exist: bool = False, retry: bool = False) -> T | None:
         """``function(virDomain)``; None when there is no such domain, unless it must exist."""
-        lib, uuid = self._lib, self.uuid
+        lib, uuid = self.lib, self.uuid
 
         def call(connection: Any) -> T | None:
             try:

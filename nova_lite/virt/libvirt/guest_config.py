@@ -5,20 +5,24 @@ BuildAborted, never left out in silence.
 """
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from nova_lite import exception, units, version
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
+from nova_lite.virt import device_names
+from nova_lite.virt.libvirt import volumes
 from nova_lite.virt.libvirt.config import Cpu, Description, Disk, Graphics, GuestConfig, Nic, Port, Rng
 from nova_lite.virt.libvirt.files import GuestDirectory
 
 T = TypeVar("T")
 
-DISK_BUSES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "ide": "hd", "usb": "sd"}
+DISK_BUSES = device_names.PREFIXES
 SCSI_MODELS = ("virtio-scsi", "lsilogic", "lsisas1068", "lsisas1078", "buslogic", "vmpvscsi")
 VIF_MODELS = ("virtio", "e1000", "e1000e", "rtl8139", "pcnet", "ne2k_pci")
 # VIF type -> kind of nic, and which of the port's details are its source and mode
@@ -70,6 +74,13 @@ def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirecto
         scsi_model=_choice(instance, "hw_scsi_model", SCSI_MODELS, "virtio-scsi"),
         guest_agent=_true(_property(instance, "hw_qemu_guest_agent", False)), watchdog=_watchdog(instance),
         tb_cache_mb=None if kvm else TB_CACHE_MB)
+
+
+def volume(instance: Instance, device: BlockDevice) -> Disk:
+    """One connected volume as it is to be attached to the guest that lives; it may be in ``instance.block_devices`` or not."""
+    others = [d for d in instance.block_devices if d.id != device.id]
+    names = device_names.assign(dataclasses.replace(instance, block_devices=[*others, device]))
+    return volumes.disk(instance, device, names[device.id])
 
 
 def _refuse(instance: Instance) -> None:
@@ -145,18 +156,34 @@ def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[
     bus = _choice(instance, "hw_disk_bus", DISK_BUSES, "virtio")
     tune = _tuned(instance, {f"quota:disk_{name}_sec": f"{name}_sec" for name in (
         "read_bytes", "read_iops", "write_bytes", "write_iops", "total_bytes", "total_iops")})
-    letters = iter("abcdefgh")
-    disks = [Disk(str(files.disk), DISK_BUSES[bus] + next(letters), bus, host.disk_format, cache=host.cache_mode, tune=tune)]
-    for path, wanted in ((files.ephemeral, instance.flavor.ephemeral_gb), (files.swap, instance.flavor.swap)):
-        if wanted:
-            disks.append(Disk(str(path), DISK_BUSES[bus] + next(letters), bus, "raw", cache=host.cache_mode, tune=tune))
+    names = device_names.assign(instance)
+    own = ((device_names.ROOT, files.disk, host.disk_format), (device_names.EPHEMERAL, files.ephemeral, "raw"),
+           (device_names.SWAP, files.swap, "raw"))
+    disks = [Disk(str(path), names[kind], bus, form, cache=host.cache_mode, tune=tune)
+             for kind, path, form in own if kind in names]
+    connected = [device for device in instance.block_devices if device.is_volume and device.connection_info]
+    disks += [volumes.disk(instance, device, names[device.id]) for device in connected]
+    if device_names.ROOT not in names and not any(device.is_root for device in connected):
+        raise _aborted(instance, "the volume that it boots from is not connected")
+    disks = _in_boot_order(disks, connected, names)
     if instance.config_drive:
         q35 = "q35" in str(_property(instance, "hw_machine_type", host.machine))
         cd_bus = _choice(instance, "hw_cdrom_bus", DISK_BUSES, "sata" if q35 else "ide")
-        # names of one letter group are shared by the buses scsi, sata and usb: the drive takes the next free one
-        letter = next(letters) if DISK_BUSES[cd_bus] == DISK_BUSES[bus] else "a"
-        disks.append(Disk(str(files.config_drive), DISK_BUSES[cd_bus] + letter, cd_bus, "raw", "cdrom", host.cache_mode))
+        target = names[device_names.config_drive_key(DISK_BUSES[cd_bus])]
+        disks.append(Disk(str(files.config_drive), target, cd_bus, "raw", "cdrom", host.cache_mode))
     return tuple(disks)
+
+
+def _in_boot_order(disks: list[Disk], connected: list[BlockDevice], names: dict[str, str]) -> list[Disk]:
+    """By name, the root disk first. Only where there are volumes does each disk say itself when it is to boot."""
+    if not connected:
+        return disks
+    index = {names[d.id]: d.boot_index for d in connected if d.boot_index is not None and d.boot_index >= 0}
+    if device_names.ROOT in names:
+        index[names[device_names.ROOT]] = -1
+    order = {target: number for number, target in enumerate(sorted(index, key=lambda t: (index[t], t)), 1)}
+    disks = sorted(disks, key=lambda disk: (order.get(disk.target) != 1, len(disk.target), disk.target))
+    return [dataclasses.replace(disk, boot_order=order.get(disk.target)) for disk in disks]
 
 
 def _nic(instance: Instance, vif: VIF) -> Nic:

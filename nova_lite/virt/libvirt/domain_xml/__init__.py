@@ -4,7 +4,7 @@ from __future__ import annotations
 from lxml import etree
 from lxml.builder import E
 
-from nova_lite.virt.libvirt.config import GuestConfig
+from nova_lite.virt.libvirt.config import Disk, GuestConfig
 from nova_lite.virt.libvirt.domain_xml import consoles, description, disks, interfaces, machine, others
 
 
@@ -16,3 +16,8 @@ def build(config: GuestConfig) -> str:
                       E.memory(str(config.memory_mb), unit="MiB"), *machine.elements(config), devices,
                       type=config.virt_type)
     return etree.tostring(domain, pretty_print=True, encoding="unicode")
+
+
+def build_disk(disk: Disk) -> str:
+    """The XML of one disk, to be given to a guest that lives."""
+    return etree.tostring(disks.element(disk), encoding="unicode")

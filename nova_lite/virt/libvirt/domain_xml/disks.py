@@ -10,21 +10,44 @@ from nova_lite.virt.libvirt.domain_xml.machine import child
 
 def elements(config: GuestConfig) -> list[etree._Element]:
     """All disks in their order, then a SCSI controller when one is used."""
-    found = [_disk(disk) for disk in config.disks]
+    found = [element(disk) for disk in config.disks]
     if any(disk.bus == "scsi" for disk in config.disks):
         found.append(E.controller(type="scsi", index="0", model=config.scsi_model or "virtio-scsi"))
     return found
 
 
-def _disk(disk: Disk) -> etree._Element:
-    element = E.disk(E.driver(name="qemu", type=disk.format, cache=disk.cache), E.source(file=disk.path),
-                     E.target(dev=disk.target, bus=disk.bus), type="file", device=disk.device)
+def element(disk: Disk) -> etree._Element:
+    """One <disk>, as in a domain or to be attached by itself."""
+    driver = E.driver(name="qemu", type=disk.format, cache=disk.cache)
+    if disk.discard:
+        driver.set("discard", "unmap")
+    kind = "network" if disk.network else "block" if disk.block else "file"
+    made = E.disk(driver, _source(disk), E.target(dev=disk.target, bus=disk.bus), type=kind, device=disk.device)
     if disk.tune:
-        element.append(E.iotune(*(child(name, str(value)) for name, value in sorted(disk.tune.items()))))
-    if disk.device == "cdrom":
-        element.append(E.readonly())
+        made.append(E.iotune(*(child(name, str(value)) for name, value in sorted(disk.tune.items()))))
+    if disk.readonly or disk.device == "cdrom":
+        made.append(E.readonly())
+    if disk.shareable:
+        made.append(E.shareable())
     if disk.serial:
-        element.append(E.serial(disk.serial))
+        made.append(E.serial(disk.serial))
     if disk.boot_order:
-        element.append(E.boot(order=str(disk.boot_order)))
-    return element
+        made.append(E.boot(order=str(disk.boot_order)))
+    if disk.alias:
+        made.append(E.alias(name=disk.alias))
+    return made
+
+
+def _source(disk: Disk) -> etree._Element:
+    if disk.network is None:
+        return E.source(dev=disk.path) if disk.block else E.source(file=disk.path)
+    network = disk.network
+    made = E.source(protocol=network.protocol, name=network.name)
+    for host, port in network.hosts:
+        made.append(E.host(name=host, **({"port": port} if port else {})))
+    if network.auth is not None:
+        auth = network.auth
+        made.append(E.auth(E.secret(type=auth.kind, uuid=auth.secret_uuid), username=auth.username))
+    if network.initiator:
+        made.append(E.initiator(E.iqn(name=network.initiator)))
+    return made

@@ -1,6 +1,7 @@
 """Servers as the tests of this directory need them."""
 import datetime
 
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
@@ -26,3 +27,24 @@ def vif(number=1, **values):
     return VIF(**{"id": f"{number:08d}-0000-4000-8000-000000000000", "network_id": "n", "network_name": "private",
                   "mac_address": f"fa:16:3e:00:00:{number:02x}", "type": "bridge", "mtu": 1450,
                   "fixed_ips": [FixedIP(f"10.0.0.{number}", 4, "10.0.0.0/24")], "details": {"bridge": "nlbr1"}, **values})
+
+
+def _info(kind, **data):
+    return {"connection_info": {"driver_volume_type": kind, "data": data}}
+
+
+RBD = _info("rbd", name="volumes/volume-1", hosts=["10.0.0.1", "[fd00::1]"], ports=["6789", "6789"], auth_enabled=True,
+            auth_username="cinder", secret_uuid="457eb676-33da-42ec-9a8c-9293d545c337", discard=True)
+ISCSI = _info("iscsi", target_portal="[fd00::2]:3260", target_iqn="iqn.2010-10.org.openstack:volume-2", target_lun=1,
+              auth_method="CHAP", auth_username="u", secret_uuid="557eb676-33da-42ec-9a8c-9293d545c337",
+              initiator="iqn.2010-10.org.openstack:nova-lite-one", access_mode="ro",
+              qos_specs={"total_iops_sec": "500", "consumer": "front-end"})
+NBD = _info("nbd", host="storage.example.org", export="volume-3")
+FILE = _info("local", device_path="/var/lib/nova_lite/volumes/4.raw", direct_io=False, block_device=False)
+BLOCK = _info("local", device_path="/dev/vg/volume-5", direct_io=True, block_device=True)
+
+
+def volume(number=1, **values):
+    values = {"connection_info": None, **values}
+    return BlockDevice(**{"id": f"{number:08d}-0000-4000-8000-0000000000bd", "source_type": "volume",
+                          "volume_id": f"{number:08d}-0000-4000-8000-000000000001", **values})

@@ -12,7 +12,7 @@ from nova_lite import exception, version
 from nova_lite.virt.libvirt import domain_xml, guest_config
 from nova_lite.virt.libvirt.files import GuestDirectory
 
-from .builders import KVM, TCG, UUID, instance, vif
+from .builders import BLOCK, FILE, ISCSI, KVM, NBD, RBD, TCG, UUID, instance, vif, volume
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 SCHEMA = pathlib.Path("/usr/share/libvirt/schemas/domain.rng")
@@ -38,6 +38,10 @@ CASES = {
         vif(2, type="vhostuser", details={"vhostuser_socket": "/run/ovs/vhu00000002-00", "vhostuser_mode": "server"}),
         vif(3, type="macvtap", details={"macvtap_source": "eth1.7", "macvtap_mode": "bridge", "physical_interface": "eth1"}),
         vif(4, type="hw_veb", details={"pci_slot": "0000:0A:10.2", "vlan": "7"})], KVM),
+    "volumes": (instance(block_devices=[
+        volume(1, boot_index=1, **RBD), volume(2, device_name="/dev/vdf", **ISCSI), volume(3, **NBD),
+        volume(4, disk_bus="scsi", **FILE)], swap=64, config_drive=True), [], TCG),
+    "boot_from_volume": (instance(block_devices=[volume(1, **BLOCK), volume(2, boot_index=0, tag="root", **RBD)]), [], KVM),
     "odd_names": (instance(display_name="<one> & \"two\"\x01ü"), [], TCG),
 }
 
@@ -99,6 +103,24 @@ def test_targets_never_meet():
             assert len(set(targets)) == 3, (bus, cdrom, targets)
 
 
+def test_a_volume_that_is_not_connected_is_left_out_but_not_the_root():
+    unconnected = volume(1, connection_info=None)
+    assert len(_find(_xml(instance(block_devices=[unconnected]), [], TCG), "devices/disk")) == 1
+    unconnected.boot_index = 0
+    with pytest.raises(exception.BuildAborted, match="boots from is not connected"):
+        _xml(instance(block_devices=[unconnected]), [], TCG)
+
+
+def test_disks_boot_in_the_order_of_their_boot_index():
+    made = instance(block_devices=[volume(1, boot_index=2, **NBD), volume(2, boot_index=-1, **NBD), volume(3, **NBD),
+                                   volume(4, boot_index=1, **NBD), volume(5, boot_index=0, **NBD)])
+    xml = _xml(made, [], TCG)
+    order = {d.findtext("serial"): d.find("boot").get("order") for d in _find(xml, "devices/disk[boot]")}
+    assert order == {volume(5).volume_id: "1", volume(4).volume_id: "2", volume(1).volume_id: "3"}
+    assert _find(xml, "string(devices/disk[1]/target/@dev)") == "vda"
+    assert _find(xml, "os/boot") == []
+
+
 def test_a_nic_of_type_null_is_none():
     assert _find(_xml(instance(), [vif(type="null", details={})], TCG), "devices/interface") == []
 
@@ -110,6 +132,7 @@ def test_a_nic_of_type_null_is_none():
     (instance({"quota:cpu_shares": "many"}), [], "quota:cpu_shares=many"),
     (instance({"hw:cpu_cores": "3"}, vcpus=4), [], "4 vcpus"),
     (instance({"hw:watchdog_action": "explode"}), [], "explode"),
+    (instance(block_devices=[volume(1, disk_bus="fdc", **NBD)]), [], "disk bus fdc"),
     (instance(properties={"hw_disk_bus": "floppy"}), [], "hw_disk_bus=floppy"),
     (instance(properties={"hw_vif_model": "x"}), [vif()], "hw_vif_model=x"),
     (instance(), [vif(type="unbound")], "VIF type unbound"),

@@ -1,0 +1,86 @@
+"""Storage backends in userspace: an iSCSI target with CHAP (tgt) and an NBD server (qemu-nbd)."""
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import shutil
+import socket
+import subprocess
+from typing import Any
+
+from tests.support.process import wait_for
+
+PROGRAMS = ("tgtd", "tgtadm", "qemu-nbd")
+PASSWORD = "chap-secret-12"
+
+
+def missing() -> str:
+    """What is not installed; empty: nothing."""
+    return ", ".join(p for p in PROGRAMS if not shutil.which(p))
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class IscsiTarget:
+    """tgtd; each file that it exports is a target of its own, which asks for a password."""
+
+    def __init__(self) -> None:
+        self.port, self._control = free_port(), str(random.randint(1000, 30000))
+        os.makedirs("/run/tgtd", exist_ok=True)
+        self._process = subprocess.Popen(["tgtd", "-f", "-C", self._control, "--iscsi", f"portal=127.0.0.1:{self.port}"],
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for("tgtd", lambda: self._tell("--op", "show", "--mode", "sys").returncode == 0)
+        self._tell("--op", "new", "--mode", "account", "--user", "chap-user", "--password", PASSWORD)
+        self._targets = 0
+
+    def export(self, path: pathlib.Path) -> dict[str, Any]:
+        """connection_info of a raw file, as Cinder gives it."""
+        self._targets += 1
+        number, name = str(self._targets), f"iqn.2010-10.org.openstack:volume-{path.name}"
+        for words in (["--op", "new", "--mode", "target", "-T", name],
+                      ["--op", "new", "--mode", "logicalunit", "--lun", "1", "-b", str(path)],
+                      ["--op", "bind", "--mode", "account", "--user", "chap-user"],
+                      ["--op", "bind", "--mode", "target", "-I", "ALL"]):
+            done = self._tell(*words, "--tid", number)
+            assert done.returncode == 0, done.stderr
+        return {"driver_volume_type": "iscsi", "data": {
+            "target_discovered": False, "target_portal": f"127.0.0.1:{self.port}", "target_iqn": name, "target_lun": 1,
+            "auth_method": "CHAP", "auth_username": "chap-user", "auth_password": PASSWORD}}
+
+    def sessions(self) -> str:
+        """What tgtd says of its targets and who is logged in."""
+        return self._tell("--op", "show", "--mode", "target").stdout
+
+    def stop(self) -> None:
+        self._process.kill()        # it does not end on SIGTERM as long as it has targets
+        self._process.wait()
+
+    def _tell(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["tgtadm", "-C", self._control, "--lld", "iscsi", *words], capture_output=True, text=True,
+                              check=False)
+
+
+class NbdServer:
+    """One export."""
+
+    def __init__(self, path: pathlib.Path, form: str = "raw") -> None:
+        self.port = free_port()
+        self._process = subprocess.Popen(["qemu-nbd", "-f", form, "-b", "127.0.0.1", "-p", str(self.port), "-t", "--shared=4",
+                                          "-x", path.name, str(path)])
+        wait_for("qemu-nbd", self._listens)
+        self.connection_info = {"driver_volume_type": "nbd", "data": {"host": "127.0.0.1", "port": self.port,
+                                                                      "export": path.name}}
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
