@@ -110,7 +110,8 @@ class ComputeManager:
         report: dict[str, Any] = {"host": self.host.name, "owner": self.host.owner, "actions": self.leases.in_flight()}
         inventory = self.host.driver.inventory().to_primitive()
         if inventory != self._last_inventory or self._reports % _FULL_REPORT_EVERY == 0:
-            report |= {"inventory": {**inventory, "host_ip": self.conf.my_ip},
+            # the uptime is always another one: it goes along, but is no reason to report
+            report |= {"inventory": {**inventory, "host_ip": self.conf.my_ip, "uptime": self.host.driver.uptime()},
                        "ratios": {"cpu": compute.cpu_allocation_ratio, "ram": compute.ram_allocation_ratio,
                                   "disk": compute.disk_allocation_ratio},
                        "reserved": {"vcpus": compute.reserved_host_cpus, "memory_mb": compute.reserved_host_memory_mb,

@@ -16,7 +16,7 @@ NODES = models.compute_nodes
 SERVICES = models.services
 
 _REPORTED = ("host_ip", "hypervisor_type", "hypervisor_version", "cpu_info", "supported_instances", "traits", "vcpus",
-             "memory_mb", "local_gb", "disk_available_least", "free_disk_gb", "io_ops")
+             "memory_mb", "local_gb", "disk_available_least", "free_disk_gb", "io_ops", "uptime")
 # JSON stays text here: ten thousand hosts share a few values, which the host table parses once each
 _TABLE_COLUMNS = (
     NODES.c.id, NODES.c.host, NODES.c.hypervisor_hostname, NODES.c.hypervisor_type, NODES.c.hypervisor_version,
@@ -32,9 +32,9 @@ def upsert_node(conn: sa.Connection, host: str, inventory: Mapping[str, Any], ra
                 reserved: Mapping[str, int] | None = None) -> int:
     """Store what a host reports of one of its nodes; returns the node's id.
 
-    ``inventory`` is ``virt.driver.Inventory`` as a dictionary (unknown keys are ignored), ``ratios`` {"cpu", "ram", "disk"},
-    ``reserved`` {"vcpus", "memory_mb", "local_gb"}. Nothing is written, and no scheduler reads the row again, when nothing
-    changed. The used sums belong to ``db.claims``.
+    ``inventory`` is ``virt.driver.Inventory`` as a dictionary (unknown keys are ignored) with host_ip and uptime,
+    ``ratios`` {"cpu", "ram", "disk"}, ``reserved`` {"vcpus", "memory_mb", "local_gb"}. Nothing is written, and no scheduler
+    reads the row again, when nothing changed. The used sums belong to ``db.claims``.
     """
     values = {name: inventory[name] for name in _REPORTED if name in inventory}
     values |= {f"{name}_allocation_ratio": float(ratio) for name, ratio in (ratios or {}).items()}

@@ -67,6 +67,7 @@ compute_nodes = sa.Table(
     sa.Column("instances_used", sa.Integer, nullable=False, default=0),
     sa.Column("disk_available_least", sa.Integer),
     sa.Column("free_disk_gb", sa.Integer),
+    sa.Column("uptime", sa.String(255)),
     sa.Column("io_ops", sa.Integer, nullable=False, default=0),
     sa.Column("failed_builds", sa.Integer, nullable=False, default=0),
     sa.UniqueConstraint("host", "hypervisor_hostname"),

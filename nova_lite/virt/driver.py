@@ -65,6 +65,9 @@ class ComputeDriver(Protocol):
     def inventory(self) -> Inventory:
         """What the host offers now."""
 
+    def uptime(self) -> str | None:
+        """How long the host runs and how busy it is, as the command ``uptime`` says it; None: the driver does not know."""
+
     def power_states(self) -> dict[str, int]:
         """instance uuid -> power_state of every guest that the hypervisor knows, running or not."""
 

@@ -55,6 +55,10 @@ class FakeDriver:
                       "topology": {"cores": 1, "threads": 1, "sockets": fake.vcpus}},
             supported_instances=[["x86_64", "fake", "hvm"], ["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]])
 
+    def uptime(self) -> str | None:
+        """There is no host."""
+        return None
+
     def power_states(self) -> dict[str, int]:
         """All guests."""
         with self._lock:

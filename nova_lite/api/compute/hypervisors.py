@@ -46,10 +46,15 @@ def statistics(req: Request) -> dict[str, Any]:
 
 
 def uptime(req: Request, hypervisor_id: str) -> dict[str, Any]:
-    """How long the host runs (until 2.87): no driver tells that so far."""
+    """How long the host runs (until 2.87)."""
     with req.services.db.read() as conn:
-        hypervisors.get(conn, _identity(req, hypervisor_id))
-    raise exception.NotImplementedByDriver(what="uptime")
+        node = hypervisors.get(conn, _identity(req, hypervisor_id))
+    brief = view.brief(req, node)
+    if brief["state"] == "down":
+        raise exception.Invalid(f"Compute service of {node['host']} is unavailable at this time.")
+    if node["uptime"] is None:
+        raise exception.NotImplementedByDriver(what="uptime")
+    return {"hypervisor": brief | {"uptime": node["uptime"]}}
 
 
 def search(req: Request, pattern: str) -> dict[str, Any]:

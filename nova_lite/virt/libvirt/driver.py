@@ -20,7 +20,7 @@ from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
-from nova_lite.virt.libvirt import config_drive, console, domain_xml, guest_config
+from nova_lite.virt.libvirt import config_drive, console, domain_xml, guest_config, uptime
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.events import Watcher
@@ -61,6 +61,10 @@ class LibvirtDriver:
     def inventory(self) -> Inventory:
         """What the host offers now."""
         return self._ready().inventory()
+
+    def uptime(self) -> str | None:
+        """As the command of that name says it."""
+        return uptime.line()
 
     def power_states(self) -> dict[str, int]:
         """uuid -> power_state of all domains of this libvirt."""

@@ -29,7 +29,7 @@ def full(req: Request, node: Mapping[str, Any], servers: Sequence[Mapping[str, s
         "service": {"id": service["uuid"] if req.since("2.53") else service["id"], "host": service["host"],
                     "disabled_reason": service["disabled_reason"]}}
     if req.since("2.88"):
-        return view | {"uptime": None}
+        return view | {"uptime": node["uptime"] if view["state"] == "up" else None}
     return view | _usage(node) | {"cpu_info": _cpu_info(req, node["cpu_info"])}
 
 

@@ -1,6 +1,7 @@
 """/os-hypervisors."""
 import pytest
 
+from nova_lite.db import hosts
 from tests.unit.api.compute.conftest import assert_like_sample
 
 UNKNOWN = "11111111-2222-3333-4444-555555555555"
@@ -108,10 +109,21 @@ def test_statistics_until_2_87(cloud, admin, node, second):
     assert admin.get("/os-hypervisors/statistics") == answer
 
 
-def test_uptime(admin, node):
-    admin.get("/os-hypervisors/1/uptime", 501)
-    admin.at("2.88").get(f"/os-hypervisors/{node['uuid']}/uptime", 404)
+def test_uptime(cloud, admin, node, second):
+    admin.get("/os-hypervisors/1/uptime", 501)      # the driver does not tell
     assert admin.at("2.88").get(f"/os-hypervisors/{node['uuid']}")["hypervisor"]["uptime"] is None
+    line = " 08:32:11 up 93 days, 18:25, 12 users,  load average: 0.20, 0.12, 0.14"
+    for host, name in (("host1", "node1"), ("host2", "other2")):
+        cloud.db.write(hosts.upsert_node, host, {"hypervisor_hostname": name, "uptime": line})
+    for version in ("2.1", "2.28", "2.53"):
+        shown = admin.at(version).get(f"/os-hypervisors/{identity(node, version)}/uptime")
+        assert_like_sample(shown, "os-hypervisors/hypervisors-uptime-resp", version)
+        assert shown["hypervisor"]["uptime"] == line
+    admin = admin.at("2.88")
+    assert [n["uptime"] for n in admin.get("/os-hypervisors/detail")["hypervisors"]] == [line, None]    # the second is down
+    admin.get(f"/os-hypervisors/{node['uuid']}/uptime", 404)
+    assert admin.at("2.1").fault("GET", f"/os-hypervisors/{second['id']}/uptime", 400) == \
+        "Compute service of host2 is unavailable at this time."
 
 
 def test_what_is_not_there(admin, member, node):
