@@ -1,0 +1,93 @@
+"""What the disks of a server are called: vda, vdb, ... by their bus. Pure, so that the API and the driver say the same.
+
+The names of the host's own disks come first, in a fixed order; a volume keeps the name that it was given. A name that was asked
+for and does not fit its bus, or is taken, is replaced: guests name disks by themselves anyhow.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.instance import Instance
+
+PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "ide": "hd", "usb": "sd"}
+DEFAULT_BUS = "virtio"
+ROOT, EPHEMERAL, SWAP = "root", "ephemeral", "swap"
+_FORM = re.compile(r"(?:/dev/)?((?:vd|sd|hd)[a-z]{1,2})")
+
+
+def disk_bus(instance: Instance, device: BlockDevice | None = None) -> str:
+    """The bus of a device, or of the host's own disks: what was asked for, else what the image says, else virtio."""
+    asked = device.disk_bus if device is not None else None
+    said = instance.image.properties.get("hw_disk_bus") if instance.image is not None else None
+    return str(asked or said or DEFAULT_BUS).lower()
+
+
+def assign(instance: Instance) -> dict[str, str]:
+    """Names without /dev/ of all disks of a server: of the host's own by the words above, of volumes by the device's id."""
+    names = _local(instance)
+    volumes = [d for d in instance.block_devices if d.is_volume]
+    root = next((d for d in volumes if d.is_root), None)
+    if root is not None:
+        names[root.id] = names.pop(ROOT)
+    waiting = []
+    for device in volumes:
+        asked = _asked(instance, device)
+        if device is root:
+            continue
+        if asked is None or asked in names.values():
+            waiting.append(device)
+        else:
+            names[device.id] = asked
+    for device in waiting:
+        names[device.id] = _next(disk_bus(instance, device), names.values())
+    return names
+
+
+def next_device_name(instance: Instance, bus: str | None = None) -> str:
+    """The first free name on a bus (of the host's own disks when None), as the API shows it: ``/dev/vdb``."""
+    return f"/dev/{_next(bus or disk_bus(instance), assign(instance).values())}"
+
+
+def config_drive_key(prefix: str) -> str:
+    """The key of the config drive's name on buses with this prefix: which bus it is may be the host's to choose."""
+    return f"config-drive {prefix}"
+
+
+def _cdrom_prefixes(instance: Instance) -> set[str]:
+    said = instance.image.properties.get("hw_cdrom_bus") if instance.image is not None else None
+    return {PREFIXES.get(str(said).lower(), "hd")} if said else {"hd", "sd"}
+
+
+def _local(instance: Instance) -> dict[str, str]:
+    bus = disk_bus(instance)
+    letters = _letters()
+    prefix = PREFIXES.get(bus, PREFIXES[DEFAULT_BUS])
+    names = {ROOT: prefix + next(letters)}
+    for kind, wanted in ((EPHEMERAL, instance.flavor.ephemeral_gb), (SWAP, instance.flavor.swap)):
+        if wanted:
+            names[kind] = prefix + next(letters)
+    if instance.config_drive:
+        names |= {config_drive_key(p): prefix + next(letters) if p == prefix else p + "a" for p in _cdrom_prefixes(instance)}
+    return names
+
+
+def _asked(instance: Instance, device: BlockDevice) -> str | None:
+    match = _FORM.fullmatch(device.device_name or "")
+    if match is None or not match[1].startswith(PREFIXES.get(disk_bus(instance, device), "?")):
+        return None
+    return match[1]
+
+
+def _next(bus: str, taken: Iterable[Any]) -> str:
+    prefix, taken = PREFIXES.get(bus, PREFIXES[DEFAULT_BUS]), set(taken)
+    return next(name for name in (prefix + letters for letters in _letters()) if name not in taken)
+
+
+def _letters() -> Iterator[str]:
+    """a ... z, aa ... zz"""
+    alphabet = "abcdefghijklmnopqrstuvwxyz"
+    yield from alphabet
+    yield from (one + two for one in alphabet for two in alphabet)
