@@ -5,6 +5,7 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
+from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work
 from nova_lite.objects import states
 from nova_lite.objects.network import VIF, NetworkRequest
@@ -19,7 +20,8 @@ def run(work: Work) -> None:
     """Build one server; its end, good or bad, is told to the conductor."""
     extra = {"instance_uuid": work.instance.uuid}
     try:
-        _build(work)
+        with work.host.events.listen(work.instance.uuid) as listener:
+            _build(work, listener)
     except (exception.UnexpectedTaskState, exception.InstanceNotFound):
         LOG.info("deleted while it was built", extra=extra)
         _clean_up(work)
@@ -35,7 +37,7 @@ def run(work: Work) -> None:
         LOG.info("built", extra=extra)
 
 
-def _build(work: Work) -> None:
+def _build(work: Work, listener: Listener) -> None:
     host, instance = work.host, work.instance
     vifs = host.network.allocate(work.context, instance, _requests(instance.network_request), host.name)
     if vifs != instance.network_info or instance.task_state != states.SPAWNING:
@@ -43,11 +45,10 @@ def _build(work: Work) -> None:
         work.update({"task_state": states.SPAWNING, "network_info": [v.to_primitive() for v in vifs]},
                     [states.NETWORKING, states.SPAWNING])
         instance.task_state = states.SPAWNING
-    with host.events.awaited(work.context, instance, vifs) as wait_for_network:
-        for vif in vifs:
-            host.network.plug(instance, vif)
-        host.driver.spawn(instance, vifs, _files(work, vifs), lambda image_id, path: _fetch(work, image_id, path),
-                          wait_for_network)
+    for vif in vifs:
+        host.network.plug(instance, vif)
+    host.driver.spawn(instance, vifs, _files(work, vifs), lambda image_id, path: _fetch(work, image_id, path),
+                      listener.waiter(work.context, instance, vifs))
     work.succeed()
 
 

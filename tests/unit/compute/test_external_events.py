@@ -44,10 +44,10 @@ def make(monkeypatch):
 def _run(events, while_waiting=lambda: None):
     """Wait as a build does; seconds that it took."""
     began = time.monotonic()
-    with events.awaited(admin_context(), SERVER, VIFS) as wait:
+    with events.listen("s") as listener:
         teller = threading.Timer(0.05, while_waiting)
         teller.start()
-        wait()
+        listener.waiter(admin_context(), SERVER, VIFS)()
         teller.join()
     return time.monotonic() - began
 
@@ -68,10 +68,10 @@ def test_events_end_the_wait_without_a_question(make):
 
 def test_an_event_may_come_before_the_guest(make):
     events = make()
-    with events.awaited(admin_context(), SERVER, VIFS) as wait:
+    with events.listen("s") as listener:
         events.tell("s", "network-vif-plugged", "completed", "one")
         events.tell("s", "network-vif-plugged", "completed", "two")
-        wait()
+        listener.waiter(admin_context(), SERVER, VIFS)()
 
 
 def test_lost_events_are_asked_for(make):
@@ -124,16 +124,16 @@ def test_a_delete_is_not_kept_waiting(make):
 
 
 def test_nothing_to_wait_for(make):
-    with make().awaited(admin_context(), SERVER, VIFS[:1]) as wait:
-        assert wait is None
-    with make(timeout=0).awaited(admin_context(), SERVER, VIFS) as wait:
-        assert wait is None
+    with make().listen("s") as listener:
+        assert listener.waiter(admin_context(), SERVER, VIFS[:1]) is None
+    with make(timeout=0).listen("s") as listener:
+        assert listener.waiter(admin_context(), SERVER, VIFS) is None
 
 
 def test_what_nobody_waits_for_is_dropped(make):
     events = make()
     events.tell("s", "network-vif-plugged", "completed", "one")
     events.interrupt("s")
-    with events.awaited(admin_context(), SERVER, VIFS):
+    with events.listen("s"):
         pass
     events.tell("s", "network-vif-plugged", "failed", "one")

@@ -38,7 +38,7 @@ def _until(check):
 def _waiting(cloud, neutron, **values):
     """A server whose build waits for its port; (server, host, port id)."""
     [server] = cloud.build(**values)
-    _until(lambda: any(server in h.host.events._waits for h in cloud.hosts.values()))
+    _until(lambda: cloud.get(server).task_state == states.SPAWNING)
     return server, cloud.get(server).host, neutron.of(server)[0]["id"]
 
 
