@@ -138,7 +138,7 @@ class Client:
         made = self._ready()
         token, root, project = self._prepare(made, began)
         sent = {"Accept": "application/json", **headers}
-        sent |= {"X-Auth-Token": user, "X-Service-Token": token} if user else {"X-Auth-Token": token}
+        sent |= {"X-Auth-Token": user or token, "X-Service-Token": token}       # Cinder asks for the second of services, too
         try:
             answer: requests.Response = made.request(
                 root + path.replace("{project}", project), method, headers=sent, authenticated=False, raise_exc=False,

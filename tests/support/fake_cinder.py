@@ -1,0 +1,129 @@
+"""A Cinder of dictionaries, for the driver's unit tests: as much of Block Storage v3 as the driver speaks."""
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.support.fake_openstack import PROJECT, Answer, Call
+
+SECRET = "chap-secret"
+
+
+def fault(status: int, message: str) -> Answer:
+    """An error in Cinder's form: its body has one key."""
+    names = {400: "badRequest", 403: "forbidden", 404: "itemNotFound", 409: "conflictingRequest", 413: "overLimit"}
+    return Answer(status, {names[status]: {"code": status, "message": message}})
+
+
+class FakeCinder:
+    """``tokens`` says which project a token is of; the service's own sees everything. ``refuse``: what creates are told."""
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, dict[str, Any]] = {}
+        self.snapshots: dict[str, dict[str, Any]] = {}
+        self.attachments: dict[str, dict[str, Any]] = {}
+        self.tokens: dict[str, str] = {}
+        self.page, self.filters_metadata = 1000, True
+        self.refuse: Answer | None = None
+
+    def __call__(self, call: Call) -> Answer:
+        parts = urlsplit(call.path)
+        token = call.headers["X-Auth-Token"]
+        project = None if token.startswith("service-") else self.tokens[token]
+        match = re.fullmatch(r"/v3/([^/]+)/(volumes|snapshots|attachments)(?:/([^/]+))?(/action)?", parts.path)
+        if match is None or match[1] != (project or PROJECT):
+            return fault(404, f"there is no {parts.path}")
+        if call.headers.get("OpenStack-API-Version") != "volume 3.44":
+            return fault(400, "wrong microversion")
+        kind, name = match[2], match[3]
+        table: dict[str, dict[str, Any]] = getattr(self, kind)
+        if name is None:
+            return getattr(self, f"_create_{kind}")(json.loads(call.body)[kind[:-1]], project)
+        if name == "detail":
+            return self._list(kind, table, {k: v[0] for k, v in parse_qs(parts.query).items()}, project)
+        if name not in table or project not in (None, self._owner(table[name])):
+            return fault(404, f"{kind[:-1]} {name} could not be found.")
+        if call.method == "GET":
+            return Answer(200, {kind[:-1]: table[name]})
+        return getattr(self, f"_{call.method.lower()}_{kind}")(name, json.loads(call.body or b"{}"))
+
+    def add_volume(self, project: str, **values: Any) -> str:
+        """A volume that is there already."""
+        volume_id = str(uuid.uuid4())
+        self.volumes[volume_id] = {
+            "id": volume_id, "status": "available", "size": 1, "name": "", "description": None, "volume_type": "lvm",
+            "availability_zone": "nova", "bootable": "false", "multiattach": False, "encrypted": False, "snapshot_id": None,
+            "attachments": [], "metadata": {}, "created_at": "2026-01-01T00:00:00.000000",
+            "os-vol-tenant-attr:tenant_id": project, **values}
+        return volume_id
+
+    def _owner(self, row: dict[str, Any]) -> str:
+        return str(self.volumes[row["volume_id"]]["os-vol-tenant-attr:tenant_id"]) if "volume_id" in row \
+            else str(row["os-vol-tenant-attr:tenant_id"])
+
+    def _list(self, kind: str, table: dict[str, dict[str, Any]], query: dict[str, str], project: str | None) -> Answer:
+        everybody = project is None and query.get("all_tenants") == "1"
+        rows = [r for r in table.values() if everybody or self._owner(r) == (project or PROJECT)]
+        if "metadata" in query and self.filters_metadata:
+            rows = [r for r in rows if json.loads(query["metadata"]).items() <= r["metadata"].items()]
+        if "instance_id" in query:
+            rows = [r for r in rows if r["instance"] == query["instance_id"]]
+        ids = [r["id"] for r in rows]
+        start = ids.index(query["marker"]) + 1 if "marker" in query else 0
+        page = rows[start:start + min(self.page, int(query["limit"]))]
+        more = {f"{kind}_links": [{"rel": "next", "href": "..."}]} if start + len(page) < len(rows) else {}
+        return Answer(200, {kind: page, **more})
+
+    def _create_volumes(self, body: dict[str, Any], project: str | None) -> Answer:
+        if self.refuse is not None:
+            return self.refuse
+        values = {k: body[k] for k in ("size", "name", "description", "metadata", "snapshot_id") if k in body}
+        if "imageRef" in body:
+            values |= {"bootable": "true", "volume_image_metadata": {"image_id": body["imageRef"]}}
+        volume_id = self.add_volume(project or PROJECT, status="creating", **values)
+        return Answer(202, {"volume": self.volumes[volume_id]})
+
+    def _delete_volumes(self, volume_id: str, _body: dict[str, Any]) -> Answer:
+        status = self.volumes[volume_id]["status"]
+        if status not in ("available", "error"):
+            return fault(400, f"Invalid volume: Volume status must be available or error, but is {status}.")
+        del self.volumes[volume_id]
+        return Answer(202)
+
+    def _create_attachments(self, body: dict[str, Any], project: str | None) -> Answer:
+        volume = self.volumes.get(body["volume_uuid"])
+        if volume is None or project not in (None, self._owner(volume)):
+            return fault(404, f"Volume {body['volume_uuid']} could not be found.")
+        if volume["status"] != "available" and not volume["multiattach"]:
+            return fault(400, f"Invalid volume: Volume {volume['id']} status must be available or downloading to reserve, but "
+                              f"the current status is {volume['status']}.")
+        volume["status"] = "reserved"
+        made = {"id": str(uuid.uuid4()), "status": "reserved", "instance": body["instance_uuid"], "volume_id": volume["id"],
+                "attached_at": "", "detached_at": "", "attach_mode": None, "connection_info": {}}
+        self.attachments[made["id"]] = made
+        return Answer(200, {"attachment": made})
+
+    def _put_attachments(self, attachment_id: str, body: dict[str, Any]) -> Answer:
+        row = self.attachments[attachment_id]
+        row["status"] = "attaching"
+        row["connection_info"] = {
+            "driver_volume_type": "iscsi", "target_portal": "10.0.0.1:3260", "target_iqn": "iqn.x", "target_lun": 1,
+            "auth_method": "CHAP", "auth_username": "u", "auth_password": SECRET, "encrypted": False,
+            "attachment_id": attachment_id, "told": body["attachment"]["connector"]["host"]}
+        return Answer(200, {"attachment": row})
+
+    def _post_attachments(self, attachment_id: str, body: dict[str, Any]) -> Answer:
+        row = self.attachments[attachment_id]
+        assert body == {"os-complete": {}}
+        row["status"] = "attached"
+        self.volumes[row["volume_id"]] |= {"status": "in-use", "attachments": [
+            {"id": row["volume_id"], "server_id": row["instance"], "attachment_id": attachment_id, "device": "/dev/vdb"}]}
+        return Answer(204)
+
+    def _delete_attachments(self, attachment_id: str, _body: dict[str, Any]) -> Answer:
+        row = self.attachments.pop(attachment_id)
+        self.volumes[row["volume_id"]] |= {"status": "available", "attachments": []}
+        return Answer(200, {"attachments": []})
