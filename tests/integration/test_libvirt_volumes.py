@@ -1,0 +1,297 @@
+"""Volumes of the libvirt driver on real QEMU guests: iSCSI with CHAP, NBD and files; what a guest writes is at the back end."""
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import uuid
+
+import pytest
+
+import nova_lite.conf
+from nova_lite import exception
+from nova_lite.objects import states
+from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
+from nova_lite.virt import driver as virt_driver
+from nova_lite.virt.driver import GuestFiles
+from nova_lite.virt.libvirt import guest_disks, volumes
+from tests.guest import tiny_image
+from tests.libvirt_host import LibvirtHost
+from tests.support import storage
+from tests.support.process import wait_for
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd"),
+    pytest.mark.skipif(bool(storage.missing()), reason=f"not installed: {storage.missing()}")]
+
+# tells on the console which disks with a serial there are besides the root disk; reads from and writes to each new one
+WATCH = b"""#!/bin/sh
+watch() {
+  known=
+  while sleep 0.3; do
+    now=
+    for path in /sys/block/vd[b-z]; do
+      serial=$(cat $path/serial 2>/dev/null)
+      [ -z "$serial" ] || now="$now ${path##*/}=$serial=$(cat $path/size)"
+    done
+    [ "$now" != "$known" ] || continue
+    for entry in $now; do
+      case "$known " in *" $entry "*) continue;; esac
+      disk=/dev/${entry%%=*}
+      echo "read $entry: $(head -c 32 $disk | tr -d '\\0')"
+      echo guest-was-here | dd of=$disk bs=512 seek=8 conv=notrunc,fsync 2>/dev/null && echo "wrote $entry"
+    done
+    echo "disks:$now."
+    known=$now
+  done
+}
+watch > /dev/console 2>&1 &
+"""
+MARK, SIZE = b"written-by-host", 8 * 1024 * 1024
+_number = iter(range(1, 1000))
+
+
+@pytest.fixture(scope="module")
+def hypervisor(tmp_path_factory):
+    with LibvirtHost(tmp_path_factory.mktemp("libvirt"), hostname="node-vol") as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def driver(hypervisor, tmp_path_factory):
+    state = tmp_path_factory.mktemp("state")
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(state), libvirt__connection_uri=hypervisor.uri)
+    made = virt_driver.load(conf, "node-vol")
+    made.init_host(lambda *_news: None)
+    yield made
+    made.stop_host()
+
+
+@pytest.fixture(scope="module")
+def target():
+    made = storage.IscsiTarget()
+    yield made
+    made.stop()
+
+
+def _instance(*devices, **values):
+    image = ImageMeta(str(uuid.uuid4()))
+    return Instance(**{"uuid": str(uuid.uuid4()), "id": next(_number), "project_id": "p", "user_id": "u",
+                       "display_name": "one", "flavor": Flavor("1", "tiny", 128, 1, 1), "image_ref": image.id, "image": image,
+                       "config_drive": True, "block_devices": list(devices), **values})
+
+
+def _files(instance):
+    meta = f'{{"uuid": "{instance.uuid}", "hostname": "guest"}}'.encode()
+    return GuestFiles(metadata={"openstack/latest/meta_data.json": meta, "openstack/latest/user_data": WATCH})
+
+
+def _fetch(_image_id, path):
+    shutil.copyfile(tiny_image(), path)
+
+
+def _boot(driver, instance):
+    return wait_for("the login prompt", lambda: "login:" in (text := driver.console_output(instance, None)) and text, 180, 0.5)
+
+
+@pytest.fixture(scope="module")
+def guest(driver):
+    made = _instance()
+    driver.spawn(made, [], _files(made), _fetch)
+    _boot(driver, made)
+    yield made
+    driver.destroy(made, [])
+
+
+def _device(**values):
+    return BlockDevice(**{"id": str(uuid.uuid4()), "source_type": "volume", "volume_id": str(uuid.uuid4()), **values})
+
+
+def _raw(directory, name="volume.raw", size=SIZE):
+    path = directory / name
+    path.write_bytes(MARK)
+    os.truncate(path, size)
+    return path
+
+
+def _virsh(hypervisor, *arguments):
+    return subprocess.run(["virsh", "-q", "-c", hypervisor.uri, *arguments], capture_output=True, text=True,
+                          check=False).stdout.strip()
+
+
+def _connected(driver, instance, device, info):
+    device.connection_info = driver.connect_volume(instance, device, info)
+    return device
+
+
+def _disks(driver, instance):
+    """{serial as the guest sees it: sectors}, by the last line that it wrote."""
+    lines = re.findall(r"disks:(.*)\.", driver.console_output(instance, None))
+    return {e.split("=")[1]: int(e.split("=")[2]) for e in lines[-1].split()} if lines else {}
+
+
+def _command_lines():
+    found = b""
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += path.read_bytes()
+        except OSError:     # ended meanwhile
+            continue
+    return found
+
+
+@pytest.fixture
+def backend(request, tmp_path, target):
+    """(connection_info, file) of one volume per kind."""
+    path = _raw(tmp_path)
+    if request.param == "iscsi":
+        yield target.export(path.rename(tmp_path / f"{uuid.uuid4()}")), next(tmp_path.iterdir())
+    elif request.param == "nbd":
+        server = storage.NbdServer(path)
+        yield server.connection_info, path
+        server.stop()
+    else:
+        yield {"driver_volume_type": "local", "data": {"device_path": str(path)}}, path
+
+
+@pytest.mark.parametrize("backend", ["iscsi", "nbd", "local"], indirect=True)
+def test_attach_write_read_detach_and_nothing_stays(driver, hypervisor, guest, backend):
+    info, path = backend
+    device = _connected(driver, guest, _device(device_name="/dev/vdb", tag="data"), info)
+    serial = device.volume_id[:20]
+    secrets = _virsh(hypervisor, "secret-list")
+    assert (volumes.secret_uuid(guest, device.volume_id) in secrets) == (info["driver_volume_type"] == "iscsi")
+    for _ in range(2):
+        driver.attach_volume(guest, device)
+    wait_for("the guest to write", lambda: f"wrote vdb={serial}" in driver.console_output(guest, None), 30)
+    assert f"={SIZE // 512}: {MARK.decode()}" in driver.console_output(guest, None).split(f"read vdb={serial}")[1]
+    assert b"guest-was-here" in path.read_bytes()
+    for side in ([], ["--inactive"]):
+        xml = _virsh(hypervisor, "dumpxml", guest.uuid, *side)
+        assert xml.count(f"<serial>{device.volume_id}</serial>") == 1
+        assert f"<alias name='ua-{device.id}'/>" in xml
+    for where in (str(device.connection_info).encode(), _command_lines(), _virsh(hypervisor, "dumpxml", guest.uuid).encode()):
+        assert storage.PASSWORD.encode() not in where
+
+    for _ in range(2):
+        driver.detach_volume(guest, device)
+        for side in ([], ["--inactive"]):
+            assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid, *side)
+    wait_for("the guest to see it go", lambda: serial not in _disks(driver, guest), 30)
+    for _ in range(2):
+        driver.disconnect_volume(guest, device)
+    assert _virsh(hypervisor, "secret-list") == ""
+
+
+def test_the_target_knows_the_host_by_the_name_of_its_connector(driver, guest, target, tmp_path):
+    device = _connected(driver, guest, _device(), target.export(_raw(tmp_path, str(uuid.uuid4()))))
+    driver.attach_volume(guest, device)
+    try:
+        assert f"Initiator: {driver.volume_connector()['initiator']}" in target.sessions()
+    finally:
+        driver.detach_volume(guest, device)
+        driver.disconnect_volume(guest, device)
+    assert "Initiator:" not in target.sessions()
+
+
+def test_a_wrong_password_is_an_error_and_leaves_no_disk(driver, hypervisor, guest, target, tmp_path):
+    info = target.export(_raw(tmp_path, str(uuid.uuid4())))
+    info["data"]["auth_password"] = "not-the-right-1"
+    device = _connected(driver, guest, _device(), info)
+    with pytest.raises(exception.VirtDriverError, match="(?i)login|auth") as caught:
+        driver.attach_volume(guest, device)
+    assert "not-the-right-1" not in str(caught.value)
+    for side in ([], ["--inactive"]):
+        assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid, *side)
+    driver.detach_volume(guest, device)
+    driver.disconnect_volume(guest, device)
+    assert _virsh(hypervisor, "secret-list") == ""
+
+
+def test_a_new_password_replaces_the_old_one(driver, guest, target, tmp_path):
+    info = target.export(_raw(tmp_path, str(uuid.uuid4())))
+    wrong = {**info, "data": {**info["data"], "auth_password": "not-the-right-1"}}
+    device = _connected(driver, guest, _device(), wrong)
+    _connected(driver, guest, device, info)
+    driver.attach_volume(guest, device)
+    driver.detach_volume(guest, device)
+    driver.disconnect_volume(guest, device)
+
+
+def test_two_volumes_and_one_of_them_grows(driver, guest, tmp_path):
+    one, two = (_device() for _ in range(2))
+    try:
+        for device, name in ((one, "one"), (two, "two")):
+            info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path, name))}}
+            _connected(driver, guest, device, info)
+            driver.attach_volume(guest, device)
+            guest.block_devices.append(device)
+        wait_for("both", lambda: {one.volume_id[:20], two.volume_id[:20]} <= set(_disks(driver, guest)), 30)
+        driver.extend_volume(guest, two, 1)
+        wait_for("the new size", lambda: _disks(driver, guest)[two.volume_id[:20]] == 2 * 1024 * 1024, 30)
+        assert _disks(driver, guest)[one.volume_id[:20]] == SIZE // 512
+    finally:
+        guest.block_devices = []
+        for device in (one, two):
+            driver.detach_volume(guest, device)
+
+
+def test_a_file_that_is_not_there_is_refused_before_anything_is_attached(driver, guest, tmp_path):
+    with pytest.raises(exception.InvalidVolume, match="No such file"):
+        driver.connect_volume(guest, _device(), {"driver_volume_type": "local", "data": {"device_path": str(tmp_path / "x")}})
+
+
+def test_a_guest_that_never_lets_go_is_an_error_in_time(driver, hypervisor, guest, tmp_path, monkeypatch):
+    monkeypatch.setattr(guest_disks, "ASKS", 2)
+    monkeypatch.setattr(guest_disks, "ASK_EVERY", 1.0)
+    info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path))}}
+    device = _connected(driver, guest, _device(), info)
+    driver.attach_volume(guest, device)
+    driver.pause(guest)         # deaf
+    with pytest.raises(exception.VirtDriverError, match="did not let go"):
+        driver.detach_volume(guest, device)
+    driver.unpause(guest)
+    monkeypatch.undo()
+    driver.detach_volume(guest, device)
+    assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid)
+
+
+def test_boot_from_an_iscsi_volume_with_chap(driver, hypervisor, target, tmp_path):
+    root, data = tmp_path / f"root-{uuid.uuid4()}", _raw(tmp_path)
+    subprocess.run(["qemu-img", "convert", "-O", "raw", tiny_image(), root], check=True)
+    os.truncate(root, 300 * 1024 * 1024)
+    server = storage.NbdServer(data)
+    instance = _instance(flavor=Flavor("1", "tiny", 128, 1, 0))
+    first, second = _device(boot_index=0), _device()
+    instance.block_devices = [_connected(driver, instance, second, server.connection_info),
+                              _connected(driver, instance, first, target.export(root))]
+    try:
+        driver.spawn(instance, [], _files(instance), lambda *_: pytest.fail("an image was fetched"))
+        wait_for("the second disk", lambda: f"wrote vdb={second.volume_id[:20]}" in driver.console_output(instance, None), 240)
+        assert int(re.search(r"tiny: root (\d+) MiB", _boot(driver, instance))[1]) > 200
+        assert sorted(os.listdir(pathlib.Path(driver._root, instance.uuid))) == ["console.log", "disk.config"]
+
+        driver.power_off(instance, 60)
+        instance.block_devices.remove(second)
+        driver.detach_volume(instance, second)      # of a guest that is off
+        assert second.volume_id not in _virsh(hypervisor, "dumpxml", instance.uuid)
+        driver.attach_volume(instance, second)
+        instance.block_devices.append(second)
+        driver.power_on(instance, [])
+        assert _virsh(hypervisor, "dumpxml", instance.uuid).count(second.volume_id) == 1
+        _boot(driver, instance)                     # the secret is there at every start
+        driver.reboot(instance, [], hard=True, timeout=0)
+        _boot(driver, instance)
+        assert driver.power_state(instance) == states.RUNNING
+    finally:
+        driver.destroy(instance, [])
+        for device in (first, second):
+            driver.detach_volume(instance, device)
+            driver.disconnect_volume(instance, device)
+        server.stop()
+    assert _virsh(hypervisor, "secret-list") == ""
