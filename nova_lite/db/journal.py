@@ -63,7 +63,7 @@ class Journal:
 
     def asked_by(self, uuids: Iterable[str], context: Mapping[str, Any]) -> None:
         """What is done with these servers belongs to this request."""
-        self._contexts.update(dict.fromkeys(uuids, dict(context)))
+        self._contexts.update(dict.fromkeys(uuids, {**context, "user_id": context.get("user")}))
 
     def worked_on(self, actions: Iterable[Action]) -> None:
         """As :meth:`asked_by`, for actions that a worker reports on."""
@@ -114,5 +114,5 @@ def _read(conn: sa.Connection, uuids: Collection[str], tags: bool = False) -> di
 
 
 def _context(action: Action) -> dict[str, Any]:
-    known = {"request_id": action.request_id, "user_id": action.user_id, "project_id": action.project_id}
-    return {**known, **(action.context or {})}
+    return {**(action.context or {}), "request_id": action.request_id, "user_id": action.user_id,
+            "project_id": action.project_id}

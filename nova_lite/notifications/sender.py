@@ -5,6 +5,8 @@ that, the newest are dropped with a warning. A message may arrive twice when the
 """
 from __future__ import annotations
 
+import atexit
+import math
 import os
 import queue
 import threading
@@ -34,7 +36,10 @@ class Sender:
         formats = {"both": ("versioned", "unversioned")}.get(conf.notifications.format, (conf.notifications.format,))
         transport = _transport(conf)
         settings = transport.conf.oslo_messaging_notifications
-        common: dict[str, Any] = {} if settings.driver else {"driver": "messagingv2"}
+        # its own default, -1, means for ever once there was a connection, and never before
+        common: dict[str, Any] = {"retry": settings.retry if settings.retry >= 0 else math.inf}
+        if not settings.driver:
+            common["driver"] = "messagingv2"
         self._versioned = messaging.Notifier(transport, topics=[versioned.TOPIC], **common) \
             if "versioned" in formats else None
         self._unversioned = messaging.Notifier(transport, **common) if "unversioned" in formats else None
@@ -42,6 +47,7 @@ class Sender:
         self._queue: queue.Queue[Journal] = queue.Queue(CAPACITY)
         self._pid: int | None = None
         self._dropped = 0
+        self._closed = False
 
     def tell(self, journal: Journal) -> None:
         """Send what follows from a transaction, soon."""
@@ -57,10 +63,11 @@ class Sender:
 
     def close(self) -> None:
         """Give what waits a few seconds to be sent."""
-        deadline = time.monotonic() + CLOSE_SECONDS
+        deadline = time.monotonic() + (0 if self._closed else CLOSE_SECONDS)
+        self._closed = True
         while self._pid == os.getpid() and self._queue.unfinished_tasks and time.monotonic() < deadline:
             time.sleep(0.01)
-        if self._queue.unfinished_tasks:
+        if self._pid == os.getpid() and self._queue.unfinished_tasks:
             LOG.warning("notifications of %d transactions were not sent", self._queue.unfinished_tasks)
 
     def _start(self) -> None:
@@ -70,6 +77,7 @@ class Sender:
             if self._pid != os.getpid():     # the first one of this process, perhaps a fork of another one
                 self._queue = queue.Queue(CAPACITY)
                 self._pid = os.getpid()
+                atexit.register(self.close)
                 threading.Thread(target=self._run, args=(self._queue,), name="notifications", daemon=True).start()
 
     def _run(self, waiting: queue.Queue[Journal]) -> None:
