@@ -69,6 +69,8 @@ class FakeCinder:
         rows = [r for r in table.values() if everybody or self._owner(r) == (project or PROJECT)]
         if "metadata" in query and self.filters_metadata:
             rows = [r for r in rows if json.loads(query["metadata"]).items() <= r["metadata"].items()]
+        if "instance_id" in query and project is not None:
+            return fault(400, "Invalid filters instance_id are found in query options.")
         if "instance_id" in query:
             rows = [r for r in rows if r["instance"] == query["instance_id"]]
         ids = [r["id"] for r in rows]

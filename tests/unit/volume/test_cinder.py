@@ -56,6 +56,8 @@ def test_the_life_of_a_volume_and_its_attachment(volumes, cinder):
     shown = volumes.get(ALICE, made.id)
     assert (shown.status, shown.attachments) == ("in-use", [{"server_id": SERVER, "attachment_id": reserved.id}])
     assert [(a.id, a.status) for a in volumes.attachments(SERVICE, SERVER)] == [(reserved.id, "attached")]
+    assert [a.id for a in volumes.attachments(ALICE, SERVER)] == [reserved.id]
+    assert volumes.attachments(BOB, SERVER) == []
     for _ in range(2):
         volumes.release(SERVICE, reserved.id)
     assert volumes.attachments(SERVICE, SERVER) == []
