@@ -17,6 +17,7 @@ from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
 from nova_lite.conductor.reconcile import Reconciler
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.steps import Steps
+from nova_lite.conductor.strays import Strays
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext, admin_context
@@ -42,6 +43,7 @@ class ConductorManager:
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.sweeper = Sweeper(conf, self.db)
         self.reconciler = Reconciler(conf, self.db)
+        self.strays = Strays(conf, self.db)
         self.ports = networks.DatabasePortStore(self.db)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute)]
 
@@ -59,7 +61,8 @@ class ConductorManager:
         """(seconds, function) of what has to be run again and again."""
         return [(self.lease_seconds / 3, self.leases.renew), (self.conf.conductor.sweep_interval, self._sweep),
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._register),
-                (RECONCILE_INTERVAL, self.reconciler.run), (3600, self.reconciler.purge)]
+                (RECONCILE_INTERVAL, self.reconciler.run), (self.strays.interval, self.strays.run),
+                (3600, self.reconciler.purge)]
 
     def _register(self) -> None:
         self.db.write(services.heard_from, self.conf.host, services.CONDUCTOR)

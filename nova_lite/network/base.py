@@ -74,6 +74,9 @@ class NetworkAPI(Protocol):
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """port id -> its status ("ACTIVE", "DOWN", ...); without ports that are gone."""
 
+    def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
+        """Those of these servers, which are gone, for whom the network still has ports."""
+
     def init_host(self, host: str) -> None:
         """On a compute host: make bridges, DHCP and so on fit what the store says."""
 

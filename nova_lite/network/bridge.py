@@ -73,6 +73,10 @@ class BridgeNetwork:
         """A port is wired as soon as its guest is there."""
         return dict.fromkeys(port_ids, "ACTIVE")
 
+    def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
+        """None: the transaction that deletes a server takes its ports along."""
+        return set()
+
     # what a compute host does -----------------------------------------------------------------------------------------
     def init_host(self, host: str) -> None:
         """Bridges and DHCP of every network with guests here, as after a reboot; those of deleted networks go."""

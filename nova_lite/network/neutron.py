@@ -82,6 +82,10 @@ class NeutronNetwork:
         """See NetworkAPI."""
         return {p["id"]: p["status"] for p in self._api.by_ids(context, "ports", port_ids, fields=["id", "status"])}
 
+    def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
+        """See NetworkAPI."""
+        return {p["device_id"] for p in self._api.by_ids(context, "ports", uuids, key="device_id", fields=["device_id"])}
+
     def _listed(self, context: RequestContext, instance: Instance, requests: Requests) -> list[NetworkRequest]:
         """The requests one by one. The API has left "auto" only where the project had no network of its own."""
         if requests == "none":

@@ -52,6 +52,10 @@ class NullNetwork:
         """No port."""
         return {}
 
+    def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
+        """No port."""
+        return set()
+
     def init_host(self, host: str) -> None:
         """Nothing to make."""
 

@@ -1,0 +1,87 @@
+"""What neighbours hold for servers that are gone.
+
+A neighbour that did not answer in time may have done, or may still do, what it was asked: a port or an attachment comes to be
+that nobody heard of. So each server that was deleted, or that failed to be built, is looked at again some time later, and
+what is found is given back. In a healthy cloud this costs one call to the network for a hundred servers, and finds nothing.
+"""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.context import admin_context
+from nova_lite.db import actions, instances, models, networks
+from nova_lite.db.core import Database
+from nova_lite.network import base as network_base
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+
+LOG = log.getLogger(__name__)
+LOOKS = (2, 10, 60)     # when, since the server's end, counted in the seconds that a neighbour may take for an answer
+LIMIT = 500             # servers in one run
+AT_ONCE = 100           # servers in one question
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A server that needs nothing any more, and how many looks are due."""
+
+    uuid: str
+    looks: int
+
+
+class Strays:
+    """One per conductor. What was looked at is kept in memory: a conductor that starts looks once more."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
+        self._conf, self._db = conf, db
+        self.interval = float(conf.service_user.timeout)
+        self._looked: dict[str, int] = {}
+        self._network: network_base.NetworkAPI | None = None
+
+    def run(self) -> None:
+        """Look at the servers whose time has come. A neighbour that is down is tried again in the next run."""
+        with self._db.read() as conn:
+            ended = self._ended(conn)
+            due = [e for e in ended if e.looks > self._looked.get(e.uuid, 0)]
+            found = instances.get_many(conn, [e.uuid for e in due], deleted=True, tags=False)
+            busy = actions.open_of_instances(conn, list(found))
+        self._looked = {e.uuid: self._looked[e.uuid] for e in ended if e.uuid in self._looked}
+        servers = [found[e.uuid] for e in due if e.uuid in found and e.uuid not in busy]
+        looks = {e.uuid: e.looks for e in due}
+        for start in range(0, len(servers), AT_ONCE):
+            group = servers[start:start + AT_ONCE]
+            try:
+                self._give_back(group)
+            except exception.ServiceUnavailable as error:
+                LOG.warning("what %d servers may have left behind is looked for later: %s", len(servers) - start, error)
+                return
+            self._looked |= {server.uuid: looks[server.uuid] for server in group}
+
+    def _ended(self, conn: sa.Connection) -> list[_Ended]:
+        table, now = models.instances, units.utcnow()
+        horizon = now - datetime.timedelta(seconds=(LOOKS[-1] + LOOKS[0]) * self.interval)
+        first = now - datetime.timedelta(seconds=LOOKS[0] * self.interval)
+        deleted = sa.select(table.c.uuid, table.c.deleted_at.label("end")).where(
+            table.c.deleted != 0, table.c.deleted_at.between(horizon, first)).order_by(table.c.deleted_at.desc()).limit(LIMIT)
+        failed = sa.select(table.c.uuid, table.c.updated_at.label("end")).where(
+            table.c.deleted == 0, table.c.vm_state == states.ERROR, table.c.launched_at.is_(None), table.c.task_state.is_(None),
+            table.c.updated_at.between(horizon, first)).order_by(table.c.updated_at.desc()).limit(LIMIT)
+        rows = [*conn.execute(deleted), *conn.execute(failed)]
+        return [_Ended(r.uuid, sum((now - r.end).total_seconds() >= look * self.interval for look in LOOKS)) for r in rows]
+
+    def _give_back(self, servers: Sequence[Instance]) -> None:
+        if self._network is None:
+            self._network = network_base.load(self._conf, networks.DatabasePortStore(self._db))
+        context = admin_context()
+        named = self._network.servers_with_ports(context, [s.uuid for s in servers])
+        for server in servers:
+            if server.uuid in named:
+                LOG.warning("the network still has ports for it: given back now", extra={"instance_uuid": server.uuid})
+                self._network.deallocate(context, server)

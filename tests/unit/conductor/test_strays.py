@@ -1,0 +1,130 @@
+"""Ports that came to be behind everybody's back are given back, whoever they were for."""
+import datetime
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import units
+from nova_lite.db import models
+from nova_lite.objects import action as objects
+from nova_lite.objects import states
+from nova_lite.objects.network import NetworkRequest
+from tests.support.fake_neutron import CREDENTIALS, FakeNeutron, Refused
+
+
+@pytest.fixture
+def neutron():
+    with FakeNeutron() as fake:
+        fake.new_port_status = "ACTIVE"
+        yield fake
+
+
+@pytest.fixture
+def cloud(make_cloud, neutron):
+    return make_cloud("h1", config=CREDENTIALS.format(url=neutron.url), network__driver="neutron", service_user__retries=0,
+                      service_user__timeout=10, network__vif_plugging_timeout=0)
+
+
+@pytest.fixture
+def network(neutron):
+    return neutron.add_network()
+
+
+def _request(network, **values):
+    return [NetworkRequest(network, network_name="private", mtu=1450, **values).to_primitive()]
+
+
+def _deleted(cloud, network, **values):
+    server = cloud.active(network_request=_request(network, **values))
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+    return server
+
+
+def _ago(cloud, server, seconds):
+    """The server came to its end so long ago."""
+    then = units.utcnow() - datetime.timedelta(seconds=seconds)
+    column = "deleted_at" if cloud.get(server).deleted else "updated_at"
+    cloud.run(sa.update(models.instances).where(models.instances.c.uuid == server).values({column: then}))
+
+
+def test_a_port_that_came_after_the_delete(cloud, neutron, network):
+    server, living = _deleted(cloud, network), cloud.active(network_request=_request(network))
+    stray, foreign = neutron.add_port(network, device_id=server), neutron.add_port(network, "other", device_id=server)
+    cloud.conductor.strays.run()
+    assert stray in neutron.ports           # whoever deleted it may still be at it
+    _ago(cloud, server, 25)
+    _ago(cloud, living, 25)
+    cloud.conductor.strays.run()
+    assert stray not in neutron.ports
+    assert foreign in neutron.ports         # anybody may write a uuid into a port of theirs
+    assert len(neutron.of(living)) == 1
+
+
+def test_it_is_looked_for_three_times_and_then_no_more(cloud, neutron, network):
+    server = _deleted(cloud, network)
+    neutron.calls.clear()
+    for seconds, calls in ((5, 0), (25, 1), (26, 1), (50, 1), (105, 2), (300, 2), (605, 3), (615, 3), (1000, 3)):
+        _ago(cloud, server, seconds)
+        cloud.conductor.strays.run()
+        assert len(neutron.calls) == calls, seconds
+    late = neutron.add_port(network, device_id=server)
+    cloud.conductor.strays.run()
+    assert late in neutron.ports
+
+
+def test_many_servers_are_one_question(cloud, neutron, network):
+    servers = [_deleted(cloud, network) for _ in range(5)]
+    strays = [neutron.add_port(network, device_id=s) for s in servers[:2]]
+    for server in servers:
+        _ago(cloud, server, 25)
+    neutron.calls.clear()
+    cloud.conductor.strays.run()
+    assert not set(strays) & set(neutron.ports)
+    assert sorted(neutron.calls) == ["DELETE ports"] * 2 + ["GET ports"] * 3
+
+
+def test_a_build_that_failed_keeps_nothing(cloud, neutron, network):
+    def no_answer(method, what):
+        if method == "POST":
+            raise Refused(500, "", "boom")
+    neutron.before = no_answer
+    [server] = cloud.build(network_request=_request(network))
+    assert "Neutron is unavailable" in cloud.wait(server, states.ERROR).fault["message"]
+    neutron.before = lambda method, what: None
+    late = neutron.add_port(network, device_id=server)
+    _ago(cloud, server, 25)
+    cloud.conductor.strays.run()
+    assert late not in neutron.ports
+
+
+def test_a_server_that_ran_keeps_its_ports_in_error(cloud, neutron, network):
+    server = cloud.active(network_request=_request(network))
+    cloud.set(server, vm_state=states.ERROR)
+    _ago(cloud, server, 25)
+    cloud.conductor.strays.run()
+    assert len(neutron.of(server)) == 1
+
+
+def test_neutron_down_is_no_look(cloud, neutron, network):
+    server = _deleted(cloud, network)
+    stray = neutron.add_port(network, device_id=server)
+    _ago(cloud, server, 25)
+
+    def boom(method, what):
+        raise Refused(500, "", "boom")
+    neutron.before = boom
+    cloud.conductor.strays.run()
+    neutron.before = lambda method, what: None
+    cloud.conductor.strays.run()
+    assert stray not in neutron.ports
+
+
+def test_a_port_of_the_users_is_unbound_not_deleted(cloud, neutron, network):
+    port = neutron.add_port(network)
+    request = [NetworkRequest(port_id=port).to_primitive()]
+    server = cloud.active(network_request=request)
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+    neutron.ports[port]["device_id"] = server
+    _ago(cloud, server, 25)
+    cloud.conductor.strays.run()
+    assert neutron.ports[port]["device_id"] == ""
