@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import build, delete, external_events, power, recovery
+from nova_lite.compute import build, delete, external_events, image_cache, power, recovery
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
@@ -257,6 +257,11 @@ class ComputeManager:
             self.host.events.tell(uuid, name, event["status"], tag)
             if name in (external_events.CHANGED, external_events.DELETED) and self._network_looks.ask(uuid, name, tag):
                 self._turns.submit(uuid, self._pool, partial(self._network_looks.run, uuid))
+
+    def cache_images(self, context: RequestContext, image_ids: list[str]) -> None:
+        """See :meth:`nova_lite.compute.rpcapi.ComputeAPI.cache_images`."""
+        for image_id in image_ids:
+            self._turns.submit(image_cache.TURN, self._pool, partial(image_cache.fetch, self.host, context, image_id))
 
     @expected
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:

@@ -64,6 +64,10 @@ class ComputeAPI(rpc.Client):
         """What other services tell of the host's servers: dictionaries with name, server_uuid, tag and status."""
         self.cast(context, "external_instance_event", server=host, events=list(events))
 
+    def cache_images(self, context: RequestContext, host: str, image_ids: Sequence[str]) -> None:
+        """Fetch images into the cache of a host, one after the other."""
+        self.cast(context, "cache_images", server=host, image_ids=list(image_ids))
+
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of a server's console (None: all that there is)."""
         return self.call(context, "get_console_output", server=host, instance_uuid=instance_uuid, length=length)

@@ -15,6 +15,7 @@ from stevedore import driver as stevedore_driver
 from nova_lite import exception
 from nova_lite.objects.base import Record
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 
@@ -84,6 +85,9 @@ class ComputeDriver(Protocol):
         Run again after a crash it finds what is there and completes it. Raises BuildFailed (another host may do better),
         BuildAborted (none would); nothing half-made stays behind then.
         """
+
+    def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
+        """Fetch an image for guests to come, unless it is there. Raises what ``fetch_image`` raises, ImageUnacceptable."""
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """End the guest and remove it with all its files and taps."""

@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.states import POWER_PAUSED, RUNNING, SHUTDOWN
@@ -77,6 +78,11 @@ class FakeDriver:
         if wait_for_network is not None:
             wait_for_network()
         self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
+
+    def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
+        """As a build would fetch it."""
+        if self.conf.fake.fetch_images:
+            self._fetch(image.id, fetch_image)
 
     def _fetch(self, image_id: str, fetch_image: Fetcher) -> None:
         """Once per image; nothing is kept of it but that it was there."""

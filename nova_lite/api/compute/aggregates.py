@@ -58,6 +58,16 @@ def set_metadata(req: Request, aggregate_id: str) -> dict[str, Any]:
     return _changed(req, aggregates.update, aggregate_id, None, req.argument["metadata"])
 
 
+def cache_images(req: Request, aggregate_id: str) -> None:
+    """Let the hosts fetch images that their servers will ask for. Hosts that are down are left out."""
+    ids = [image["id"] for image in req.json_in["cache"]]
+    if len(set(ids)) < len(ids):
+        raise exception.Invalid("Duplicate images in request")
+    with req.services.db.read() as conn:
+        aggregate = aggregates.get(conn, _number(aggregate_id))
+    req.services.compute.cache_images(req.context, aggregate["hosts"], ids)
+
+
 def _number(aggregate_id: str) -> int:
     number = params.number(aggregate_id)
     if number is None:
@@ -93,4 +103,5 @@ ROUTES = [
           response=schema.AGGREGATE),
     Route("POST", f"{_ONE}/action", set_metadata, f"{_RULE}:set_metadata", action="set_metadata",
           body=schema.SET_METADATA, response=schema.AGGREGATE),
+    Route("POST", f"{_ONE}/images", cache_images, "compute:aggregates:images", first="2.81", body=schema.CACHE, status=202),
 ]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from nova_lite.compute.api.changes import Changes
 from nova_lite.compute.api.create import Creation
 from nova_lite.compute.api.events import ExternalEvents
+from nova_lite.compute.api.image_cache import ImageCache
 from nova_lite.compute.api.listing import Listing
 from nova_lite.compute.api.operations import Operations
 
 
-class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents):
+class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents, ImageCache):
     """All of them in one object; see the modules of this package."""

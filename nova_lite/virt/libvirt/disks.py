@@ -48,6 +48,10 @@ class DiskMaker:
                 _sparse(part, flavor.swap * units.MiB)
                 images.run("mkswap", part)
 
+    def cache(self, image: ImageMeta, fetch: Fetcher) -> None:
+        """Have an image here before a guest asks for it. Raises ImageUnacceptable or what ``fetch`` raises."""
+        self._base_image(image, fetch)
+
     def _make_root(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         image = instance.image
         if image is None or not image.id:

@@ -17,6 +17,7 @@ from oslo_log import log
 from nova_lite import concurrency, exception
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
@@ -90,6 +91,10 @@ class LibvirtDriver:
                 LOG.error("Build failed: %s", error, extra={"instance_uuid": instance.uuid})
                 self._undo(instance, network_info)
                 raise _build_error(instance, error) from error
+
+    def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
+        """Into ``_base``, as a build does it."""
+        self._disks.cache(image, fetch_image)
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """End the guest and remove domain, saved memory, files and taps."""

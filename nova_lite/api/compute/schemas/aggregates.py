@@ -15,6 +15,8 @@ _VALUE = {"anyOf": [{"type": "string", "maxLength": 255}, {"type": "null"}]}
 _METADATA = {"type": "object", "properties": _ZONE, "patternProperties": {r"^[a-zA-Z0-9-_:. ]{1,255}$": _VALUE},
              "additionalProperties": False}
 SET_METADATA = shapes.wrapped("set_metadata", shapes.closed({"metadata": _METADATA}))
+CACHE = shapes.closed({"cache": {
+    "type": "array", "minItems": 1, "items": shapes.closed({"id": parameters.UUID})}})
 
 _NEW = shapes.closed({
     "id": shapes.INTEGER, "name": shapes.STRING, "availability_zone": shapes.MAYBE_STRING, "deleted": {"const": False},

@@ -1,6 +1,9 @@
 """/os-aggregates and the zones that they make."""
+import datetime
+
 import pytest
 
+from nova_lite.context import RequestContext
 from tests.unit.api.compute.conftest import assert_like_sample
 
 
@@ -130,3 +133,32 @@ def test_a_list_takes_two_statements(cloud, admin, hosts):
     with cloud.statements() as seen:
         assert len(admin.get("/os-aggregates")["aggregates"]) == 3
     assert len([statement for statement in seen if statement.startswith("SELECT")]) == 2
+
+
+def _image(cloud):
+    context = RequestContext(project_id="admin", user_id="admin", roles=["admin"], is_admin=True, overwrite=False)
+    made = cloud.services.image.create(context, {"name": "tiny", "visibility": "public"})
+    return cloud.services.image.upload(context, made.id, [b"x"]).id
+
+
+def test_hosts_that_are_up_fetch_images(cloud, admin, hosts, monkeypatch):
+    cast = []
+    monkeypatch.setattr(cloud.services.compute.wakeups, "send",
+                        lambda method, _context, *arguments: cast.append((method.__name__, *arguments)))
+    cloud.add_service("down", last_seen_at=datetime.datetime(2020, 1, 1))
+    path, image = make(admin, "n"), _image(cloud)
+    for host in ("host1", "host2", "down"):
+        add(admin, path, host)
+    admin.at("2.81").post(f"{path}/images", {"cache": [{"id": image}]}, 202)
+    assert cast == [("cache_images", "host1", [image]), ("cache_images", "host2", [image])]
+
+
+def test_images_that_cannot_be_fetched(cloud, admin, hosts, member):
+    admin = admin.at("2.81")
+    path, image, unknown = make(admin, "n"), _image(cloud), "11111111-2222-4333-8444-555555555555"
+    for body in ({"cache": [{"id": unknown}]}, {"cache": [{"id": image}, {"id": image}]}, {"cache": []}, {},
+                 {"cache": [{"id": "x"}]}, {"cache": [{"id": image, "more": 1}]}):
+        assert admin.fault("POST", f"{path}/images", 400, body)
+    assert admin.fault("POST", "/os-aggregates/77/images", 404, {"cache": [{"id": image}]})
+    assert admin.at("2.80").fault("POST", f"{path}/images", 404, {"cache": [{"id": image}]})
+    assert member.at("2.81").fault("POST", f"{path}/images", 403, {"cache": [{"id": image}]})

@@ -11,6 +11,7 @@ import pytest
 
 import nova_lite.conf
 from nova_lite import exception
+from nova_lite.objects.image import ImageMeta
 from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.disks import DiskMaker, takes_direct_io
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
@@ -253,3 +254,16 @@ def test_the_look_for_direct_io_leaves_nothing(tmp_path):
     assert takes_direct_io(tmp_path) in (True, False)
     assert not takes_direct_io(tmp_path / "absent")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_cached_image_is_not_fetched_again(tmp_path, image):
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / "state"))
+    maker, calls = DiskMaker(conf), []
+
+    def copy(image_id, path):
+        calls.append(image_id)
+        shutil.copy(image, path)
+    for _ in range(2):
+        maker.cache(ImageMeta(IMAGE), copy)
+    assert calls == [IMAGE]
+    assert (instances_root(conf) / "_base" / IMAGE).stat().st_size == image.stat().st_size

@@ -1,0 +1,28 @@
+"""Images that hosts are to fetch before a server asks for them."""
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from nova_lite import exception
+from nova_lite.compute.api.base import Base
+from nova_lite.context import RequestContext
+from nova_lite.db import services
+
+
+class ImageCache(Base):
+    """A cast to each host; one that is lost is made good by the first build."""
+
+    def cache_images(self, context: RequestContext, hosts: Collection[str], image_ids: Sequence[str]) -> None:
+        """Raises Invalid for an image that is not there or not active."""
+        for image_id in image_ids:
+            try:
+                image = self.image.get(context, image_id)
+            except exception.ImageNotFound as error:
+                raise exception.Invalid(error.message) from error
+            if image.status != "active":
+                raise exception.ImageNotActive(image_id=image_id)
+        with self.db.read() as connection:
+            computes = services.list_all(connection, binary=services.COMPUTE)
+        for service in computes:
+            if service["host"] in hosts and services.is_up(service, self.conf.compute.service_down_time):
+                self.wakeups.send(self.compute_rpc.cache_images, context, service["host"], list(image_ids))
