@@ -17,6 +17,7 @@ from nova_lite.compute import build, delete, external_events, image_cache, power
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
+from nova_lite.compute.questions import Questions
 from nova_lite.compute.turns import Turns
 from nova_lite.compute.work import Host, Work
 from nova_lite.conductor.port_store import RpcPortStore
@@ -31,7 +32,6 @@ from nova_lite.virt import driver as virt_driver
 from nova_lite.virt import vendor_data
 
 LOG = log.getLogger(__name__)
-expected = messaging.expected_exceptions(exception.NovaLiteError)
 RECOVERY_PAUSE = 2.0
 TIDY_INTERVAL = 1800.0
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
@@ -52,7 +52,7 @@ class ComputeManager:
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network, self.conductor,
                          ExternalEvents(conf, network), vendor_data=vendor_data.load(conf))
-        self.endpoints: list[object] = [self]
+        self.endpoints: list[object] = [self, Questions(self.host)]
         self._turns = Turns()
         self._network_looks = NetworkLooks(self.host)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly
@@ -262,9 +262,3 @@ class ComputeManager:
         """See :meth:`nova_lite.compute.rpcapi.ComputeAPI.cache_images`."""
         for image_id in image_ids:
             self._turns.submit(image_cache.TURN, self._pool, partial(image_cache.fetch, self.host, context, image_id))
-
-    @expected
-    def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
-        """The last lines of a server's console. Raises InstanceNotFound."""
-        instance = Instance.from_primitive(self.conductor.get_instance(context, instance_uuid))
-        return self.host.driver.console_output(instance, length)

@@ -1,6 +1,6 @@
 """The client side of the compute service's RPC; the server side is ``compute/manager.py``, with the same method names.
 
-All but two are casts that say "look at action X": what has to be done stands in the database.
+Most are casts that say "look at action X": what has to be done stands in the database.
 """
 from __future__ import annotations
 
@@ -71,3 +71,11 @@ class ComputeAPI(rpc.Client):
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of a server's console (None: all that there is)."""
         return self.call(context, "get_console_output", server=host, instance_uuid=instance_uuid, length=length)
+
+    def get_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> dict[str, Any]:
+        """``objects.Diagnostics`` of a server as a dictionary."""
+        return self.call(context, "get_diagnostics", server=host, instance_uuid=instance_uuid)
+
+    def get_host_uptime(self, context: RequestContext, host: str) -> str:
+        """What the program ``uptime`` says there."""
+        return self.call(context, "get_host_uptime", server=host)

@@ -52,6 +52,23 @@ def get(conn: sa.Connection, hypervisor_id: int | str) -> dict[str, Any]:
     return _record(row)
 
 
+def first_of_host(conn: sa.Connection, host: str) -> dict[str, Any]:
+    """The node of a host, the oldest where there are several; raises ComputeHostNotFound."""
+    row = conn.execute(_query().where(T.c.host == host).order_by(T.c.id).limit(1)).first()
+    if row is None:
+        raise exception.ComputeHostNotFound(host=host)
+    return _record(row)
+
+
+def promised(conn: sa.Connection, host: str) -> list[dict[str, Any]]:
+    """What the flavors of a host's living servers say: project_id, vcpus, memory_mb and disk_gb (without swap) of each."""
+    instances = models.instances
+    columns = (instances.c.project_id, instances.c.vcpus, instances.c.memory_mb, instances.c.root_gb, instances.c.flavor)
+    query = sa.select(*columns).where(instances.c.host == host, instances.c.deleted == 0).order_by(instances.c.id)
+    return [{"project_id": row.project_id, "vcpus": row.vcpus, "memory_mb": row.memory_mb,
+             "disk_gb": row.root_gb + row.flavor.get("ephemeral_gb", 0)} for row in conn.execute(query)]
+
+
 def _key(hypervisor_id: int | str) -> sa.ColumnElement:
     return T.c.uuid if isinstance(hypervisor_id, str) else T.c.id
 

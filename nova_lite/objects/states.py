@@ -25,6 +25,8 @@ PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending",
 
 # power_state
 NOSTATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
+POWER_NAMES = {NOSTATE: "pending", RUNNING: "running", POWER_PAUSED: "paused", SHUTDOWN: "shutdown", CRASHED: "crashed",
+               POWER_SUSPENDED: "suspended"}
 
 ANY: tuple[str, ...] = ()
 IDLE: tuple[str | None, ...] = (None,)

@@ -15,6 +15,7 @@ from stevedore import driver as stevedore_driver
 from nova_lite import exception
 from nova_lite.objects.base import Record
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.diagnostics import Diagnostics
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
@@ -137,6 +138,9 @@ class ComputeDriver(Protocol):
 
     def tidy(self) -> None:
         """Called now and then: throw away what is kept only to be fast and was not used for long."""
+
+    def diagnostics(self, instance: Instance) -> Diagnostics:
+        """What is counted of a running guest. Raises VirtDriverError when there is none."""
 
 
 def load(conf: cfg.ConfigOpts, host: str) -> ComputeDriver:

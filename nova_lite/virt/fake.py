@@ -18,10 +18,11 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.diagnostics import NIC, Diagnostics
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.objects.states import POWER_PAUSED, RUNNING, SHUTDOWN
+from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
 from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 
 CONSOLE_LINES = 20
@@ -167,6 +168,20 @@ class FakeDriver:
         lines = [f"fake guest {instance.display_name}: line {n}" for n in range(1, CONSOLE_LINES)]
         lines.append(f"{instance.hostname or instance.uuid} login:")
         return "\n".join(lines if length is None else lines[-length:] if length > 0 else []) + "\n"
+
+    def diagnostics(self, instance: Instance) -> Diagnostics:
+        """Numbers that look like those of a guest; ``driver`` is one that the clients' schemas know."""
+        self._known("diagnostics", instance)
+        disk = {"read_bytes": 262144, "read_requests": 112, "write_bytes": 5778432, "write_requests": 488, "errors_count": 0}
+        nic = {"rx_octets": 2070139, "rx_packets": 26701, "tx_octets": 140208, "tx_packets": 662}
+        return Diagnostics(
+            state=POWER_NAMES[self.power_state(instance) or NOSTATE], driver="libvirt", hypervisor="fake",
+            hypervisor_os="linux", uptime=46664, config_drive=instance.config_drive, memory_maximum=instance.memory_mb,
+            memory_used=0,
+            cpus=[{"id": number, "time": 17300000000, "utilisation": 15} for number in range(instance.vcpus)],
+            disks=[{"name": "vda", **disk}],
+            nics=[{"name": vif.devname, "mac_address": vif.mac_address, **dict.fromkeys(NIC, 0), **nic}
+                  for vif in instance.network_info])
 
     def _change(self, operation: str, instance: Instance, power_state: int) -> None:
         self._act(operation, instance)

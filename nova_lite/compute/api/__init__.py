@@ -11,7 +11,8 @@ from nova_lite.compute.api.events import ExternalEvents
 from nova_lite.compute.api.image_cache import ImageCache
 from nova_lite.compute.api.listing import Listing
 from nova_lite.compute.api.operations import Operations
+from nova_lite.compute.api.questions import Questions
 
 
-class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents, ImageCache):
+class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents, ImageCache, Questions):
     """All of them in one object; see the modules of this package."""

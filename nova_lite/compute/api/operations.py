@@ -1,12 +1,10 @@
-"""Power, pause, suspend, delete, console, lock and reset of a server."""
+"""Power, pause, suspend, delete, lock and reset of a server."""
 from __future__ import annotations
 
 from typing import Any
 
-import oslo_messaging as messaging
 import sqlalchemy as sa
 
-from nova_lite import exception
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances
@@ -54,16 +52,6 @@ class Operations(Base):
     def force_delete(self, context: RequestContext, uuid: str) -> None:
         """Delete at once, without the grace that a soft delete would give."""
         self.operate(context, uuid, "force_delete")
-
-    def get_console_output(self, context: RequestContext, instance: Instance, length: int | None) -> str:
-        """The end of the console log. Raises InstanceNotReady, or ServiceUnavailable when the host does not answer."""
-        if not instance.host or instance.vm_state == states.BUILDING:
-            raise exception.InstanceNotReady(instance_id=instance.uuid)
-        try:
-            return self.compute_rpc.get_console_output(context, instance.host, instance.uuid, length)
-        except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure) as error:
-            raise exception.ServiceUnavailable(what=f"Console of instance {instance.uuid}",
-                                               reason="its compute host does not answer") from error
 
     def lock(self, context: RequestContext, instance: Instance, reason: str | None) -> None:
         """Refuse further operations to everybody but admins. An owner cannot take over an admin's lock."""

@@ -17,11 +17,12 @@ from oslo_log import log
 from nova_lite import concurrency, exception
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.diagnostics import Diagnostics
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
-from nova_lite.virt.libvirt import config_drive, console, domain_xml, guest_config, uptime
+from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, uptime
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.events import Watcher
@@ -182,6 +183,10 @@ class LibvirtDriver:
     def tidy(self) -> None:
         """Base images that nobody uses any more go."""
         self._disks.tidy()
+
+    def diagnostics(self, instance: Instance) -> Diagnostics:
+        """libvirt's statistics of the domain, all by one call."""
+        return diagnostics.make(self._guest(instance).statistics(), instance, self._ready().facts.virt_type)
 
     # ---------------------------------------------------------------------------------------------------------------
 

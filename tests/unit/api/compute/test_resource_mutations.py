@@ -28,6 +28,7 @@ BODIES: list[tuple[str, str, Any]] = [
     ("POST", "/os-server-groups", {"server_group": {"name": "g", "policy": "anti-affinity",
                                                     "rules": {"max_server_per_host": 1}}}),
     ("PUT", "/os-quota-sets/p", {"quota_set": {"cores": 5, "force": True, "instances": "7"}}),
+    ("PUT", "/os-hosts/host1", {"status": "disable"}),
     ("PUT", "/os-quota-class-sets/default", {"quota_class_set": {"cores": 5}}),
 ]
 QUERIES = ["/flavors?limit=1&marker=f&minRam=1&minDisk=1&is_public=None&sort_key=name&sort_dir=asc", "/limits?tenant_id=p",
@@ -37,7 +38,7 @@ QUERIES = ["/flavors?limit=1&marker=f&minRam=1&minDisk=1&is_public=None&sort_key
            "/os-hypervisors/h/search", "/os-quota-class-sets/default", "/os-networks/x",
            "/os-simple-tenant-usage?detailed=1&start=2020-01-01T00:00:00&end=2020-01-02T00:00:00&limit=1&marker=m",
            "/os-simple-tenant-usage/p?start=2020-01-01T00:00:00&end=2020-01-02T00:00:00&limit=1&marker=m",
-           "/os-instance_usage_audit_log/2020-01-01%2000:00:00"]
+           "/os-hosts?zone=z", "/os-hosts/h", "/os-instance_usage_audit_log/2020-01-01%2000:00:00"]
 VALUES: list[Any] = [
     None, True, 0, -1, 1.5, 2 ** 31, 2 ** 63, 10 ** 300, 1e300, "", " ", "x" * 256, "x" * 70000, "9" * 5000, "-1",
     "\u00fc\u4e2d", "\U0001f600", "\ud800", "\0", "a:b", "a/b", "%s%(x)s", "'; --", [], {}, [[]], {"a": {"b": []}}, ["x"] * 300]

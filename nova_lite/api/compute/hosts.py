@@ -1,0 +1,108 @@
+"""/os-hosts: the machines behind services and hypervisors, for old clients (until 2.42)."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.api.compute import params
+from nova_lite.api.compute.schemas import hosts as schema
+from nova_lite.api.compute.services import INTERNAL
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.db import aggregates, hypervisors, services
+
+LAST = "2.42"
+
+
+def index(req: Request) -> dict[str, Any]:
+    """The services that are not disabled, or those of one zone."""
+    wanted = params.last(req, "zone")
+    default = req.services.conf.compute.default_availability_zone
+    with req.services.db.read() as conn:
+        found, zones = services.list_all(conn), aggregates.zones_by_host(conn)
+    shown = []
+    for service in found:
+        zone = zones.get(service["host"], default) if service["binary"] == services.COMPUTE else INTERNAL
+        if not service["disabled"] and wanted in (None, "", zone):
+            shown.append({"host_name": service["host"], "service": service["binary"].removeprefix("nova-"), "zone": zone})
+    return {"hosts": shown}
+
+
+def show(req: Request, host_name: str) -> dict[str, Any]:
+    """What a compute host has, what of it is claimed, and what its servers were promised, all and by project."""
+    with req.services.db.read() as conn:
+        node, servers = hypervisors.first_of_host(conn, host_name), hypervisors.promised(conn, host_name)
+    projects: dict[str, list[Mapping[str, Any]]] = {}
+    for server in servers:
+        projects.setdefault(server["project_id"], []).append(server)
+    rows = [_resource(host_name, "(total)", node["vcpus"], node["memory_mb"], node["local_gb"]),
+            _resource(host_name, "(used_now)", node["vcpus_used"], node["memory_mb_used"] + node["reserved_memory_mb"],
+                      node["local_gb_used"] + node["reserved_local_gb"]),
+            _sum(host_name, "(used_max)", servers), *[_sum(host_name, name, rows) for name, rows in projects.items()]]
+    return {"host": rows}
+
+
+def _sum(host: str, project: str, servers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    rows = list(servers)
+    return _resource(host, project, *[sum(row[name] for row in rows) for name in ("vcpus", "memory_mb", "disk_gb")])
+
+
+def _resource(host: str, project: str, vcpus: int, memory_mb: int, disk_gb: int) -> dict[str, Any]:
+    return {"resource": {"host": host, "project": project, "cpu": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb}}
+
+
+def update(req: Request, host_name: str) -> dict[str, Any]:
+    """Let new servers go to a host, or not. No host has a mode of maintenance."""
+    if "maintenance_mode" in req.json_in:
+        _find(req, host_name)
+        raise exception.NotImplementedByDriver(what="maintenance mode")
+    enabled = req.json_in["status"].lower() == "enable"
+    req.services.db.write(_enable, host_name, enabled)
+    return {"host": host_name, "status": "enabled" if enabled else "disabled"}
+
+
+def _enable(conn: sa.Connection, host: str, enabled: bool) -> None:
+    services.update(conn, _service(conn, host)["id"], {"disabled": not enabled, "disabled_reason": None})
+
+
+def startup(req: Request, host_name: str) -> NoReturn:
+    """Switch a machine on: no driver can."""
+    _find(req, host_name)
+    raise exception.NotImplementedByDriver(what="power actions of hosts")
+
+
+def shutdown(req: Request, host_name: str) -> NoReturn:
+    """Switch a machine off: no driver does."""
+    startup(req, host_name)
+
+
+def reboot(req: Request, host_name: str) -> NoReturn:
+    """Start a machine again: no driver does."""
+    startup(req, host_name)
+
+
+def _find(req: Request, host: str) -> None:
+    with req.services.db.read() as conn:
+        _service(conn, host)
+
+
+def _service(conn: sa.Connection, host: str) -> dict[str, Any]:
+    try:
+        return services.get_by_host(conn, host, services.COMPUTE)
+    except exception.HostBinaryNotFound:
+        raise exception.ComputeHostNotFound(host=host) from None
+
+
+_RULE = "os_compute_api:os-hosts"
+_HOST = "/os-hosts/{host_name}"
+ROUTES = [
+    Route("GET", "/os-hosts", index, f"{_RULE}:list", last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
+    Route("GET", _HOST, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
+    Route("PUT", _HOST, update, f"{_RULE}:update", last=LAST, body=schema.UPDATE, response=schema.UPDATED),
+    Route("GET", f"{_HOST}/startup", startup, f"{_RULE}:start", last=LAST, response=schema.POWER),
+    Route("GET", f"{_HOST}/shutdown", shutdown, f"{_RULE}:shutdown", last=LAST, response=schema.POWER),
+    Route("GET", f"{_HOST}/reboot", reboot, f"{_RULE}:reboot", last=LAST, response=schema.POWER),
+]

@@ -1,0 +1,21 @@
+"""/servers/{server_id}/diagnostics: what the hypervisor counts of a running guest."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.api.compute.schemas import server_diagnostics as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.compute.views import server_diagnostics as view
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+
+_RULE = "os_compute_api:os-server-diagnostics"
+
+
+def show(req: Request, server_id: str) -> dict[str, Any]:
+    """Until 2.47 names and numbers as the hypervisor has them, since 2.48 the same form for all hypervisors."""
+    found = req.services.compute.get_diagnostics(req.context, find(req, server_id, _RULE))
+    return view.standard(found) if req.since("2.48") else view.plain(found)
+
+
+ROUTES = [Route("GET", "/servers/{server_id}/diagnostics", show, _RULE, response=schema.SHOW)]

@@ -1,0 +1,45 @@
+"""What is asked of the compute hosts themselves, and answered at once."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import oslo_messaging as messaging
+
+from nova_lite import exception
+from nova_lite.compute.api.base import Base
+from nova_lite.context import RequestContext
+from nova_lite.objects import states
+from nova_lite.objects.diagnostics import Diagnostics
+from nova_lite.objects.instance import Instance
+
+T = TypeVar("T")
+
+
+class Questions(Base):
+    """Each raises ServiceUnavailable when the host does not answer."""
+
+    def get_console_output(self, context: RequestContext, instance: Instance, length: int | None) -> str:
+        """The end of the console log. Raises InstanceNotReady."""
+        if not instance.host or instance.vm_state == states.BUILDING:
+            raise exception.InstanceNotReady(instance_id=instance.uuid)
+        return _ask(f"Console of instance {instance.uuid}", self.compute_rpc.get_console_output, context, instance.host,
+                    instance.uuid, length)
+
+    def get_diagnostics(self, context: RequestContext, instance: Instance) -> Diagnostics:
+        """What the hypervisor counts. Raises InstanceNotReady, or InstanceInvalidState for a guest that does not run."""
+        if not instance.host:
+            raise exception.InstanceNotReady(instance_id=instance.uuid)
+        return Diagnostics.from_primitive(_ask(f"Diagnostics of instance {instance.uuid}", self.compute_rpc.get_diagnostics,
+                                               context, instance.host, instance.uuid))
+
+    def get_host_uptime(self, context: RequestContext, host: str) -> str:
+        """How long a host runs, in the words of the program ``uptime``. Raises NotImplementedByDriver."""
+        return _ask(f"Uptime of host {host}", self.compute_rpc.get_host_uptime, context, host)
+
+
+def _ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
+    try:
+        return question(*arguments)
+    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure) as error:
+        raise exception.ServiceUnavailable(what=what, reason="its compute host does not answer") from error

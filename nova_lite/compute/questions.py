@@ -1,0 +1,53 @@
+"""What others ask a host and wait for: nothing is changed by it, nothing of it is written down."""
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Any
+
+import oslo_messaging as messaging
+
+from nova_lite import exception
+from nova_lite.compute.work import Host
+from nova_lite.context import RequestContext
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+
+expected = messaging.expected_exceptions(exception.NovaLiteError)
+
+
+class Questions:
+    """The part of the server side of ``compute/rpcapi.py`` that answers at once."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    @expected
+    def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
+        """The last lines of a server's console. Raises InstanceNotFound."""
+        return self.host.driver.console_output(self._instance(context, instance_uuid), length)
+
+    @expected
+    def get_diagnostics(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
+        """``objects.Diagnostics`` of a server as a dictionary. Raises InstanceNotFound, or InstanceInvalidState for a guest
+        that does not run."""
+        instance = self._instance(context, instance_uuid)
+        state = self.host.driver.power_state(instance)
+        if state != states.RUNNING:
+            raise exception.InstanceInvalidState(
+                action="get_diagnostics", instance_id=instance_uuid, attr="power state",
+                state=states.POWER_NAMES[states.NOSTATE if state is None else state])
+        return self.host.driver.diagnostics(instance).to_primitive()
+
+    @expected
+    def get_host_uptime(self, _context: RequestContext) -> str:
+        """What the program ``uptime`` says on this host. Raises NotImplementedByDriver where there is none."""
+        try:
+            done = subprocess.run(["uptime"], capture_output=True, check=True, text=True, timeout=10,  # noqa: S607
+                                  env={**os.environ, "LC_ALL": "C"})
+        except (OSError, subprocess.SubprocessError) as error:
+            raise exception.NotImplementedByDriver(what=f"uptime ({error})") from error
+        return done.stdout.rstrip("\n")
+
+    def _instance(self, context: RequestContext, instance_uuid: str) -> Instance:
+        return Instance.from_primitive(self.host.conductor.get_instance(context, instance_uuid))
