@@ -106,10 +106,10 @@ class Guest:
 
     def statistics(self) -> dict[str, Any]:
         """What libvirt counts, under the names of virConnectGetAllDomainStats; raises VirtDriverError without a domain."""
-        lib = self._lib
+        lib = self.lib
         groups = (lib.VIR_DOMAIN_STATS_STATE | lib.VIR_DOMAIN_STATS_VCPU | lib.VIR_DOMAIN_STATS_BALLOON
                   | lib.VIR_DOMAIN_STATS_BLOCK | lib.VIR_DOMAIN_STATS_INTERFACE)
-        found = self._do(lambda domain: domain.connect().domainListGetStats([domain], groups), must_exist=True, retry=True)
+        found = self.do(lambda domain: domain.connect().domainListGetStats([domain], groups), must_exist=True, retry=True)
         return dict(found[0][1]) if found else {}
 
     def _unless(self, done: Callable[[Any], bool], step: Callable[[Any], object]) -> Callable[[Any], None]:
