@@ -1,8 +1,6 @@
 """What others ask a host and wait for: nothing is changed by it, nothing of it is written down."""
 from __future__ import annotations
 
-import os
-import subprocess
 from typing import Any
 
 import oslo_messaging as messaging
@@ -38,16 +36,6 @@ class Questions:
                 action="get_diagnostics", instance_id=instance_uuid, attr="power state",
                 state=states.POWER_NAMES[states.NOSTATE if state is None else state])
         return self.host.driver.diagnostics(instance).to_primitive()
-
-    @expected
-    def get_host_uptime(self, _context: RequestContext) -> str:
-        """What the program ``uptime`` says on this host. Raises NotImplementedByDriver where there is none."""
-        try:
-            done = subprocess.run(["uptime"], capture_output=True, check=True, text=True, timeout=10,  # noqa: S607
-                                  env={**os.environ, "LC_ALL": "C"})
-        except (OSError, subprocess.SubprocessError) as error:
-            raise exception.NotImplementedByDriver(what=f"uptime ({error})") from error
-        return done.stdout.rstrip("\n")
 
     def _instance(self, context: RequestContext, instance_uuid: str) -> Instance:
         return Instance.from_primitive(self.host.conductor.get_instance(context, instance_uuid))

@@ -75,7 +75,3 @@ class ComputeAPI(rpc.Client):
     def get_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> dict[str, Any]:
         """``objects.Diagnostics`` of a server as a dictionary."""
         return self.call(context, "get_diagnostics", server=host, instance_uuid=instance_uuid)
-
-    def get_host_uptime(self, context: RequestContext, host: str) -> str:
-        """What the program ``uptime`` says there."""
-        return self.call(context, "get_host_uptime", server=host)

@@ -33,10 +33,6 @@ class Questions(Base):
         return Diagnostics.from_primitive(_ask(f"Diagnostics of instance {instance.uuid}", self.compute_rpc.get_diagnostics,
                                                context, instance.host, instance.uuid))
 
-    def get_host_uptime(self, context: RequestContext, host: str) -> str:
-        """How long a host runs, in the words of the program ``uptime``. Raises NotImplementedByDriver."""
-        return _ask(f"Uptime of host {host}", self.compute_rpc.get_host_uptime, context, host)
-
 
 def _ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
     try:

@@ -33,16 +33,3 @@ def test_no_diagnostics_of_a_stopped_guest(cloud, ask):  # noqa: F811
 def test_console_output(cloud, ask):  # noqa: F811
     server = cloud.active(hostname="web")
     assert ask("get_console_output", server, 1) == "web login:\n"
-
-
-def test_uptime(cloud):  # noqa: F811
-    text = ComputeAPI(cloud.transport).get_host_uptime(admin_context(), "h1")
-    assert " up " in text
-    assert "load average:" in text
-
-
-def test_uptime_where_there_is_no_such_program(cloud, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(exception.NotImplementedByDriver) as caught:
-        ComputeAPI(cloud.transport).get_host_uptime(admin_context(), "h1")
-    assert caught.value.code == 501
