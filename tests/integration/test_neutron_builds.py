@@ -1,0 +1,151 @@
+"""Servers of five processes on the real Neutron, on a host whose ports are wired only when somebody says so.
+
+Neutron binds ports of "silent-..." and leaves them DOWN; bound anew to another host by an admin they become ACTIVE, and Neutron
+tells nova_lite so: that is the moment at which an agent would have wired them.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.client import Compute
+from tests.support.cloud import Services
+from tests.support.neighbours import Neighbours
+from tests.support.process import wait_for
+
+NOWHERE = "00000000-0000-4000-8000-000000000000"
+
+
+class Cloud:
+    """A user's compute API, and Neutron beside it."""
+
+    def __init__(self, services: Services, neighbours: Neighbours) -> None:
+        self.services, self.neighbours = services, neighbours
+        self.demo = services.client(neighbours.token("demo"))
+        self.network = neighbours.network_id("private")
+        self.image = neighbours.image_id()
+        self.flavor = services.client(neighbours.token("admin")).flavor()
+
+    def boot(self, networks: Any, **more: Any) -> str:
+        return str(self.demo.boot(networks=networks, flavor=self.flavor, image=self.image, **more)["id"])
+
+    def refused(self, networks: Any, **more: Any) -> tuple[int, str]:
+        """Status and message of a creation that is refused."""
+        body = {"name": "s", "flavorRef": self.flavor, "imageRef": self.image, "networks": networks, **more}
+        answer = self.demo.request("POST", "/servers", json={"server": body})
+        [fault] = answer.json().values()
+        return answer.status_code, fault["message"]
+
+    def ports(self, server: str) -> list[dict[str, Any]]:
+        return list(self.neighbours.call("GET", "neutron", f"/v2.0/ports?device_id={server}", "admin")["ports"])
+
+    def bound(self, server: str, count: int) -> list[dict[str, Any]]:
+        """The server's ports, when there are ``count``."""
+        wait_for(f"{count} ports", lambda: len(self.ports(server)) >= count, 60)
+        return self.ports(server)
+
+    def wire(self, server: str) -> None:
+        """What an agent would do."""
+        for port in self.ports(server):
+            self.neighbours.call("PUT", "neutron", f"/v2.0/ports/{port['id']}", "admin",
+                                 json={"port": {"binding:host_id": "wired"}})
+
+    def log(self, text: str) -> bool:
+        return text in self.services.processes["compute"].log.read_text()
+
+
+@pytest.fixture(scope="module")
+def cloud(neighbours: Neighbours, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with neighbours.catalog_ports() as ports:
+        services = neighbours.services(
+            tmp_path_factory.mktemp("cloud"), host="silent-1", volume__driver="local",
+            network__vif_plugging_timeout=60, fake__state_file=tmp_path_factory.mktemp("fake") / "guests", **ports)
+        try:
+            yield Cloud(services.start(), neighbours)
+        finally:
+            services.stop()
+
+
+def test_a_guest_runs_when_neutron_says_so(cloud: Cloud) -> None:
+    server = cloud.boot([{"uuid": cloud.network, "tag": "front"}])
+    [port] = cloud.bound(server, 1)
+    assert (port["status"], port["binding:host_id"]) == ("DOWN", "silent-1")
+    time.sleep(1)
+    assert cloud.demo.server(server)["OS-EXT-STS:task_state"] == "spawning"
+    cloud.wire(server)
+    shown = cloud.demo.wait(server, "ACTIVE")
+    assert cloud.log(f"event network-vif-plugged completed: {port['id']}")
+    [address] = shown["addresses"]["private"]
+    assert (address["addr"], address["OS-EXT-IPS-MAC:mac_addr"]) == (port["fixed_ips"][0]["ip_address"], port["mac_address"])
+    cloud.demo.delete(server)
+    cloud.demo.wait_gone(server)
+    assert cloud.ports(server) == []
+
+
+def test_a_daemon_that_is_killed_while_it_waits_leaves_one_port_for_each_nic(cloud: Cloud) -> None:
+    server = cloud.boot([{"uuid": cloud.network}, {"uuid": cloud.network}])
+    first = cloud.bound(server, 2)
+    cloud.services.restart("compute")
+    wait_for("the build to go on", lambda: cloud.demo.server(server)["OS-EXT-STS:task_state"] == "spawning")
+    time.sleep(2)
+    cloud.wire(server)
+    cloud.demo.wait(server, "ACTIVE", 90)
+    assert {p["id"] for p in cloud.ports(server)} == {p["id"] for p in first}
+    cloud.demo.delete(server)
+    cloud.demo.wait_gone(server)
+    assert cloud.ports(server) == []
+
+
+def test_a_delete_does_not_wait(cloud: Cloud) -> None:
+    server = cloud.boot([{"uuid": cloud.network}])
+    cloud.bound(server, 1)
+    began = time.monotonic()
+    cloud.demo.delete(server)
+    cloud.demo.wait_gone(server, 30)
+    assert time.monotonic() - began < 30
+    assert cloud.ports(server) == []
+
+
+def test_a_port_that_is_deleted_under_way_ends_the_build(cloud: Cloud) -> None:
+    server = cloud.boot([{"uuid": cloud.network}])
+    [port] = cloud.bound(server, 1)
+    time.sleep(1)
+    cloud.neighbours.call("DELETE", "neutron", f"/v2.0/ports/{port['id']}", "admin")
+    fault = cloud.demo.wait(server, "ERROR")["fault"]["message"]
+    assert port["id"] in fault
+    assert "deleted" in fault
+    cloud.demo.delete(server)
+    cloud.demo.wait_gone(server)
+
+
+def test_a_server_learns_of_its_changed_ports(cloud: Cloud) -> None:
+    server = cloud.boot([{"uuid": cloud.network}, {"uuid": cloud.network}])
+    ports = cloud.bound(server, 2)
+    wait_for("the wait", lambda: cloud.demo.server(server)["OS-EXT-STS:task_state"] == "spawning")
+    cloud.wire(server)
+    assert len(cloud.demo.wait(server, "ACTIVE")["addresses"]["private"]) == 2
+    cloud.neighbours.call("DELETE", "neutron", f"/v2.0/ports/{ports[0]['id']}", "admin")
+    wait_for("one address less", lambda: len(cloud.demo.server(server)["addresses"]["private"]) == 1)
+    [left] = cloud.demo.server(server)["addresses"]["private"]
+    assert left["OS-EXT-IPS-MAC:mac_addr"] == ports[1]["mac_address"]
+    cloud.demo.delete(server)
+    cloud.demo.wait_gone(server)
+    assert cloud.ports(server) == []
+
+
+def test_what_is_wrong_is_told_before_anything_is_written(cloud: Cloud) -> None:
+    port = cloud.neighbours.call("POST", "neutron", "/v2.0/ports", json={"port": {
+        "network_id": cloud.network, "device_id": NOWHERE}})["port"]["id"]
+    try:
+        assert cloud.refused([{"uuid": NOWHERE}]) == (400, f"Network {NOWHERE} could not be found.")
+        assert cloud.refused([{"port": NOWHERE}]) == (400, f"Port id {NOWHERE} could not be found.")
+        assert cloud.refused([{"port": port}]) == (409, f"Port {port} is still in use.")
+        assert cloud.refused([{"uuid": cloud.network}], security_groups=[{"name": "nobodys"}]) == (
+            400, "Security group nobodys not found.")
+    finally:
+        cloud.neighbours.call("DELETE", "neutron", f"/v2.0/ports/{port}", "admin")
+    client: Compute = cloud.demo
+    assert client.servers() == []
