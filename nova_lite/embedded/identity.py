@@ -16,7 +16,7 @@ from nova_lite.units import isotime
 REGION = "RegionOne"
 DOMAIN = {"id": "default", "name": "Default"}
 SERVICES = (("compute", "nova", "/v2.1"), ("identity", "keystone", "/identity/v3"), ("image", "glance", "/image"),
-            ("network", "neutron", "/network"))
+            ("network", "neutron", "/network"), ("block-storage", "cinder", "/volume/v3"))
 
 
 def factory(conf: cfg.ConfigOpts) -> Application:

@@ -1,4 +1,4 @@
-"""A small router for the embedded Identity, Image and Network APIs: what the stock clients need of them, nothing more."""
+"""A small router for the embedded Identity, Image, Network and Block Storage APIs: what the stock clients need, no more."""
 from __future__ import annotations
 
 import json

@@ -186,6 +186,11 @@ class LocalVolumes:
         return [self._attachment(volume, binding) for volume in self._all() for binding in volume.bindings
                 if binding["server_id"] == server_id and _may(context, volume.project_id)]
 
+    def all_attachments(self, context: RequestContext) -> list[Attachment]:
+        """The attachments of the project's volumes (of all, for a service that has none)."""
+        return [self._attachment(volume, binding) for volume in self._all() for binding in volume.bindings
+                if context.project_id in (None, volume.project_id)]
+
     def reserve(self, context: RequestContext, volume_id: str, server_id: str) -> Attachment:
         """Create an attachment: the volume is reserved. InvalidVolume for one that is in use or not ready."""
         with self._lock.held():

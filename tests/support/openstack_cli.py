@@ -64,6 +64,35 @@ def tour(openstack: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     openstack("flavor", "delete", name, parse=False)
 
 
+def volume_tour(openstack: Callable[..., Any]) -> None:
+    """Volumes by the stock commands."""
+    name = f"vol-{uuid.uuid4().hex[:6]}"
+    made = openstack("volume", "create", "--size", "1", "--property", "a=b", name)
+    assert (made["size"], made["properties"]) == (1, {"a": "b"})
+    _until_volume(openstack, name, "available")
+    assert name in [v["Name"] for v in openstack("volume", "list")]
+    openstack("volume", "set", "--description", "mine", "--size", "2", "--property", "c=d", name, parse=False)
+    shown = openstack("volume", "show", name)
+    assert (shown["size"], shown["description"], shown["properties"]) == (2, "mine", {"a": "b", "c": "d"})
+    openstack("volume", "snapshot", "create", "--volume", name, f"{name}-s")
+    image = openstack("image", "list")[0]["Name"]
+    for other, source in ((f"{name}-1", ("--snapshot", f"{name}-s")), (f"{name}-2", ("--image", image, "--size", "1"))):
+        openstack("volume", "create", *source, other)
+        _until_volume(openstack, other, "available")
+        openstack("volume", "delete", other, parse=False)
+    assert openstack("volume", "snapshot", "list")[0]["Name"] == f"{name}-s"
+    openstack("volume", "snapshot", "delete", f"{name}-s", parse=False)
+    openstack("volume", "delete", name, parse=False)
+    assert name not in [v["Name"] for v in openstack("volume", "list")]
+
+
+def _until_volume(openstack, name: str, status: str) -> None:
+    for _ in range(30):
+        if (said := openstack("volume", "show", name)["status"]) == status:
+            return
+    raise AssertionError(f"volume {name} is {said}, not {status}")
+
+
 def _until(openstack, name: str, status: str) -> None:
     for _ in range(30):
         if openstack("server", "show", name)["status"] == status:

@@ -42,11 +42,12 @@ def _login(conf, passwords, user):
     return answer
 
 
-def test_login_gives_a_catalog_of_all_four_services(conf, passwords):
+def test_login_gives_a_catalog_of_all_five_services(conf, passwords):
     answer = _login(conf, passwords, "demo")
     catalog = {s["type"]: s["endpoints"][0]["url"] for s in answer.json["token"]["catalog"]}
     assert catalog == {"compute": "http://localhost/v2.1", "identity": "http://localhost/identity/v3",
-                       "image": "http://localhost/image", "network": "http://localhost/network"}
+                       "image": "http://localhost/image", "network": "http://localhost/network",
+                       "block-storage": "http://localhost/volume/v3"}
     assert answer.json["token"]["expires_at"] > answer.json["token"]["issued_at"]
 
 
