@@ -99,9 +99,9 @@ class VolumeHandlers:
     def update(self, req: Request, volume_id: str) -> dict[str, Any]:
         """PUT /volumes/{id}: name, description, metadata"""
         body = _part(req, "volume")
-        values = {k: str(body[k] or "") for k in ("name", "description") if k in body}
+        values: dict[str, Any] = {k: str(body[k] or "") for k in ("name", "description") if k in body}
         if "metadata" in body:
-            values |= {"metadata": _texts(body["metadata"])}
+            values["metadata"] = _texts(body["metadata"])
         return {"volume": _view(req, self.volumes.update(_context(req), volume_id, values))}
 
     def delete(self, req: Request, volume_id: str) -> webob.Response:
@@ -164,9 +164,9 @@ class VolumeHandlers:
     def attachments(self, req: Request) -> dict[str, Any]:
         """GET /attachments, with and without /detail: those of the project's servers"""
         found = self.volumes.all_attachments(_whose(req))
-        views = [{"id": a.id, "status": a.status, "instance": a.server_id, "volume_id": a.volume_id, "attached_at": "",
-                  "detached_at": "", "attach_mode": "rw" if a.status == ATTACHED else "null", "connection_info": {}}
-                 for a in found]
+        views: list[dict[str, Any]] = [
+            {"id": a.id, "status": a.status, "instance": a.server_id, "volume_id": a.volume_id, "attached_at": "",
+             "detached_at": "", "attach_mode": "rw" if a.status == ATTACHED else "null", "connection_info": {}} for a in found]
         return {"attachments": _page(req, [v for v in views if _fits(req, v, ("status", "volume_id"))])}
 
     def types(self, req: Request) -> dict[str, Any]:
