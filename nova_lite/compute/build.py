@@ -26,8 +26,11 @@ def run(work: Work) -> None:
         LOG.info("deleted while it was built", extra=extra)
         _clean_up(work)
         work.fail(exception.BuildAborted(instance_id=work.instance.uuid, reason="it was deleted meanwhile"), {})
-    except (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError):
-        # not ours any more, or nobody to tell: whoever takes the action next goes on from what is here
+    except exception.LeaseLost:
+        _leave(work)
+        raise
+    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError):
+        # nobody to tell: whoever takes the action next goes on from what is here
         raise
     except Exception as error:
         LOG.exception("build failed", extra=extra)
@@ -74,6 +77,19 @@ def _files(work: Work, vifs: list[VIF]) -> GuestFiles:
         return GuestFiles(files, password)
     documents = guest_metadata.build(work.instance, vifs, password, files, vendor_data=work.host.vendor_data)
     return GuestFiles(files, password, documents)
+
+
+def _leave(work: Work) -> None:
+    """The action is somebody else's, and so is what is here. But nobody comes any more for a server that was deleted."""
+    host, instance = work.host, work.instance
+    try:
+        host.conductor.get_instance(work.context, instance.uuid)
+    except exception.InstanceNotFound:
+        LOG.info("deleted without this host, which builds it: nothing of it stays", extra={"instance_uuid": instance.uuid})
+        host.driver.destroy(instance, instance.network_info)
+        for vif in instance.network_info:
+            host.network.unplug(instance, vif)
+        host.network.deallocate(work.context, instance)
 
 
 def _clean_up(work: Work) -> None:

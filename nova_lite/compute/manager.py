@@ -168,8 +168,8 @@ class ComputeManager:
         try:
             for claimed in self._claimed(action_ids):
                 if claimed is not None:
-                    left.discard(claimed[0].id)
                     self._queue(*claimed)
+                    left.discard(claimed[0].id)
         except Exception:
             LOG.exception("actions %s were not claimed; they are taken up again", sorted(left))
         finally:

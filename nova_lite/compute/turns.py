@@ -6,8 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from oslo_log import log
+
+LOG = log.getLogger(__name__)
+
 Turn = Callable[[bool], None]
-"""Called with True when something else was done with the server before it. Must not raise."""
+"""Called with True when something else was done with the server before it. What it raises is only logged."""
 
 
 class Turns:
@@ -35,7 +39,10 @@ class Turns:
                 del self._queues[instance_uuid]
 
     def _run(self, instance_uuid: str, pool: Executor, turn: Turn, waited: bool) -> None:
-        turn(waited)
+        try:
+            turn(waited)
+        except Exception:       # the next ones have their turn all the same
+            LOG.exception("a turn failed", extra={"instance_uuid": instance_uuid})
         with self._lock:
             if not self._queues[instance_uuid]:
                 del self._queues[instance_uuid]

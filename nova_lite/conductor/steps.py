@@ -142,7 +142,8 @@ class _Run:
         well: list[tuple[Action, dict[str, Any]]] = []
         for position, asked in calls:
             action = self.locked.get(asked["action_id"])
-            if action is not None and action.owner == asked["owner"] and action.state in (objects.DONE, objects.ERROR):
+            end = objects.DONE if asked["error"] is None else objects.ERROR
+            if action is not None and action.owner == asked["owner"] and action.state == end:
                 self.answers[position] = {"result": None}
                 continue
             action = self._holds(position, asked)

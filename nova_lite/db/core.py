@@ -92,7 +92,7 @@ def make_engine(url: str, pool_size: int = 10, connect_timeout: int = 5) -> sa.E
     leases and claims stand on.
     """
     made = sa.make_url(url)
-    options: dict = {}
+    options: dict = {"hide_parameters": True}       # values, passwords among them, would stand in errors and so in logs
     if made.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": 30, "check_same_thread": False}
         if made.database in (None, "", ":memory:"):

@@ -156,7 +156,8 @@ class Creation(Base):
                                            for number, uuid in enumerate(chosen)])
         if group:
             server_groups.add_members(connection, group, chosen)
-        arguments = {"admin_password": request.admin_password} if request.admin_password else None
+        # only a config drive brings a guest its password: without one nobody needs to know it
+        arguments = {"admin_password": request.admin_password} if request.admin_password and common["config_drive"] else None
         return chosen, actions.create(connection, context, "build", chosen, self.conf.conductor.lease_seconds,
                                       action_objects.CONDUCTOR, arguments=arguments)
 

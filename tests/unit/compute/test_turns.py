@@ -29,6 +29,16 @@ def test_turns_of_one_server_come_in_order_and_know_that_they_waited(pool):
     assert seen == [("first", False), ("second", True), ("third", True)]
 
 
+def test_a_turn_that_fails_holds_up_nobody(pool):
+    turns, done = Turns(), threading.Event()
+
+    def broken(_waited):
+        raise ValueError("a mistake")
+    turns.submit("a", pool, broken)
+    turns.submit("a", pool, lambda _waited: done.set())
+    assert done.wait(5)
+
+
 def test_what_waits_holds_no_thread(pool):
     turns, gate, done = Turns(), threading.Event(), threading.Event()
     turns.submit("a", pool, lambda _waited: gate.wait(10))

@@ -75,6 +75,20 @@ class Cloud:
         self.report(name)
         return manager
 
+    def end_host(self, name):
+        """The daemon of a host ends; its guests run on when ``[fake] state_file`` keeps them."""
+        manager = self.hosts.pop(name)
+        place = self._managers.index(manager)
+        server = self._servers.pop(place)
+        self._managers.pop(place)
+        server.stop()
+        server.wait()
+        manager.stop()
+
+    def sync(self, name):
+        """The host compares its guests with its servers, and tells what it finds."""
+        self.hosts[name]._sync_power_states()
+
     def report(self, name):
         """One heartbeat, written down at once."""
         self.hosts[name]._heartbeat()

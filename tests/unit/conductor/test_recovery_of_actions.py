@@ -273,6 +273,23 @@ def test_a_delete_during_the_build_wins(cloud):
     assert "secret" not in str(cloud.action(build_id).arguments)
 
 
+def test_a_host_that_was_given_up_keeps_nothing_of_a_server_deleted_without_it(cloud):
+    cloud.delay(1.0)
+    [(server, build_id)] = cloud.create()
+    cloud.rpc.schedule_and_build_instances(ADMIN, [build_id])
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.SPAWNING)
+    host, delete_id = cloud.get(server).host, cloud.begin(server, "delete")
+    cloud.silence(host)
+    cloud.expire(build_id, delete_id)
+    cloud.sweep()
+    assert cloud.get(server).deleted
+    cloud.delay(0.0)
+    manager = cloud.hosts[host]
+    cloud.wait_for(lambda: build_id not in manager.leases.in_flight())      # the build has come to its end
+    assert cloud.guests(host) == {}
+    assert cloud.action(build_id).state == objects.ERROR
+
+
 def test_a_delete_before_the_placement_leaves_no_claim(cloud):
     [(server, build_id)] = cloud.create()
     delete_id = cloud.begin(server, "delete")

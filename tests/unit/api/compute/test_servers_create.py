@@ -97,6 +97,13 @@ def test_password_of_the_user_is_kept_and_may_be_disabled(servers, member):
     assert member.post("/servers", servers.body(adminPass="secret"), 202)["server"]["adminPass"] == "secret"
 
 
+@pytest.mark.parametrize(("config_drive", "kept"), [(True, ["secret"]), (False, [])])
+def test_a_password_is_stored_only_where_a_config_drive_brings_it_to_the_guest(servers, member, config_drive, kept):
+    server = servers.create(member, adminPass="secret", config_drive=config_drive)
+    [action] = servers.actions(server)
+    assert [value for name, value in action["arguments"].items() if name != "verb"] == kept
+
+
 def test_trivial_block_device_mapping_is_the_image(servers, member):
     device = {"boot_index": "0", "uuid": servers.image, "source_type": "image", "destination_type": "local"}
     member.post("/servers", servers.body(block_device_mapping_v2=[device]), 202)

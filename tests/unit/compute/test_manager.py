@@ -1,0 +1,106 @@
+"""The compute daemon of a host: drivers that fail, and a stop while there is work."""
+import dataclasses
+import threading
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite.context import admin_context
+from nova_lite.db import actions, models
+from nova_lite.objects import action as objects
+from nova_lite.objects import states
+from nova_lite.virt import fake
+
+
+@pytest.mark.parametrize(("before", "verb", "operation", "vm_state", "power_state"), [
+    (None, "stop", "power_off", states.ACTIVE, states.RUNNING), (None, "pause", "pause", states.ACTIVE, states.RUNNING),
+    (None, "suspend", "suspend", states.ACTIVE, states.RUNNING), (None, "reboot", "reboot", states.ACTIVE, states.RUNNING),
+    ("stop", "start", "power_on", states.STOPPED, states.SHUTDOWN),
+    ("pause", "unpause", "unpause", states.PAUSED, states.POWER_PAUSED),
+    ("suspend", "resume", "resume", states.SUSPENDED, states.SHUTDOWN)])
+def test_after_a_failure_the_server_is_what_its_guest_is(cloud, before, verb, operation, vm_state, power_state):
+    server = cloud.active()
+    if before:
+        cloud.wait_action(cloud.operate(server, before), objects.DONE)
+    cloud.fail(operation)
+    action_id = cloud.operate(server, verb)
+    cloud.wait_action(action_id, objects.ERROR)
+    found = cloud.wait(server, vm_state)
+    assert found.power_state == power_state
+    assert f"[fake] fail = {operation}" in found.fault["message"]
+    with cloud.db.read() as conn:
+        [event] = actions.events_of(conn, action_id)
+    assert (event["result"], event["host"]) == ("Error", found.host)
+    assert "VirtDriverError" in event["traceback"]
+    cloud.fail()
+    cloud.wait_action(cloud.operate(server, verb), objects.DONE)        # and it can be tried again
+    assert cloud.get(server).fault is None
+
+
+def test_an_operation_on_a_guest_that_is_gone_ends_in_error(cloud):
+    server = cloud.active()
+    found = cloud.get(server)
+    cloud.hosts[found.host].host.driver.destroy(found, [])
+    cloud.wait_action(cloud.operate(server, "stop"), objects.ERROR)
+    assert cloud.wait(server, states.ERROR).power_state == states.NOSTATE
+    cloud.wait_action(cloud.operate(server, "reboot_hard"), objects.DONE)       # which makes the guest anew
+    assert cloud.guests(found.host) == {server: states.RUNNING}
+
+
+def test_a_delete_that_fails_keeps_the_room_and_can_be_tried_again(cloud):
+    server = cloud.active()
+    host = cloud.get(server).host
+    cloud.fail("destroy")
+    cloud.wait_action(cloud.operate(server, "delete"), objects.ERROR)
+    assert "[fake] fail = destroy" in cloud.wait(server, states.ERROR).fault["message"]
+    assert cloud.claimed() == {host: {server}}
+    cloud.fail()
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+    assert cloud.get(server).deleted
+    assert cloud.claimed() == cloud.guests(host) == {}
+
+
+def test_a_stop_while_messages_come_loses_none(make_cloud, tmp_path):
+    cloud = make_cloud("h1", fake__state_file=str(tmp_path / "guests"))
+    servers = cloud.build(12)
+    for server in servers:
+        cloud.wait(server, states.ACTIVE)
+    ids = [cloud.begin(server, "stop") for server in servers]
+    cloud.delay(0.1)
+    manager, half = cloud.hosts["h1"], threading.Event()
+
+    def cast():
+        for number, action_id in enumerate(ids):
+            if number == len(ids) // 2:
+                half.set()
+            manager.stop_instance(admin_context(), action_id)
+    sender = threading.Thread(target=cast)
+    sender.start()
+    assert half.wait(10)
+    cloud.end_host("h1")
+    sender.join()
+    assert manager.leases.in_flight() == []
+    states_now = {cloud.get(server).vm_state for server in servers}
+    assert states_now <= {states.ACTIVE, states.STOPPED}        # what was begun has been finished
+    cloud.delay(0.0)
+    cloud.add_host("h1")
+    for server, action_id in zip(servers, ids, strict=True):
+        cloud.wait(server, states.STOPPED)
+        assert cloud.wait_action(action_id, objects.DONE).attempts <= 1
+
+
+class Old(fake.FakeDriver):
+    """Its host has been up for long."""
+
+    def uptime(self):
+        return " 08:32:11 up 93 days, 18:25, 12 users,  load average: 0.20, 0.12, 0.14"
+
+
+def test_a_report_says_how_long_the_host_is_up(make_cloud):
+    cloud = make_cloud("h1")
+    manager, nodes = cloud.hosts["h1"], models.compute_nodes
+    manager.host = dataclasses.replace(manager.host, driver=Old(cloud.conf, "h1"))
+    for _ in range(30):         # it goes along with the whole inventory
+        cloud.report("h1")
+    with cloud.db.read() as conn:
+        assert conn.execute(sa.select(nodes.c.uptime)).scalar_one() == Old.uptime(manager)

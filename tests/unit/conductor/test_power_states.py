@@ -1,0 +1,82 @@
+"""Guests that change by themselves: servers follow them, unless somebody works on the server."""
+import pytest
+
+from nova_lite.context import admin_context
+from nova_lite.objects import states
+
+ADMIN = admin_context()
+
+
+def guest_of(cloud, server):
+    """(driver of its host, the server as drivers know it)"""
+    found = cloud.get(server)
+    return cloud.hosts[found.host].host.driver, found
+
+
+@pytest.mark.parametrize(("verbs", "change", "vm_state", "power_state"), [
+    ([], lambda d, s: d.power_off(s, 0), states.STOPPED, states.SHUTDOWN),
+    ([], lambda d, s: d.pause(s), states.PAUSED, states.POWER_PAUSED),
+    (["stop"], lambda d, s: d.power_on(s, []), states.ACTIVE, states.RUNNING),
+    (["pause"], lambda d, s: d.unpause(s), states.ACTIVE, states.RUNNING),
+    (["pause"], lambda d, s: d.power_off(s, 0), states.STOPPED, states.SHUTDOWN),
+    (["suspend"], lambda d, s: d.resume(s, []), states.ACTIVE, states.RUNNING),
+    ([], lambda d, s: d.destroy(s, []), states.ACTIVE, states.NOSTATE)])
+def test_the_server_follows_its_guest(cloud, verbs, change, vm_state, power_state):
+    server = cloud.active()
+    for verb in verbs:
+        cloud.operate(server, verb)
+        cloud.wait_for(lambda: cloud.get(server).task_state is None)
+    driver, found = guest_of(cloud, server)
+    change(driver, found)
+    cloud.sync(found.host)
+    cloud.wait_for(lambda: cloud.get(server).power_state == power_state)
+    assert (cloud.get(server).vm_state, cloud.get(server).task_state) == (vm_state, None)
+
+
+def test_what_fits_is_not_written_again(cloud):
+    server = cloud.active()
+    before = cloud.get(server)
+    host = cloud.hosts[before.host]
+    cloud.sync(before.host)
+    cloud.wait_for(lambda: not host._turns.is_busy(server))
+    assert cloud.get(server) == before
+
+
+@pytest.mark.parametrize("values", [{"task_state": states.POWERING_OFF}, {"vm_state": states.ERROR}])
+def test_servers_that_somebody_works_on_or_that_failed_are_left_alone(cloud, values):
+    server = cloud.active()
+    cloud.set(server, **values)
+    driver, found = guest_of(cloud, server)
+    driver.power_off(found, 0)
+    answer = cloud.rpc.sync_power_states(ADMIN, found.host, driver.power_states())
+    assert answer == {"look": [], "remove": []}
+    assert cloud.get(server).power_state == states.RUNNING
+
+
+def test_a_report_that_comes_while_an_operation_runs_changes_nothing(cloud):
+    server = cloud.active()
+    cloud.set(server, task_state=states.REBOOTING)
+    cloud.rpc.power_state_changed(ADMIN, server, cloud.get(server).host, states.SHUTDOWN)
+    assert (cloud.get(server).vm_state, cloud.get(server).power_state) == (states.ACTIVE, states.RUNNING)
+    cloud.set(server, task_state=None)
+    cloud.rpc.power_state_changed(ADMIN, server, "another host", states.SHUTDOWN)
+    assert (cloud.get(server).vm_state, cloud.get(server).power_state) == (states.ACTIVE, states.RUNNING)
+
+
+@pytest.mark.parametrize("gone", [{"host": "elsewhere"}, {"host": None}, "deleted"])
+def test_the_guest_of_a_server_that_is_not_here_any_more_is_removed(cloud, gone):
+    server, other = cloud.build(2)
+    for one in (server, other):
+        cloud.wait(one, states.ACTIVE)
+    host = cloud.get(server).host
+    if gone == "deleted":
+        action_id = cloud.begin(server, "delete")
+        cloud.silence(host)
+        cloud.expire(action_id)
+        cloud.sweep()
+        assert cloud.get(server).deleted
+    else:
+        cloud.set(server, **gone)
+    before = cloud.guests(host)
+    cloud.sync(host)
+    cloud.wait_for(lambda: cloud.guests(host) == {u: s for u, s in before.items() if u != server})

@@ -1,0 +1,81 @@
+"""The reconciler gives back what belongs to nobody, puts sums right, and touches nothing else."""
+import uuid
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import units
+from nova_lite.conductor.reconcile import Reconciler
+from nova_lite.db import actions, claims, instances, models
+from nova_lite.objects import states
+from tests.unit.conductor.cloud import HOUR
+
+
+def claim(cloud, server, host):
+    """The server holds room on a host, whatever is known of it."""
+    def write(conn):
+        nodes = models.compute_nodes
+        node = conn.execute(sa.select(nodes.c.id).where(nodes.c.host == host)).scalar_one()
+        assert claims.claim(conn, server, node, 1, 1024, 10)
+    cloud.db.write(write)
+
+
+def age(cloud):
+    """All claims were made an hour ago."""
+    cloud.run(sa.update(models.allocations).values(created_at=units.utcnow() - HOUR))
+
+
+def test_room_that_belongs_to_no_server_is_given_back_when_it_is_old(cloud):
+    server, nobody = cloud.active(), str(uuid.uuid4())
+    host = cloud.get(server).host
+    other = "h2" if host == "h1" else "h1"
+    claim(cloud, nobody, host)
+    claim(cloud, server, other)         # as an attempt to place it that was cut off left it
+    cloud.conductor.reconciler.run()
+    assert cloud.claimed() == {host: {server, nobody}, other: {server}}      # a placement may be under way
+    age(cloud)
+    cloud.conductor.reconciler.run()
+    assert cloud.claimed() == {host: {server}}
+
+
+def test_room_of_a_server_that_was_deleted_behind_the_back_of_all_is_given_back(cloud):
+    server = cloud.active()
+    cloud.run(sa.update(models.instances).where(models.instances.c.uuid == server).values(deleted=1))
+    age(cloud)
+    cloud.conductor.reconciler.run()
+    assert cloud.claimed() == {}
+
+
+def test_room_of_a_server_that_is_being_placed_stays(cloud):
+    [(server, _action)] = cloud.create()
+    claim(cloud, server, "h1")
+    age(cloud)
+    cloud.conductor.reconciler.run()
+    assert cloud.claimed() == {"h1": {server}}
+
+
+def test_wrong_sums_are_put_right(cloud):
+    server = cloud.active()
+    nodes = models.compute_nodes
+    cloud.run(sa.update(nodes).values(vcpus_used=77, memory_mb_used=0, instances_used=5))
+    cloud.conductor.reconciler.run()
+    assert cloud.claimed() == {cloud.get(server).host: {server}}        # compares the sums, too
+    with cloud.db.read() as conn:
+        assert sorted(conn.execute(sa.select(nodes.c.memory_mb_used)).scalars()) == [0, 1024]
+
+
+@pytest.mark.parametrize("keep", [3600, 0])
+def test_deleted_servers_leave_after_their_time(cloud, keep):
+    old, young, alive = (cloud.active() for _ in range(3))
+    for server in (old, young):
+        cloud.operate(server, "delete")
+        cloud.wait_for(lambda one=server: cloud.get(one).deleted)
+    cloud.run(sa.update(models.instances).where(models.instances.c.uuid == old).values(deleted_at=units.utcnow() - 2 * HOUR))
+    cloud.conf.set_override("purge_deleted_after", keep, group="database")
+    Reconciler(cloud.conf, cloud.db).purge()
+    with cloud.db.read() as conn:
+        left = set(instances.get_many(conn, [old, young, alive], deleted=True))
+        assert left == ({young, alive} if keep else {old, young, alive})
+        assert bool(actions.list_for_instance(conn, old)) == (not keep)
+        assert actions.list_for_instance(conn, young)
+    assert cloud.get(alive).vm_state == states.ACTIVE
