@@ -50,6 +50,7 @@ if [ -f "$RUN/libvirt.up" ]; then
 fi
 # shellcheck disable=SC2086  # one word per namespace
 end_agent_children $namespaces
+remove_bridges
 stop_all ceph-mgr ceph-osd ovs-vswitchd rabbitmq mysql memcached
 stop_all ceph-mon ovsdb epmd
 if [ "${1:-}" = --wipe ]; then

@@ -73,6 +73,11 @@ start_agents() {
     wait_until ovs-agent 120 agents_alive
 }
 
+# Ends ovs-vswitchd so that its devices go with it; after SIGTERM they stay, for the next one.
+remove_bridges() {
+    if alive ovs-vswitchd; then ovs-appctl -t "$OVS_RUNDIR/vswitchd.ctl" exit --cleanup || true; fi
+}
+
 # What agents leave running on purpose (dnsmasq, haproxy, radvd) and their network namespaces. The names come from the database.
 list_namespaces() {
     sql -N -e "SELECT concat('qdhcp-', id) FROM neutron.networks UNION SELECT concat('qrouter-', id) FROM neutron.routers" ||

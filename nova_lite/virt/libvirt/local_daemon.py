@@ -17,6 +17,7 @@ import signal
 import subprocess
 import time
 import uuid
+import zlib
 from typing import Any
 
 from oslo_config import cfg
@@ -49,7 +50,11 @@ dynamic_ownership = 0
 remember_owner = 0
 namespaces = []
 stdio_handler = "logd"
+remote_display_port_min = {consoles}
+remote_display_port_max = {consoles_end}
 """
+# Several private daemons on one machine must not look for free ports among the same numbers: libvirt's search is no reservation.
+_CONSOLES, _RANGES, _RANGE = 5900, 250, 100
 
 
 def ensure(conf: cfg.ConfigOpts) -> LocalDaemon | None:
@@ -121,7 +126,9 @@ class LocalDaemon:
             identity.write_text(str(uuid.uuid4()))
         (self._directory / "etc" / "libvirtd.conf").write_text(
             _LIBVIRTD_CONF.format(host_uuid=identity.read_text().strip(), directory=self._directory))
-        (self._directory / "etc" / "qemu.conf").write_text(_QEMU_CONF)
+        first = _CONSOLES + zlib.crc32(str(self._directory).encode()) % _RANGES * _RANGE
+        (self._directory / "etc" / "qemu.conf").write_text(
+            _QEMU_CONF.format(consoles=first, consoles_end=first + _RANGE - 1))
 
     def _script(self) -> str:
         """What runs inside the new namespaces. A network namespace needs its own /sys, with the host's cgroups in it."""
