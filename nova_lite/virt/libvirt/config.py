@@ -59,6 +59,7 @@ class Nic:
     ``kind`` says what ``source`` is: bridge: a Linux bridge. ovs: a bridge of Open vSwitch, whose agent knows the tap by
     ``port_id``. vhostuser: the path of a socket, on which QEMU is ``mode`` (client or server). direct: an interface of the
     host, with macvtap's ``mode``. hostdev: a PCI function (0000:0a:00.1), its traffic tagged with ``vlan``.
+    Without ``offload`` the guest does the checksums itself: nobody else would.
     """
 
     mac: str
@@ -71,6 +72,7 @@ class Nic:
     port_id: str = ""
     mode: str = ""
     vlan: int | None = None
+    offload: bool = True
 
 
 @dataclass(frozen=True)

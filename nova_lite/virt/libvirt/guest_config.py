@@ -198,7 +198,9 @@ def _nic(instance: Instance, vif: VIF) -> Nic:
              for name in ("average", "peak", "burst")}
     bandwidth = {(key.split()[0], key.split()[1]): value for key, value in _tuned(instance, names).items()}
     return Nic(vif.mac_address, str(details[source_key]), vif.devname, model, vif.mtu, bandwidth, kind, vif.id,
-               str(details.get(mode_key, "")), int(details["vlan"]) if kind == "hostdev" and details.get("vlan") else None)
+               str(details.get(mode_key, "")), int(details["vlan"]) if kind == "hostdev" and details.get("vlan") else None,
+               # Open vSwitch in user space passes packets on as it finds them in the tap, unfinished checksums and all
+               offload=not (kind == "ovs" and details.get("datapath_type") == "netdev"))
 
 
 def _graphics(instance: Instance, host: HostFacts) -> Graphics | None:

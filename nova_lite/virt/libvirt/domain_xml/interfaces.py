@@ -10,6 +10,7 @@ from lxml.builder import E
 from nova_lite.virt.libvirt.config import GuestConfig, Nic
 
 _PCI = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
+_OFFLOADS = ("csum", "gso", "tso4", "tso6", "ecn", "ufo")       # what a guest may leave to the host
 
 
 def elements(config: GuestConfig) -> list[etree._Element]:
@@ -28,6 +29,8 @@ def _bridge(nic: Nic) -> etree._Element:
         made.append(E.virtualport(E.parameters(interfaceid=nic.port_id), type="openvswitch"))
     made.append(E.target(dev=nic.devname))
     made.append(E.model(type=nic.model))
+    if not nic.offload and nic.model == "virtio":
+        made.append(E.driver(E.host(**dict.fromkeys(_OFFLOADS, "off"))))
     return _tuned(made, nic)
 
 

@@ -37,7 +37,8 @@ CASES = {
         vif(1, type="ovs", details={"bridge": "br-int", "port_filter": True}),
         vif(2, type="vhostuser", details={"vhostuser_socket": "/run/ovs/vhu00000002-00", "vhostuser_mode": "server"}),
         vif(3, type="macvtap", details={"macvtap_source": "eth1.7", "macvtap_mode": "bridge", "physical_interface": "eth1"}),
-        vif(4, type="hw_veb", details={"pci_slot": "0000:0A:10.2", "vlan": "7"})], KVM),
+        vif(4, type="hw_veb", details={"pci_slot": "0000:0A:10.2", "vlan": "7"}),
+        vif(5, type="ovs", details={"bridge": "br-int", "datapath_type": "netdev"})], KVM),
     "volumes": (instance(block_devices=[
         volume(1, boot_index=1, **RBD), volume(2, device_name="/dev/vdf", **ISCSI), volume(3, **NBD),
         volume(4, disk_bus="scsi", **FILE)], swap=64, config_drive=True), [], TCG),
