@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Stops what stack.sh started in STACK_DIR, by its pid files, the newest layer first. Nothing else is touched.
 #
-#   unstack.sh [--wipe]       --wipe also removes STACK_DIR; downloads and virtual environments in STACK_CACHE stay
+#   unstack.sh [--wipe | --nova-lite]
+#
+# --wipe         also removes STACK_DIR; downloads and virtual environments in STACK_CACHE stay
+# --nova-lite    only the five services of nova_lite: guests run on, and the next stack.sh starts them with newer code
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +13,7 @@ for part in settings progress process infrastructure neutron openvswitch nova_li
     . "$here/lib/$part.sh"
 done
 case ${1:-} in
-    "" | --wipe) ;;
+    "" | --wipe | --nova-lite) ;;
     *)
         sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2
         exit 2
@@ -38,6 +41,12 @@ others() {
         esac
     done
 }
+
+if [ "${1:-}" = --nova-lite ]; then
+    stop_all nova-lite-api nova-lite-api-metadata nova-lite-compute nova-lite-scheduler nova-lite-conductor
+    say "nova_lite is stopped"
+    exit 0
+fi
 
 below=(ceph-mon ceph-mgr ceph-osd ovsdb ovs-vswitchd mysql rabbitmq epmd memcached)
 namespaces=

@@ -27,7 +27,7 @@ check() {
     else
         FAILED=$((FAILED + 1))
         say "FAILED  $text"
-        printf '%s\n' "$output" | tail -n 20 | sed 's/^/            /'
+        printf '%s\n' "$output" | uniq | tail -n 20 | sed 's/^/            /'
     fi
 }
 
@@ -135,7 +135,7 @@ no_attachments() { [ -z "$(OS_CLOUD=nova-lite cloud --os-volume-api-version 3.27
 no_taps() { ! ip -o link | grep -E ': (tap|qvo|qvb|vhu)[0-9a-f-]{11}[:@]'; }
 no_files() {
     local found
-    found=$(find "$DATA/nova_lite/instances" -mindepth 1 2>/dev/null)
+    found=$(find "$DATA/nova_lite/instances" -mindepth 1 -not -path "*/_base*" 2>/dev/null)
     [ -z "$found" ] || { echo "$found"; return 1; }
 }
 no_guests() { [ -z "$(virsh -q -c "qemu+unix:///system?socket=$STACK_DIR/libvirt/run/libvirt-sock" list --all)" ]; }
