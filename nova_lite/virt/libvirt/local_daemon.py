@@ -53,7 +53,7 @@ stdio_handler = "logd"
 remote_display_port_min = {consoles}
 remote_display_port_max = {consoles_end}
 """
-# Several private daemons on one machine must not look for free ports among the same numbers: libvirt's search is no reservation.
+# Private daemons of one machine do not look for free ports among the same numbers: libvirt's search is no reservation.
 _CONSOLES, _RANGES, _RANGE = 5900, 250, 100
 
 
