@@ -16,6 +16,7 @@ from nova_lite.objects.instance import Instance
 START, END, ERROR = "start", "end", "error"
 # the name of an operation in notifications, where it is not its own
 NAMES = {"build": "create", "force_delete": "delete", "start": "power_on", "stop": "power_off", "reboot_hard": "reboot",
+         "attach_volume": "volume_attach", "detach_volume": "volume_detach",
          **{name: name for name in ("delete", "reboot", "pause", "unpause", "suspend", "resume")}}
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 
@@ -31,6 +32,7 @@ class Event:
     host: str | None
     before: Instance | None = None
     fault: Fault | None = None
+    volume_id: str | None = None
 
     @property
     def text(self) -> str:
@@ -71,11 +73,18 @@ def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
         return      # only a place is looked for
     host = action.host or change.after.host
     fault = fault_of(change.after) if phase == ERROR else None
-    event = Event(name, phase, change.after, change.context or {}, host, fault=fault)
+    event = Event(name, phase, change.after, change.context or {}, host, fault=fault, volume_id=_volume(action, change))
     # the guest is shut down as a part of its delete
     around = [Event("shutdown", phase, change.after, change.context or {}, host)] if name == "delete" and host \
         and phase != ERROR else []
     yield from ([event, *around] if phase == START else [*around, event])
+
+
+def _volume(action: Action, change: Change) -> str | None:
+    """The volume that an action is about; a detach has taken it from the server when it ends."""
+    wanted = action.arguments.get("device_id")
+    known = [*change.after.block_devices, *(change.before.block_devices if change.before else ())]
+    return next((device.volume_id for device in known if wanted and device.id == wanted), None)
 
 
 def _is_update(change: Change) -> bool:

@@ -96,9 +96,9 @@ class Sender:
             service, host = ("compute", event.host) if event.host else (self._service, self._host)
             if self._versioned is not None:
                 _emit(self._versioned, f"nova-{service}:{host}", event, f"instance.{event.text}", versioned.payload(event, now))
-            if self._unversioned is not None:
-                _emit(self._unversioned, f"{service}.{host}", event, f"compute.instance.{event.text}",
-                      unversioned.payload(event, now))
+            kind = unversioned.event_type(event)
+            if self._unversioned is not None and kind is not None:
+                _emit(self._unversioned, f"{service}.{host}", event, kind, unversioned.payload(event, now))
         for what, service_record in journal.services if self._versioned is not None else ():
             publisher = f"{service_record['binary']}:{service_record['host']}"
             self._versioned.prepare(publisher_id=publisher).info(        # type: ignore[union-attr]

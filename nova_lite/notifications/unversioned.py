@@ -11,6 +11,13 @@ from nova_lite.objects.instance import Instance
 Payload = dict[str, Any]
 
 
+def event_type(event: Event) -> str | None:
+    """What it is called; None: this format does not tell of it. Of volumes it has told only when all was done."""
+    if event.name.startswith("volume_"):
+        return f"compute.instance.{event.name.replace('_', '.')}" if event.phase == END else None
+    return f"compute.instance.{event.text}"
+
+
 def payload(event: Event, now: datetime.datetime) -> Payload:
     """The payload of an event of a server."""
     instance = event.instance
@@ -23,6 +30,8 @@ def payload(event: Event, now: datetime.datetime) -> Payload:
         made["image_name"] = instance.image.name if instance.image else ""
     elif event.name == "create" and event.phase == END:
         made["message"] = "Success"
+    elif event.volume_id:
+        made["volume_id"] = event.volume_id
     if event.phase == ERROR:
         fault = event.fault
         made |= {"exception": fault.exception if fault else "", "message": fault.message if fault else "",

@@ -22,6 +22,8 @@ def payload(event: Event, now: datetime.datetime) -> Payload:
     data["fault"] = _fault(event.fault) if event.fault else None
     if event.name == "create":
         return _object("InstanceCreatePayload", "1.12", {**data, **_create(event.instance)})
+    if event.name.startswith("volume_"):
+        return _object("InstanceActionVolumePayload", "1.6", {**data, "volume_id": event.volume_id})
     return _object("InstanceActionPayload", "1.8", data)
 
 

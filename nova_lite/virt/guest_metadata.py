@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.objects.block_device import BLANK, BlockDevice
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, FixedIP
+from nova_lite.virt import device_names
 
 LATEST = "latest"
 FOLSOM, GRIZZLY, HAVANA, LIBERTY = "2012-08-10", "2013-04-04", "2013-10-17", "2015-10-15"
@@ -27,7 +28,7 @@ EC2_VERSIONS = ("1.0", "2007-01-19", "2007-03-01", "2007-08-29", "2007-10-10", "
 RANDOM_SEED_SIZE = 512
 # link types that guests know; any other is a physical one to them
 _LINK_TYPES = ("bridge", "ovs", "tap", "vhostuser", "hw_veb", "hyperv", "dvs")
-# what a guest finds a disk on, by the bus that was asked for; virtio is a PCI device
+# what a guest finds a disk on; virtio is a PCI device
 _BUSES = {"virtio": "pci", "scsi": "scsi", "ide": "ide", "sata": "scsi", "usb": "usb"}
 UNKNOWN = "none"        # so clients of the format call it
 
@@ -84,7 +85,7 @@ def meta_data(instance: Instance, network_info: Sequence[VIF], version: str, ran
     if version >= LIBERTY:
         made["project_id"] = instance.project_id
     if version >= NEWTON_ONE:
-        made["devices"] = [_nic(v) for v in network_info if v.tag] + [_disk(d) for d in instance.block_devices if d.tag]
+        made["devices"] = [_nic(v) for v in network_info if v.tag] + _disks(instance)
     if version >= VICTORIA:
         made["dedicated_cpus"] = []
     return made
@@ -94,18 +95,19 @@ def _nic(vif: VIF) -> dict[str, Any]:
     return {"type": "nic", "bus": UNKNOWN, "address": UNKNOWN, "mac": vif.mac_address, "tags": [vif.tag]}
 
 
-def _disk(device: BlockDevice) -> dict[str, Any]:
-    """The bus only where it was asked for: which one a hypervisor chooses by itself is not known here."""
-    made = {"type": "disk", "bus": _BUSES.get(device.disk_bus or "", UNKNOWN), "address": UNKNOWN, "tags": [device.tag]}
+def _disks(instance: Instance) -> list[dict[str, Any]]:
+    names = device_names.assign(instance)
+    return [_disk(instance, device, names.get(device.id)) for device in instance.block_devices if device.tag]
+
+
+def _disk(instance: Instance, device: BlockDevice, name: str | None) -> dict[str, Any]:
+    made = {"type": "disk", "bus": _BUSES.get(device_names.disk_bus(instance, device), UNKNOWN), "address": UNKNOWN,
+            "tags": [device.tag]}
     if device.volume_id:
         made["serial"] = device.volume_id
-    if device.device_name:
-        made["path"] = _path(device.device_name)
+    if name:
+        made["path"] = f"/dev/{name}"
     return made
-
-
-def _path(name: str) -> str:
-    return name if name.startswith("/") else f"/dev/{name}"
 
 
 def hostname(instance: Instance) -> str:
@@ -172,20 +174,13 @@ def ec2_meta_data(instance: Instance, network_info: Sequence[VIF]) -> dict[str, 
 
 
 def _ec2_devices(instance: Instance, root: str) -> dict[str, str]:
+    names = device_names.assign(instance)
     made = {"ami": root.removeprefix("/dev/"), "root": root}
-    local = 0
-    for device in instance.block_devices:
-        if device.is_root or not device.device_name:
-            continue
-        name = device.device_name.removeprefix("/dev/")
-        if device.is_volume:
-            made[f"ebs{sum(1 for known in made if known.startswith('ebs'))}"] = name
-        elif device.guest_format == "swap":
-            made["swap"] = name
-        elif device.source_type == BLANK:
-            made[f"ephemeral{local}"] = name
-            local += 1
-    return made
+    for key, kind in (("ephemeral0", device_names.EPHEMERAL), ("swap", device_names.SWAP)):
+        if kind in names:
+            made[key] = names[kind]
+    volumes = [d for d in instance.block_devices if d.is_volume and not d.is_root]
+    return made | {f"ebs{number}": names[device.id] for number, device in enumerate(volumes)}
 
 
 def _files(injected: Sequence[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, bytes]]:

@@ -5,9 +5,12 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.db import instances
+from nova_lite.db.journal import Change, Journal
 from nova_lite.notifications import events
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.objects.action import Action
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
 
@@ -147,3 +150,13 @@ def test_what_a_fault_says(details, name):
     fault = events.fault_of(server)
     assert (fault.exception, fault.message) == (name, "m")
     assert fault.module == ("a.b" if "site-packages" in details else "")
+
+
+def test_a_detach_names_the_volume_that_is_gone():
+    with_volume = Instance(uuid="u", project_id="p", user_id="u", display_name="d", flavor=Flavor("1", "f", 1, 1, 1),
+                           block_devices=[BlockDevice(f"d{n}", "volume", volume_id=f"v{n}") for n in (1, 2)])
+    without = Instance(**{**vars(with_volume), "block_devices": with_volume.block_devices[:1]})
+    action = Action(1, "u", "detach_volume", "req", state=objects.DONE, host="h1",
+                    arguments={"verb": "detach_volume", "device_id": "d2"})
+    [event] = events.of(Journal(finished=[action], changes={"u": Change(with_volume, without)}))
+    assert (event.text, event.volume_id) == ("volume_detach.end", "v2")

@@ -136,3 +136,13 @@ def test_a_service():
     assert payload["nova_object.data"] == {
         "host": "h1", "disabled": True, "last_seen_up": "2026-11-21T08:30:00Z", "binary": "nova-compute", "topic": "compute",
         "disabled_reason": "x", "report_count": 0, "forced_down": False, "version": 0, "availability_zone": None, "uuid": "s"}
+
+
+def test_volumes():
+    event = _event("volume_attach", END, volume_id="v1")
+    payload = versioned.payload(event, NOW)
+    assert (payload["nova_object.name"], payload["nova_object.version"]) == ("InstanceActionVolumePayload", "1.6")
+    assert payload["nova_object.data"].keys() == INSTANCE_KEYS | {"fault", "volume_id"}
+    assert payload["nova_object.data"]["volume_id"] == unversioned.payload(event, NOW)["volume_id"] == "v1"
+    assert unversioned.event_type(event) == "compute.instance.volume.attach"
+    assert unversioned.event_type(_event("volume_detach", START, volume_id="v1")) is None

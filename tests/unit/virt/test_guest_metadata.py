@@ -83,13 +83,15 @@ def test_tagged_nics_are_devices_since_2016():
 
 
 def test_tagged_disks_are_devices_too():
-    disks = [BlockDevice("d1", "volume", volume_id="v1", device_name="/dev/vdb", disk_bus="virtio", tag="data"),
-             BlockDevice("d2", "blank", "local", device_name="sdc", tag="scratch"), BlockDevice("d3", "volume", volume_id="v3")]
+    disks = [BlockDevice("d1", "volume", volume_id="v1", device_name="/dev/vdc", tag="data"),
+             BlockDevice("d2", "volume", volume_id="v2", disk_bus="scsi", tag="more"),
+             BlockDevice("d3", "volume", volume_id="v3"), BlockDevice("d4", "blank", "local", tag="scratch")]
     documents = guest_metadata.build(_instance(block_devices=disks), [_vif(True, tag="blue")])
-    nic, volume, blank = _json(documents, "openstack/2016-06-30/meta_data.json")["devices"]
+    nic, one, two, blank = _json(documents, "openstack/2016-06-30/meta_data.json")["devices"]
     assert nic["type"] == "nic"
-    assert volume == {"type": "disk", "bus": "pci", "address": "none", "tags": ["data"], "serial": "v1", "path": "/dev/vdb"}
-    assert blank == {"type": "disk", "bus": "none", "address": "none", "tags": ["scratch"], "path": "/dev/sdc"}
+    assert one == {"type": "disk", "bus": "pci", "address": "none", "tags": ["data"], "serial": "v1", "path": "/dev/vdc"}
+    assert two == {"type": "disk", "bus": "scsi", "address": "none", "tags": ["more"], "serial": "v2", "path": "/dev/sda"}
+    assert blank == {"type": "disk", "bus": "pci", "address": "none", "tags": ["scratch"]}
     assert "devices" not in _json(documents, "openstack/2015-10-15/meta_data.json")
 
 
@@ -126,11 +128,9 @@ def test_routes_and_resolvers_of_an_ipv6_subnet():
 
 
 def test_ec2_names_the_disks():
-    disks = [BlockDevice("d0", "image", "local", boot_index=0, device_name="/dev/vda"),
-             BlockDevice("d1", "blank", "local", device_name="/dev/vdb"),
-             BlockDevice("d2", "blank", "local", device_name="/dev/vdc", guest_format="swap"),
-             BlockDevice("d3", "volume", volume_id="v", device_name="/dev/vdd"),
-             BlockDevice("d4", "volume", volume_id="w", device_name="/dev/vde")]
-    documents = guest_metadata.build(_instance(block_devices=disks, root_device_name="/dev/vda"), [])
+    disks = [BlockDevice("d3", "volume", volume_id="v"), BlockDevice("d4", "volume", volume_id="w", device_name="/dev/vde")]
+    server = _instance(block_devices=disks, root_device_name="/dev/vda")
+    server.flavor = Flavor("2", "large", 64, 1, 1, ephemeral_gb=1, swap=64)
+    documents = guest_metadata.build(server, [])
     assert _json(documents, "ec2/latest/meta-data.json")["block-device-mapping"] == {
         "ami": "vda", "root": "/dev/vda", "ephemeral0": "vdb", "swap": "vdc", "ebs0": "vdd", "ebs1": "vde"}
