@@ -13,7 +13,7 @@ from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network.base import PortStore, Requests, Wanted
 from nova_lite.network.host import NetworkHost, check_name, run
-from nova_lite.network.neutron_api import Json, NeutronAPI, groups_by
+from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
 from nova_lite.network.neutron_ports import Ports
 from nova_lite.network.neutron_requests import NETWORK_FIELDS, RequestChecker, available
 from nova_lite.network.neutron_views import SUBNET_FIELDS, make_vif, subnet_ids
@@ -67,7 +67,7 @@ class NeutronNetwork:
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """See NetworkAPI; here also floating IPs are asked for, as a new port has none."""
         cached = instance.network_info
-        found = groups_by(self._ports.of_server(context, instance), "id")
+        found = by_key(self._ports.of_server(context, instance), "id")
         old = [vif for vif in cached if vif.id in found]
         for vif in cached:
             if vif.id not in found:
@@ -104,7 +104,7 @@ class NeutronNetwork:
     def _vifs(self, context: RequestContext, ports: Sequence[Json], networks: Mapping[str, tuple[str | None, int | None]],
               preserve: Sequence[bool], tags: Sequence[str | None],
               floating: Mapping[tuple[str, str], list[str]] | None = None) -> list[VIF]:
-        subnets = groups_by(self._api.by_ids(context, "subnets", subnet_ids(ports), fields=SUBNET_FIELDS), "id")
+        subnets = by_key(self._api.by_ids(context, "subnets", subnet_ids(ports), fields=SUBNET_FIELDS), "id")
         known = dict(networks)
         unknown = {p["network_id"] for p in ports} - known.keys()
         for network in self._api.by_ids(context, "networks", unknown, fields=NETWORK_FIELDS):

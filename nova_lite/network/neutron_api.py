@@ -130,6 +130,6 @@ _KINDS: dict[str, Callable[[Mapping[str, str]], exception.NovaLiteError]] = {
 }
 
 
-def groups_by(rows: Iterable[Json], key: str) -> dict[str, Json]:
+def by_key(rows: Iterable[Json], key: str) -> dict[str, Json]:
     """The rows by one of their values, which is unique."""
     return {row[key]: row for row in rows}

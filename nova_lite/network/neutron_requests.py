@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network.base import Requests, Wanted
-from nova_lite.network.neutron_api import Json, NeutronAPI, groups_by
+from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
 from nova_lite.objects.network import NetworkRequest
 
 DEFAULT = "default"
@@ -31,7 +31,7 @@ class RequestChecker:
                 raise exception.NetworkAmbiguous()
             if not found:
                 return self._nothing(context, requests, groups)
-            requests, networks, ports = [NetworkRequest(found[0]["id"])], groups_by(found, "id"), {}
+            requests, networks, ports = [NetworkRequest(found[0]["id"])], by_key(found, "id"), {}
         else:
             ports = self._ports(context, requests)
             networks = self._networks(context, requests, ports)
@@ -51,7 +51,7 @@ class RequestChecker:
 
     def _ports(self, context: RequestContext, requests: Sequence[NetworkRequest]) -> dict[str, Json]:
         asked = [r.port_id for r in requests if r.port_id]
-        found = groups_by(self._api.by_ids(context, "ports", asked), "id")
+        found = by_key(self._api.by_ids(context, "ports", asked), "id")
         for port_id in asked:
             if port_id not in found:
                 raise exception.PortNotFound(port_id=port_id)
@@ -64,7 +64,7 @@ class RequestChecker:
                   ports: Mapping[str, Json]) -> dict[str, Json]:
         asked = {r.network_id for r in requests if r.network_id and not r.port_id}
         of_ports = {p["network_id"] for p in ports.values()}
-        found = groups_by(self._api.by_ids(context, "networks", {*asked, *of_ports}, fields=NETWORK_FIELDS), "id")
+        found = by_key(self._api.by_ids(context, "networks", {*asked, *of_ports}, fields=NETWORK_FIELDS), "id")
         for network_id in sorted(asked - found.keys()):
             raise exception.NetworkNotFound(network_id=network_id)
         return found
@@ -90,7 +90,7 @@ def available(api: NeutronAPI, context: RequestContext, project_id: str, may_use
     queries: tuple[Json, ...] = ({},)
     if context.is_admin or not context.auth_token:      # who would be answered the networks of the whole cloud
         queries = ({"project_id": project_id}, {"shared": True})
-    found = groups_by((n for query in queries for n in api.list(
+    found = by_key((n for query in queries for n in api.list(
         context, "networks", admin_state_up=True, fields=NETWORK_FIELDS, **query)), "id")
     return [n for n in found.values() if (n["project_id"] == project_id or n.get("shared"))
             and (may_use_external or n.get("shared") or not n.get("router:external"))]
