@@ -15,6 +15,8 @@ MANUFACTURER = "OpenStack Foundation"
 def elements(config: GuestConfig) -> list[etree._Element]:
     """Everything between <memory> and <devices>."""
     found = [E.vcpu(str(config.cpu.vcpus))]
+    if any(nic.kind == "vhostuser" for nic in config.nics):     # the switch reads and writes the guest's memory
+        found.insert(0, E.memoryBacking(E.source(type="memfd"), E.access(mode="shared")))
     if config.cpu.tune:
         found.append(E.cputune(*(child(name, str(value)) for name, value in sorted(config.cpu.tune.items()))))
     found += [_sysinfo(config), _os(config), _features(config), _cpu(config.cpu), _clock(config),
