@@ -1,7 +1,6 @@
 """Network v2.0, as much as the stock clients need, on the embedded network's rows. A network has one subnet, with its id."""
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import webob
@@ -12,6 +11,7 @@ from nova_lite.db import networks
 from nova_lite.db.core import Database
 from nova_lite.embedded.wsgi import Application, Request, Route
 from nova_lite.identity.local import LocalIdentity
+from nova_lite.network import default_group
 
 EXTENSIONS = ("security-group", "port-security", "net-mtu")
 
@@ -132,8 +132,9 @@ class NetworkHandlers:
     def list_security_groups(self, req: Request) -> dict[str, Any]:
         """GET /v2.0/security-groups: the embedded network has the group default only, which allows all."""
         project = req.token.project_id
-        group = {"id": str(uuid.uuid5(uuid.NAMESPACE_OID, project)), "name": "default", "project_id": project,
-                 "tenant_id": project, "description": "Allows all", "security_group_rules": [], "tags": [], "stateful": True}
+        only = default_group.of(project)
+        group = {"id": only.id, "name": only.name, "project_id": project, "tenant_id": project, "security_group_rules": [],
+                 "description": only.description, "tags": [], "stateful": True}
         return {"security_groups": _select(req, [group])}
 
 

@@ -10,7 +10,7 @@ from stevedore import driver as stevedore_driver
 
 from nova_lite.context import RequestContext
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest
+from nova_lite.objects.network import VIF, NetworkRequest, SecurityGroup
 
 Requests = list[NetworkRequest] | str | None
 """What a user may ask: a list, "auto", "none", or None for whatever there is."""
@@ -76,6 +76,16 @@ class NetworkAPI(Protocol):
 
     def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
         """Those of these servers, which are gone, for whom the network still has ports."""
+
+    def security_groups(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
+        """The groups of all nics of a server, each once."""
+
+    def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
+        """Put every nic of a server into a group (its name or id); one that is in it stays. Raises SecurityGroupNotFound (also
+        for a server without nics), SecurityGroupAmbiguous, or what forbids it (400, 409)."""
+
+    def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
+        """The inverse; raises SecurityGroupNotFound when no nic is in the group."""
 
     def init_host(self, host: str) -> None:
         """On a compute host: make bridges, DHCP and so on fit what the store says."""

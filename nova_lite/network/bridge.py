@@ -13,13 +13,13 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network import ipam
+from nova_lite.network import default_group, ipam
 from nova_lite.network.base import PortStore, Requests, Wanted
 from nova_lite.network.bridges import Bridges
 from nova_lite.network.dhcp import Dnsmasq, Lease
 from nova_lite.network.host import NetworkHost, check_name
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, FixedIP, NetworkRequest
+from nova_lite.objects.network import VIF, FixedIP, NetworkRequest, SecurityGroup
 
 LOG = log.getLogger(__name__)
 
@@ -78,6 +78,19 @@ class BridgeNetwork:
         return set()
 
     # what a compute host does -----------------------------------------------------------------------------------------
+    def security_groups(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
+        """See NetworkAPI."""
+        return [default_group.of(instance.project_id)]
+
+    def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
+        """Every server is in the only group already."""
+        return default_group.find(instance.project_id, name)
+
+    def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
+        """No server can be without it."""
+        group = default_group.find(instance.project_id, name)
+        raise exception.Conflict(f"Security group {group.name} cannot be taken from a server: this network has no other one.")
+
     def init_host(self, host: str) -> None:
         """Bridges and DHCP of every network with guests here, as after a reboot; those of deleted networks go."""
         self._host = host

@@ -75,7 +75,7 @@ class RequestChecker:
             return None, [DEFAULT]
         query = {"project_id": context.project_id} if context.is_admin else {}
         found = self._api.list(context, "security-groups", fields=["id", "name", "project_id"], **query)
-        chosen = [_group(name, found, context.project_id) for name in asked]
+        chosen = [choose_group(name, found, context.project_id) for name in asked]
         return list(dict.fromkeys(g["id"] for g in chosen)), list(dict.fromkeys(g["name"] for g in chosen))
 
     def _check_address(self, context: RequestContext, request: NetworkRequest) -> None:
@@ -109,7 +109,7 @@ def check_port(port: Json) -> None:
         raise exception.PortRequiresFixedIP(port_id=port["id"])
 
 
-def _group(name: str, found: Sequence[Json], project_id: str | None) -> Json:
+def choose_group(name: str, found: Sequence[Json], project_id: str | None) -> Json:
     """The group of an id or name; the project's own groups come before those that others share with it."""
     for match in ([g for g in found if g["id"] == name],
                   [g for g in found if g["name"] == name and g.get("project_id") == project_id],

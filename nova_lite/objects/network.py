@@ -66,3 +66,33 @@ class VIF(Record):
         self.fixed_ips = [f if isinstance(f, FixedIP) else FixedIP.from_primitive(f) for f in self.fixed_ips]
         if not self.devname:
             self.devname = "tap" + self.id[:11]      # an interface name has 15 characters at most; Nova's form
+
+
+@dataclass
+class SecurityGroupRule(Record):
+    """What a security group lets in: from ``cidr``, or (``remote_group``: {"name", "tenant_id"}) from members of a group.
+
+    ``protocol`` None is any; ports are -1 where the protocol has none.
+    """
+
+    id: str
+    group_id: str
+    protocol: str | None = None
+    from_port: int | None = None
+    to_port: int | None = None
+    cidr: str | None = None
+    remote_group: dict[str, str] | None = None
+
+
+@dataclass
+class SecurityGroup(Record):
+    """A security group with its rules for what comes in."""
+
+    id: str
+    name: str
+    project_id: str
+    description: str = ""
+    rules: list[SecurityGroupRule] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rules = [r if isinstance(r, SecurityGroupRule) else SecurityGroupRule.from_primitive(r) for r in self.rules]

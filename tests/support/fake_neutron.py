@@ -72,8 +72,9 @@ class FakeNeutron:
         self.tables["networks"][network_id]["subnets"].append(subnet["id"])
         return subnet["id"]
 
-    def add_group(self, name: str, project_id: str = "p") -> str:
-        group = {"id": str(uuid.uuid4()), "name": name, "project_id": project_id}
+    def add_group(self, name: str, project_id: str = "p", **values: Any) -> str:
+        group = {"id": str(uuid.uuid4()), "name": name, "project_id": project_id, "description": "", "security_group_rules": [],
+                 **values}
         self.tables["security-groups"][group["id"]] = group
         return group["id"]
 
@@ -113,7 +114,7 @@ class FakeNeutron:
                 return 200, {"auto_allocated_topology": {"id": found, "tenant_id": parts[1]}}
             if method == "GET":
                 return 200, {parts[0].replace("-", "_"): self._list(parts[0], query, project)}
-            if project is not None:
+            if project is not None and (method, list(body.get("port", ()))) != ("PUT", ["security_groups"]):
                 raise Refused(403, "PolicyNotAuthorized", "only the service user changes ports")
             if method == "POST":
                 return 201, {"ports": self._create_many(body["ports"])}

@@ -13,6 +13,7 @@ from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import instance_tags, instances, quotas
 from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
 
 Metadata = dict[str, str]
 
@@ -41,6 +42,16 @@ class Changes(Base):
         """Raises TagNotFound."""
         self.db.write(_remove_tag, uuid, tag)
 
+    def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> None:
+        """Put the server's nics into a group; see ``NetworkAPI.add_security_group`` for what it raises."""
+        group = self.network.add_security_group(context, instance, name)
+        self.db.write(_change_groups, instance.uuid, lambda names: [*names, group.name])
+
+    def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> None:
+        """Take them out of it; see ``NetworkAPI.remove_security_group`` for what it raises."""
+        group = self.network.remove_security_group(context, instance, name)
+        self.db.write(_change_groups, instance.uuid, lambda names: [one for one in names if one != group.name])
+
 
 def _update(connection: sa.Connection, conf: cfg.ConfigOpts, uuid: str, values: dict[str, Any]) -> None:
     zone = values.get("pinned_availability_zone")
@@ -62,6 +73,12 @@ def _set_metadata(connection: sa.Connection, conf: cfg.ConfigOpts, context: Requ
     validate.check_metadata_quota(changed, limits["metadata_items"])
     instances.update(connection, uuid, {"metadata": changed})
     return changed
+
+
+def _change_groups(connection: sa.Connection, uuid: str, change: Callable[[list[str]], list[str]]) -> None:
+    """The names that views show: the network has the truth, and has been changed already."""
+    instance = instances.get(connection, uuid, lock=True)
+    instances.update(connection, uuid, {"security_groups": list(dict.fromkeys(change(instance.security_groups)))})
 
 
 def _lock_for_tags(connection: sa.Connection, uuid: str) -> None:

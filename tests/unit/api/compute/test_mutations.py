@@ -75,7 +75,8 @@ def requests(servers: Servers, server: str, group: str) -> list[tuple[str, str, 
         ("PUT", f"{path}/tags", {"tags": ["a", "b"]}),
         *[("POST", f"{path}/action", body) for body in (
             {"reboot": {"type": "HARD"}}, {"os-stop": None}, {"lock": {"locked_reason": "r"}}, {"unlock": None},
-            {"os-getConsoleOutput": {"length": 5}}, {"os-resetState": {"state": "active"}}, {"pause": None}, {"suspend": {}})]]
+            {"os-getConsoleOutput": {"length": 5}}, {"os-resetState": {"state": "active"}}, {"pause": None}, {"suspend": {}},
+            {"addSecurityGroup": {"name": "default"}}, {"removeSecurityGroup": {"name": "default"}})]]
 
 
 @pytest.fixture
