@@ -8,14 +8,15 @@ STATE ?= /var/lib/nova_lite
 PYTEST := $(BIN)/python -m pytest
 RUN_OPTIONS ?=
 
-.PHONY: help install run down test unit functional integration chaos lint genconfig clean
+.PHONY: help install neighbours run stack down test unit functional integration chaos lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
+	@echo "make stack        a whole OpenStack on this machine: Keystone, Glance, Neutron, Cinder and nova_lite (devstack/README.md)"
 	@echo "make down         end that cloud for good: guests, libvirtd, DHCP, bridges"
 	@echo "make test         all tests"
 	@echo "make unit | functional | integration | chaos    some of them"
-	@echo "make lint         ruff and mypy"
+	@echo "make lint         ruff, mypy, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
 	@echo "make clean        remove what make made"
 
@@ -34,10 +35,17 @@ endif
 down:
 	@tools/standalone-down.sh $(STATE)
 
+stack:
+	@devstack/local/stack.sh
+
 # green threads are the default of everything; what differs with native threads is run with those too
-test: install
+test: install neighbours
 	NOVA_LITE_CONCURRENCY=threading $(PYTEST) tests/functional
 	$(PYTEST) tests
+
+# the programs of the real Keystone, Glance, Neutron, Cinder, which tests/integration start
+neighbours:
+	@devstack/local/stack.sh --api-only --neighbours-only --install-only
 
 unit: install
 	$(PYTEST) tests/unit
@@ -46,12 +54,15 @@ functional: install
 	NOVA_LITE_CONCURRENCY=eventlet $(PYTEST) tests/functional
 	NOVA_LITE_CONCURRENCY=threading $(PYTEST) tests/functional
 
+integration: install neighbours
+
 integration chaos: install
 	$(PYTEST) tests/$@
 
 lint: install
 	$(BIN)/ruff check nova_lite tests benchmarks
 	$(BIN)/mypy
+	$(BIN)/shellcheck -x devstack/plugin.sh devstack/settings devstack/local/*.sh devstack/local/lib/*.sh
 
 genconfig: install
 	$(BIN)/oslo-config-generator --config-file etc/nova_lite/config-generator.conf

@@ -49,6 +49,7 @@ step packages "Debian packages" install_packages
 step venv "neighbours in $STACK_VENV" install_venv
 if nova_lite; then step nova-lite-venv "nova_lite in $STACK_NOVA_LITE_VENV" install_nova_lite; fi
 [ -z "$install_only" ] || exit 0
+remember_settings
 
 rm -f "$STACK_DIR/stack.json"
 ports() {

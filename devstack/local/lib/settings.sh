@@ -34,19 +34,12 @@ export PYTHONPATH=$STACK_DIR/plugins
 export PYTHONWARNINGS=ignore
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
 
-# Directories, the secret of this stack, and what a later run must know.
+# Directories and the secret of this stack.
 make_directories() {
     mkdir -p "$STACK_DIR" "$STACK_CACHE"
     chmod 711 "$STACK_DIR"      # qemu and libvirt pass through
     mkdir -p "$ETC" "$LOG" "$RUN" "$DATA" "$STACK_DIR/bin" "$STACK_DIR/plugins"
     chmod 700 "$ETC" "$DATA"
-    cat >"$STACK_DIR/settings.env" <<EOF
-STACK_HOST=\${STACK_HOST:-$STACK_HOST}
-STACK_PORT_BASE=$STACK_PORT_BASE
-STACK_REGION=$STACK_REGION
-STACK_NODE=\${STACK_NODE:-$STACK_NODE}
-STACK_KIND=$STACK_KIND
-EOF
     [ -s "$STACK_DIR/password" ] || (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$STACK_DIR/password")
     cat >"$STACK_DIR/bin/sudo" <<'EOF'
 #!/bin/sh
@@ -54,6 +47,17 @@ while :; do case $1 in -*) shift ;; *) break ;; esac; done
 exec "$@"
 EOF
     chmod 755 "$STACK_DIR/bin/sudo"
+}
+
+# What a later run must know.
+remember_settings() {
+    cat >"$STACK_DIR/settings.env" <<EOF
+STACK_HOST=\${STACK_HOST:-$STACK_HOST}
+STACK_PORT_BASE=$STACK_PORT_BASE
+STACK_REGION=$STACK_REGION
+STACK_NODE=\${STACK_NODE:-$STACK_NODE}
+STACK_KIND=$STACK_KIND
+EOF
 }
 
 password() { cat "$STACK_DIR/password"; }
