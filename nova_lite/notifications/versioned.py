@@ -18,7 +18,7 @@ def payload(event: Event, now: datetime.datetime) -> Payload:
     """The payload of an event of a server."""
     data = _instance(event.instance, event.context)
     if event.name == "update":
-        return _object("InstanceUpdatePayload", "1.9", {**data, **_update(event, now)})
+        return _object("InstanceUpdatePayload", "2.0", {**data, **_update(event, now)})
     data["fault"] = _fault(event.fault) if event.fault else None
     if event.name == "create":
         return _object("InstanceCreatePayload", "1.12", {**data, **_create(event.instance)})
@@ -111,7 +111,7 @@ def _update(event: Event, now: datetime.datetime) -> Payload:
              "old_task_state": before.task_state if before else None, "new_task_state": after.task_state}
     period = {"audit_period_beginning": units.isotime(begin), "audit_period_ending": units.isotime(end)}
     return {"state_update": _object("InstanceStateUpdatePayload", "1.0", state),
-            "audit_period": _object("AuditPeriodPayload", "1.0", period), "bandwidth": [],
+            "audit_period": _object("AuditPeriodPayload", "1.0", period),
             "old_display_name": before.display_name if before and renamed else None, "tags": list(after.tags)}
 
 

@@ -52,8 +52,8 @@ def test_an_envelope_names_type_and_version():
             (_event("power_off", START), "InstanceActionPayload", "1.8", {"fault"}),
             (_event("create", END), "InstanceCreatePayload", "1.12",
              {"fault", "keypairs", "tags", "trusted_image_certificates"}),
-            (_event("update", before=_server(vm_state="building", display_name="old")), "InstanceUpdatePayload", "1.9",
-             {"audit_period", "bandwidth", "old_display_name", "state_update", "tags"})):
+            (_event("update", before=_server(vm_state="building", display_name="old")), "InstanceUpdatePayload", "2.0",
+             {"audit_period", "old_display_name", "state_update", "tags"})):
         payload = versioned.payload(event, NOW)
         assert {k: v for k, v in payload.items() if k != "nova_object.data"} == {
             "nova_object.name": name, "nova_object.namespace": "nova", "nova_object.version": version}
