@@ -21,6 +21,7 @@ SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING = "scheduling", "networki
 DELETING, POWERING_OFF, POWERING_ON = "deleting", "powering-off", "powering-on"
 REBOOTING, REBOOTING_HARD = "rebooting", "rebooting_hard"
 REBOOT_STARTED, REBOOT_STARTED_HARD = "reboot_started", "reboot_started_hard"
+MIGRATING = "migrating"
 PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
 
 # power_state
@@ -83,6 +84,8 @@ def working(operation: Operation) -> tuple[str, ...]:
 # changes of the record that no host works on: only their preconditions are used
 _QUIET = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
 UPDATE_METADATA = Operation("update metadata", "update_metadata", "", _QUIET, IDLE, None, None, None)
+ABORT_LIVE_MIGRATION = Operation("abort live migration", "live_migration_cancel", "", ANY, (MIGRATING,), None, None, None)
+FORCE_COMPLETE = Operation("force_complete", "live_migration_force_complete", "", (ACTIVE,), (MIGRATING,), None, None, None)
 UPDATE_TAGS = Operation("update tags", "update_tags", "", _QUIET, ANY_TASK, None, None, None, False, False)
 
 _STATUS: dict[str, str] = {
@@ -94,10 +97,10 @@ _RESIZE = dict.fromkeys(("resize_prep", "resize_migrating", "resize_migrated", "
 _STATUS_BY_TASK: dict[str, dict[str, str]] = {
     ACTIVE: {**_REBUILD, **_RESIZE, REBOOTING: "REBOOT", "reboot_pending": "REBOOT", REBOOT_STARTED: "REBOOT",
              REBOOTING_HARD: "HARD_REBOOT", "reboot_pending_hard": "HARD_REBOOT", REBOOT_STARTED_HARD: "HARD_REBOOT",
-             "updating_password": "PASSWORD", "migrating": "MIGRATING"},
+             "updating_password": "PASSWORD", MIGRATING: "MIGRATING"},
     STOPPED: {**_RESIZE, **_REBUILD},
     RESIZED: {"resize_reverting": "REVERT_RESIZE"},
-    PAUSED: {"migrating": "MIGRATING"},
+    PAUSED: {MIGRATING: "MIGRATING"},
     ERROR: _REBUILD,
 }
 UNKNOWN = "UNKNOWN"

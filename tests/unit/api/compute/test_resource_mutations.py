@@ -38,6 +38,7 @@ QUERIES = ["/flavors?limit=1&marker=f&minRam=1&minDisk=1&is_public=None&sort_key
            "/os-hypervisors/h/search", "/os-quota-class-sets/default", "/os-networks/x",
            "/os-simple-tenant-usage?detailed=1&start=2020-01-01T00:00:00&end=2020-01-02T00:00:00&limit=1&marker=m",
            "/os-simple-tenant-usage/p?start=2020-01-01T00:00:00&end=2020-01-02T00:00:00&limit=1&marker=m",
+           "/os-migrations?host=h&status=s&limit=1&changes-since=2020-01-01T00:00:00Z&user_id=u",
            "/os-hosts?zone=z", "/os-hosts/h", "/os-instance_usage_audit_log/2020-01-01%2000:00:00"]
 VALUES: list[Any] = [
     None, True, 0, -1, 1.5, 2 ** 31, 2 ** 63, 10 ** 300, 1e300, "", " ", "x" * 256, "x" * 70000, "9" * 5000, "-1",
