@@ -23,7 +23,7 @@ from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
-LOOKS = (2, 10, 60)     # when, since the server's end, counted in the seconds that a neighbour may take for an answer
+LOOKS = (5, 15, 60)     # when, since the server's end, counted in [service_user] timeout
 LIMIT = 500             # servers in one run
 AT_ONCE = 100           # servers in one question
 

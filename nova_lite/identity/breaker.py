@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from nova_lite import concurrency, exception
 
 PAUSE = 5.0         # seconds in which a neighbour that did not answer is not asked again
-PATIENCE = 3.0      # seconds that a request of a user waits for its turn
-# a process has 20 native threads for requests: those that wait for one neighbour may never be all of them
-AT_ONCE = {True: 100, False: 10}
+# by whether threads are green. A process has 20 native threads for requests: those that wait for one neighbour may never be
+# all of them. Nor does it help to ask a slow neighbour for more at a time.
+AT_ONCE = {True: 20, False: 10}
+PATIENCE = {True: 10.0, False: 3.0}     # seconds that a request of a user waits for its turn
 
 
 class Breaker:
@@ -22,7 +23,7 @@ class Breaker:
         self._name, self._probe_seconds = name, probe_seconds
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(AT_ONCE[concurrency.is_green()])
-        self._failed_at = self._refuse_until = 0.0
+        self._failed_at = self._answered_at = self._refuse_until = 0.0
         self._why: exception.ServiceUnavailable | None = None
 
     @contextlib.contextmanager
@@ -54,12 +55,14 @@ class Breaker:
             if self._why is not None and self._failed_at > began:
                 raise exception.ServiceUnavailable(**self._why.kwargs)
 
-    def failed(self, error: exception.ServiceUnavailable) -> None:
-        """No answer came: nobody asks again for a while."""
+    def failed(self, error: exception.ServiceUnavailable, began: float) -> None:
+        """No answer came to a call that ``began`` then: nobody asks again for a while, unless others were answered since."""
         with self._lock:
+            if self._answered_at > began:
+                return
             self._failed_at = time.monotonic()
             self._why, self._refuse_until = error, self._failed_at + PAUSE
 
     def answered(self) -> None:
         """It is there."""
-        self._why = None
+        self._answered_at, self._why = time.monotonic(), None

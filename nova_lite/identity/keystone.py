@@ -19,13 +19,14 @@ from keystoneauth1 import exceptions as ks
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import concurrency, exception
 from nova_lite.context import RequestContext
 from nova_lite.identity.breaker import AT_ONCE, PATIENCE, Breaker
 
 LOG = log.getLogger(__name__)
 GROUP, FALLBACK = "service_user", "keystone_authtoken"
 CONNECT_SECONDS = 5     # to open a connection; the answer may take [service_user] timeout
+UNHURRIED = 3           # times as long where no user waits
 RETRY_DELAY = 0.3       # seconds, growing with each try
 CHUNK = 1 << 20
 _SAFE = ("GET", "HEAD", "DELETE", "PUT")
@@ -71,7 +72,7 @@ class Client:
         self._session: session.Session | None = None
         self._roots: dict[str, str] = {}        # URL in the catalog -> root of the version
         self._asked = "Keystone"                # who keeps the holder of the lock waiting
-        self._breaker = Breaker(name, conf.service_user.timeout + CONNECT_SECONDS)
+        self._breaker = Breaker(name, UNHURRIED * conf.service_user.timeout + CONNECT_SECONDS)
 
     def call(self, context: RequestContext, method: str, path: str, *, as_service: bool = False,
              json: Any = None, params: Any = None, headers: Mapping[str, str] | None = None, data: Any = None,
@@ -83,10 +84,11 @@ class Client:
         other status from 400 on. Sent again only when nothing can have been done, or when twice is as good as once.
         """
         user = None if as_service else context.auth_token
+        seconds = self._conf.service_user.timeout * (1 if user else UNHURRIED)
         once = data is not None and not isinstance(data, (bytes, str))       # a stream can be read but once
         arguments = {"json": json, "params": params, "data": data, "stream": stream,
-                     "global_request_id": context.global_id or None}
-        with self._breaker.place(PATIENCE if user else self._conf.service_user.timeout):
+                     "timeout": (CONNECT_SECONDS, seconds), "global_request_id": context.global_id or None}
+        with self._breaker.place(PATIENCE[concurrency.is_green()] if user else seconds):
             answer = self._try(method, path.replace("{project}", context.project_id or "") if user else path, user,
                                headers or {}, arguments, once)
         if answer.status_code >= 500:
@@ -120,7 +122,7 @@ class Client:
                 if not (may_repeat and not once and (failure.again or (method in _SAFE and not failure.down))):
                     LOG.warning("%s %s: %s", method, path, failure)
                     if failure.down:
-                        self._breaker.failed(failure.error)
+                        self._breaker.failed(failure.error, began)
                     raise failure.error from failure
             else:
                 self._breaker.answered()
@@ -142,10 +144,10 @@ class Client:
         try:
             answer: requests.Response = made.request(
                 root + path.replace("{project}", project), method, headers=sent, authenticated=False, raise_exc=False,
-                log=False, redirect=False, timeout=(CONNECT_SECONDS, self._conf.service_user.timeout), **arguments)
+                log=False, redirect=False, **arguments)
             return answer
         except ks.ConnectionError as error:
-            raise self._no_answer(self._name, error) from error
+            raise self._no_answer(self._name, error, arguments["timeout"][1]) from error
 
     def _ready(self) -> session.Session:
         with self._lock:
@@ -155,7 +157,7 @@ class Client:
 
     def _prepare(self, made: session.Session, began: float) -> tuple[str, str, str]:
         """The service user's token, the root of the API without a project's id, the service user's project."""
-        if not self._lock.acquire(timeout=PATIENCE + CONNECT_SECONDS):
+        if not self._lock.acquire(timeout=PATIENCE[False] + CONNECT_SECONDS):
             raise _NoAnswer(exception.ServiceUnavailable(what=self._asked, reason="it takes long over its first answer"), False)
         try:
             self._breaker.check_since(began)        # who waited for the lock learns what its holder has learnt
@@ -163,12 +165,12 @@ class Client:
             token, project = made.get_token() or "", made.get_project_id() or ""
             return token, self._root(made, project), project
         except ks.ConnectionError as error:
-            failure = self._no_answer(self._asked, error)
-            self._breaker.failed(failure.error)
+            failure = self._no_answer(self._asked, error, self._conf.service_user.timeout)
+            self._breaker.failed(failure.error, began)
             raise failure from error
         except ks.ClientException as error:
             unavailable = exception.ServiceUnavailable(what="Keystone", reason=f"no token for the service user: {error}")
-            self._breaker.failed(unavailable)
+            self._breaker.failed(unavailable, began)
             raise _NoAnswer(unavailable, False) from error
         finally:
             self._lock.release()
@@ -203,12 +205,12 @@ class Client:
             raise _NoAnswer(exception.ServiceUnavailable(what=self._name, reason=reason), False, down=False)
         return str(found).rstrip("/").removesuffix(f"/{project}").rstrip("/")
 
-    def _no_answer(self, what: str, error: ks.ConnectionError) -> _NoAnswer:
+    def _no_answer(self, what: str, error: ks.ConnectionError, seconds: float) -> _NoAnswer:
         cause = error.__context__
         LOG.debug("%s: %s", what, error)
         unsent = isinstance(cause, requests.ConnectTimeout) or "NewConnectionError" in repr(cause)
         if isinstance(cause, requests.ReadTimeout):
-            reason = f"no answer within {self._conf.service_user.timeout} s"
+            reason = f"no answer within {seconds} s"
         elif isinstance(cause, requests.ConnectTimeout):
             reason = f"no connection within {CONNECT_SECONDS} s"
         elif unsent:

@@ -19,7 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
-PASS, ERROR, HANG, LOSE = "pass", "error", "hang", "lose"
+PASS, ERROR, HANG, LOSE, LATE = "pass", "error", "hang", "lose", "late"
+LATENESS = 6.0      # seconds after which a LATE request is carried out
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Rule:
     """Answers requests of ``method`` whose path matches ``path`` (a regular expression) itself; ``times`` of them.
 
     ``mode`` ERROR: with ``status`` and ``body``. HANG: never. LOSE: passes the request on, and hangs up on the answer.
-    ``before``: called with the path first, e.g. to delete an image in between.
+    LATE: hangs up, and passes the request on some seconds later. PASS: just calls ``before``, as all do, with the path.
     """
 
     method: str
@@ -145,7 +146,9 @@ class FaultProxy:
                     proxy._state.ended.wait(300)
                 if mode == LOSE:
                     proxy._ask(self, body).read()
-                if mode in (HANG, LOSE):
+                if mode == LATE:
+                    threading.Timer(LATENESS, lambda: proxy._ask(self, body).read()).start()
+                if mode in (HANG, LOSE, LATE):
                     self.close_connection = True
                 elif mode == ERROR:
                     text = rule.body if rule is not None else {"message": "Internal Server Error (of the proxy)"}

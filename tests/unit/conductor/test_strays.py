@@ -52,8 +52,8 @@ def test_a_port_that_came_after_the_delete(cloud, neutron, network):
     stray, foreign = neutron.add_port(network, device_id=server), neutron.add_port(network, "other", device_id=server)
     cloud.conductor.strays.run()
     assert stray in neutron.ports           # whoever deleted it may still be at it
-    _ago(cloud, server, 25)
-    _ago(cloud, living, 25)
+    _ago(cloud, server, 55)
+    _ago(cloud, living, 55)
     cloud.conductor.strays.run()
     assert stray not in neutron.ports
     assert foreign in neutron.ports         # anybody may write a uuid into a port of theirs
@@ -63,7 +63,7 @@ def test_a_port_that_came_after_the_delete(cloud, neutron, network):
 def test_it_is_looked_for_three_times_and_then_no_more(cloud, neutron, network):
     server = _deleted(cloud, network)
     neutron.calls.clear()
-    for seconds, calls in ((5, 0), (25, 1), (26, 1), (50, 1), (105, 2), (300, 2), (605, 3), (615, 3), (1000, 3)):
+    for seconds, calls in ((5, 0), (55, 1), (60, 1), (140, 1), (155, 2), (300, 2), (605, 3), (615, 3), (1000, 3)):
         _ago(cloud, server, seconds)
         cloud.conductor.strays.run()
         assert len(neutron.calls) == calls, seconds
@@ -76,7 +76,7 @@ def test_many_servers_are_one_question(cloud, neutron, network):
     servers = [_deleted(cloud, network) for _ in range(5)]
     strays = [neutron.add_port(network, device_id=s) for s in servers[:2]]
     for server in servers:
-        _ago(cloud, server, 25)
+        _ago(cloud, server, 55)
     neutron.calls.clear()
     cloud.conductor.strays.run()
     assert not set(strays) & set(neutron.ports)
@@ -92,7 +92,7 @@ def test_a_build_that_failed_keeps_nothing(cloud, neutron, network):
     assert "Neutron is unavailable" in cloud.wait(server, states.ERROR).fault["message"]
     neutron.before = lambda method, what: None
     late = neutron.add_port(network, device_id=server)
-    _ago(cloud, server, 25)
+    _ago(cloud, server, 55)
     cloud.conductor.strays.run()
     assert late not in neutron.ports
 
@@ -100,7 +100,7 @@ def test_a_build_that_failed_keeps_nothing(cloud, neutron, network):
 def test_a_server_that_ran_keeps_its_ports_in_error(cloud, neutron, network):
     server = cloud.active(network_request=_request(network))
     cloud.set(server, vm_state=states.ERROR)
-    _ago(cloud, server, 25)
+    _ago(cloud, server, 55)
     cloud.conductor.strays.run()
     assert len(neutron.of(server)) == 1
 
@@ -108,7 +108,7 @@ def test_a_server_that_ran_keeps_its_ports_in_error(cloud, neutron, network):
 def test_neutron_down_is_no_look(cloud, neutron, network):
     server = _deleted(cloud, network)
     stray = neutron.add_port(network, device_id=server)
-    _ago(cloud, server, 25)
+    _ago(cloud, server, 55)
 
     def boom(method, what):
         raise Refused(500, "", "boom")
@@ -125,6 +125,6 @@ def test_a_port_of_the_users_is_unbound_not_deleted(cloud, neutron, network):
     server = cloud.active(network_request=request)
     cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
     neutron.ports[port]["device_id"] = server
-    _ago(cloud, server, 25)
+    _ago(cloud, server, 55)
     cloud.conductor.strays.run()
     assert neutron.ports[port]["device_id"] == ""

@@ -37,6 +37,12 @@ def client(make):
     return make()
 
 
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch):
+    """Nobody waits longer in these tests than a user would."""
+    monkeypatch.setattr(keystone, "UNHURRIED", 1)
+
+
 def _fails(match, call, *args, **kwargs):
     began = time.monotonic()
     with pytest.raises(exception.ServiceUnavailable, match=match) as caught:
@@ -238,13 +244,34 @@ def test_a_neighbour_that_hangs_costs_one_timeout(client, cloud, method):
 
 
 def test_a_neighbour_that_hangs_never_holds_all_threads(client, cloud, monkeypatch):
-    monkeypatch.setattr(keystone, "PATIENCE", 0.2)
+    monkeypatch.setitem(keystone.PATIENCE, False, 0.2)
     client.call(SERVICE, "GET", "/ports")
     cloud.calls.clear()
     cloud.handler = lambda call: Answer(200, {}, hang=30)
     waits = _together(20, lambda: _fails("Neutron is unavailable", client.call, USER, "GET", "/ports"))
     assert len(cloud.calls) == breaker.AT_ONCE[False] == 10
     assert sum(w < 0.8 for w in waits) == 10
+
+
+def test_where_no_user_waits_a_neighbour_may_take_its_time(make, cloud, monkeypatch):
+    monkeypatch.setattr(keystone, "UNHURRIED", 3)
+    client = make()
+    cloud.handler = lambda call: Answer(200, {}, hang=1.5)
+    client.call(SERVICE, "GET", "/ports")
+    _fails("no answer within 1 s", client.call, USER, "GET", "/ports")
+
+
+def test_a_neighbour_that_answers_others_is_slow_not_down(client, cloud):
+    """One call that takes too long must not bring down those beside it."""
+    client.call(SERVICE, "GET", "/ports")
+    cloud.handler = lambda call: Answer(200, {}, hang=30 if "slow" in call.path else 0)
+    slow = threading.Thread(target=lambda: _fails("no answer within 1 s", client.call, SERVICE, "GET", "/slow"))
+    slow.start()
+    ends = time.monotonic() + 1.5
+    while time.monotonic() < ends:
+        client.call(SERVICE, "GET", "/ports")
+        time.sleep(0.05)
+    slow.join()
 
 
 def test_a_neighbour_that_hangs_at_the_first_question(make, cloud):
@@ -316,7 +343,7 @@ print(len(ended), round(time.monotonic() - began, 1), round(longest, 1), {e for 
 
 @pytest.mark.parametrize("mode", ["eventlet", "threading"])
 def test_a_process_goes_on_while_a_neighbour_hangs(cloud, tmp_path, mode):
-    conf = write_conf(tmp_path / "conf", cloud, timeout=2)
+    conf = write_conf(tmp_path / "conf", cloud, timeout=1)
     child = subprocess.Popen([sys.executable, "-c", GREEN, conf], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                              env={"NOVA_LITE_CONCURRENCY": mode, "PATH": "/usr/bin:/bin"})
     assert child.stdout.readline() == "ready\n"
@@ -324,6 +351,6 @@ def test_a_process_goes_on_while_a_neighbour_hangs(cloud, tmp_path, mode):
     out, _ = child.communicate("go\n", timeout=30)
     count, took, longest, _ = out.split(maxsplit=3)
     assert count == "50"
-    assert "Neutron is unavailable: no answer within 2 s" in out
-    assert float(took) < 8
+    assert "Neutron is unavailable: no answer within 3 s" in out
+    assert float(took) < 10
     assert float(longest) < 1.5     # no turn of the other threads was lost to the waiting ones

@@ -1,0 +1,230 @@
+"""Five services between proxies and the real neighbours, and what must be true whatever the proxies did to them."""
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import requests
+import sqlalchemy as sa
+
+from nova_lite.db import models
+from tests.support.cloud import Services
+from tests.support.fault_proxy import Proxies
+from tests.support.neighbours import Neighbours
+from tests.support.process import wait_for
+
+TIMEOUT = 5         # [service_user] timeout: how long a neighbour may hang
+AT_ONCE = 5         # servers that are asked for at the same time while all is well
+SETTLED = 150.0     # seconds until whatever was asked for has come to an end
+
+
+class FaultyCloud:
+    """``proxies`` make neighbours fail; servers are made by the user demo."""
+
+    def __init__(self, neighbours: Neighbours, directory: pathlib.Path, **options: object) -> None:
+        self.neighbours = neighbours
+        self.proxies = Proxies({name: neighbours.url(name) for name in ("keystone", "glance", "neutron", "cinder")})
+        auth_url = f"{self.proxies.keystone.url}/v3"
+        self.services: Services = neighbours.services(
+            directory, service_user__auth_url=auth_url, keystone_authtoken__auth_url=auth_url, service_user__timeout=TIMEOUT,
+            service_user__retries=1, network__vif_plugging_timeout=0, fake__fetch_images=True, fake__hosts=2, fake__delay=0.3,
+            fake__state_file=directory / "guests", **options)
+        self.made: list[str] = []
+        self.ready: list[str] = []      # servers that are ACTIVE
+        self._lock = threading.Lock()
+
+    def start(self) -> FaultyCloud:
+        self.services.start(hosts=2)
+        self.admin = self.services.client(self.neighbours.token("admin"))
+        self.user = self.services.client(self.neighbours.token("demo"))
+        self.flavor, self.image, self.network = self.admin.flavor(), self.neighbours.image_id(), self.neighbours.network_id()
+        self.volume_type = "dataless"
+        return self
+
+    def close(self) -> None:
+        self.proxies.heal()
+        try:
+            self.delete(list(self.made))
+            self.services.stop()
+        finally:
+            self.proxies.close()
+
+    # what users do --------------------------------------------------------------------------------------------------
+    def boot(self, **more: Any) -> requests.Response:
+        """POST /servers of one server with one nic."""
+        body = {"name": f"fault-{len(self.made)}", "flavorRef": self.flavor, "imageRef": self.image,
+                "networks": [{"uuid": self.network}], **more}
+        body = {k: v for k, v in body.items() if v is not None}
+        answer = self.user.request("POST", "/servers", json={"server": body})
+        if answer.status_code == 202:
+            with self._lock:
+                self.made.append(answer.json()["server"]["id"])
+        return answer
+
+    def active(self, count: int = 1, **more: Any) -> list[str]:
+        """Servers that are ACTIVE."""
+        def one(_number: int) -> str:
+            answer = self.boot(**more)
+            assert answer.status_code == 202, answer.text
+            server = str(answer.json()["server"]["id"])
+            self.user.wait(server, "ACTIVE", SETTLED)
+            return server
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(one, range(count)))
+
+    def state(self, server: str) -> dict[str, Any] | None:
+        """The server when nothing works on it any more ({}: something does), None when it is gone."""
+        answer = self.user.request("GET", f"/servers/{server}")
+        if answer.status_code == 404:
+            return None
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()["server"]
+        return found if found["OS-EXT-STS:task_state"] is None and found["status"] in ("ACTIVE", "ERROR") else {}
+
+    def settled(self, servers: list[str]) -> dict[str, dict[str, Any] | None]:
+        """Their states, when all have one."""
+        states: dict[str, dict[str, Any] | None] = {}
+
+        def all_of_them() -> bool:
+            for server in servers:
+                if not states.get(server, {}):
+                    states[server] = self.state(server)
+            return {} not in states.values()
+        wait_for("everything to come to an end", all_of_them, SETTLED, 0.5)
+        return states
+
+    def delete(self, servers: list[str]) -> None:
+        """Delete them, as often as it takes, until they are gone."""
+        def gone() -> bool:
+            left = [s for s in servers if self.state(s) is not None]
+            for server in left:
+                self.user.request("DELETE", f"/servers/{server}")
+            return not left
+        wait_for("the servers to be gone", gone, SETTLED, 1)
+        self.made = [s for s in self.made if s not in servers]
+
+    # what must be so ------------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def answering(self, seconds: float) -> Iterator[None]:
+        """The API answers a list within ``seconds`` all the while."""
+        slowest, done = [0.0], threading.Event()
+        other = self.services.client(self.user.token)
+
+        def ask() -> None:
+            while not done.wait(0.3):
+                began = time.monotonic()
+                answer = other.request("GET", "/servers/detail?limit=5")
+                slowest[0] = max(slowest[0], time.monotonic() - began)
+                if answer.status_code != 200:
+                    slowest[0] = 1000.0
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+        assert slowest[0] < seconds
+
+    def ports(self) -> dict[str, list[str]]:
+        """server -> its ports in Neutron, of all the servers that this test has made."""
+        found: dict[str, list[str]] = {}
+        for port in self.neighbours.call("GET", "neutron", "/v2.0/ports?fields=id&fields=device_id", "admin")["ports"]:
+            if port["device_id"] in self._all_made():
+                found.setdefault(port["device_id"], []).append(port["id"])
+        return found
+
+    def attachments(self) -> dict[str, list[str]]:
+        """server -> its attachments in Cinder."""
+        answer = self.neighbours.call("GET", "cinder", "/attachments/detail?all_tenants=1", "admin",
+                                      headers={"OpenStack-API-Version": "volume 3.44"})
+        found: dict[str, list[str]] = {}
+        for one in answer["attachments"]:
+            if one["instance"] in self._all_made():
+                found.setdefault(one["instance"], []).append(one["id"])
+        return found
+
+    def volumes(self) -> list[str]:
+        """Volumes in Cinder that were made for servers of this test."""
+        found = self.neighbours.call("GET", "cinder", "/volumes/detail?all_tenants=1", "admin")["volumes"]
+        return [v["id"] for v in found if v["metadata"].get("nova_lite_server") in self._all_made()]
+
+    def _all_made(self) -> set[str]:
+        with self._database().connect() as conn:
+            return set(conn.execute(sa.select(models.instances.c.uuid)).scalars())
+
+    def _database(self) -> sa.Engine:
+        text = self.services.config.read_text()
+        url = next(line.partition(" = ")[2] for line in text.splitlines() if line.startswith("connection = "))
+        return sa.create_engine(url, poolclass=sa.pool.NullPool)
+
+    def living(self) -> set[str]:
+        """Servers that are there."""
+        with self._database().connect() as conn:
+            return set(conn.execute(sa.select(models.instances.c.uuid).where(models.instances.c.deleted == 0)).scalars())
+
+    def claims(self) -> list[str]:
+        """Servers that hold room on a host."""
+        with self._database().connect() as conn:
+            return sorted(conn.execute(sa.select(models.allocations.c.instance_uuid)).scalars())
+
+    def consistent(self, timeout: float = 90) -> None:
+        """Each server has exactly one port and one claim, and nobody else has any. All of them are ACTIVE."""
+        def check() -> bool:
+            living, ports = self.living(), self.ports()
+            problems = {"claims": sorted(set(self.claims()) ^ living), "ports": {s: p for s, p in ports.items() if s not in living},
+                        "servers": {s: ports.get(s, []) for s in living if len(ports.get(s, [])) != 1},
+                        "attachments": {s: a for s, a in self.attachments().items() if s not in living},
+                        "twice": len(self.claims()) - len(set(self.claims()))}
+            self.problems = {k: v for k, v in problems.items() if v}
+            return not self.problems
+        try:
+            wait_for("nothing to be left behind", check, timeout, 1)
+        except AssertionError:
+            raise AssertionError(f"left behind after {timeout} s: {self.problems}") from None
+
+    def goes_on(self) -> None:
+        """A new server gets ACTIVE, soon after the neighbours are back."""
+        def builds() -> bool:
+            answer = self.boot()
+            if answer.status_code != 202:
+                return False
+            server = answer.json()["server"]["id"]
+            good = (self.settled([server])[server] or {}).get("status") == "ACTIVE"
+            if good:
+                self.ready.append(server)
+            else:
+                self.delete([server])
+            return good
+        wait_for("builds to go on", builds, 30, 0.5)
+
+
+def storm(cloud: FaultyCloud, begin: Callable[[], None], end: Callable[[], None], count: int = 20,
+          **more: Any) -> tuple[list[requests.Response], dict[str, dict[str, Any] | None]]:
+    """``count`` builds and ``count`` deletes; after half of them were asked for, the neighbours ``begin`` to fail; when all
+    came to an end, they ``end``. The answers to the requests, and how the servers ended."""
+    missing = count - len(cloud.ready)
+    cloud.ready += cloud.active(missing, **more) if missing > 0 else []
+    victims, cloud.ready = cloud.ready[:count], cloud.ready[count:]
+    answers: list[requests.Response] = []
+
+    def one(number: int) -> None:
+        answers.append(cloud.boot(**more))
+        answers.append(cloud.user.request("DELETE", f"/servers/{victims[number]}"))
+
+    try:
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(one, range(count // 2)))
+            begin()
+            list(pool.map(one, range(count // 2, count)))
+        new = [a.json()["server"]["id"] for a in answers if a.status_code == 202 and a.content]
+        ended = cloud.settled([*new, *victims])
+    finally:
+        end()
+    cloud.ready += [s for s in new if (ended[s] or {}).get("status") == "ACTIVE"]
+    return answers, ended
