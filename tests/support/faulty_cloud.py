@@ -177,7 +177,8 @@ class FaultyCloud:
         """Each server has exactly one port and one claim, and nobody else has any. All of them are ACTIVE."""
         def check() -> bool:
             living, ports = self.living(), self.ports()
-            problems = {"claims": sorted(set(self.claims()) ^ living), "ports": {s: p for s, p in ports.items() if s not in living},
+            problems = {"claims": sorted(set(self.claims()) ^ living),
+                        "ports": {s: p for s, p in ports.items() if s not in living},
                         "servers": {s: ports.get(s, []) for s in living if len(ports.get(s, [])) != 1},
                         "attachments": {s: a for s, a in self.attachments().items() if s not in living},
                         "twice": len(self.claims()) - len(set(self.claims()))}
