@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.api.openstack import faults, loading
 from nova_lite.api.openstack.router import CONTEXT
 from nova_lite.context import RequestContext
 
+LOG = log.getLogger(__name__)
 Application = Callable[..., Any]
 _IMPLIED = {"admin": ("manager", "member", "reader"), "manager": ("member", "reader"), "member": ("reader",)}
 """Keystone's default role implications, which a token of noauth2 has nobody else to apply."""
@@ -73,9 +75,23 @@ def authtoken_factory(global_conf: dict[str, str], **_local: str) -> Callable[[A
     conf = loading.current(global_conf).conf
 
     def make(app: Application) -> Application:
+        from keystoneauth1 import exceptions as ks
         from keystonemiddleware import auth_token
 
-        return auth_token.AuthProtocol(app, {"oslo_config_config": conf})
+        # left alone it would wait for ever for a Keystone that hangs
+        bounded = {"http_connect_timeout": conf.service_user.timeout, "http_request_max_retries": 1}
+        options = {name: value for name, value in bounded.items() if not written(conf, "keystone_authtoken", name)}
+        protocol = auth_token.AuthProtocol(app, {"oslo_config_config": conf, **options})
+
+        def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+            try:
+                return protocol(environ, start_response)
+            except ks.ClientException as error:     # it catches refused connections itself, but not those that time out
+                LOG.warning("Keystone: %s", error)
+                unavailable = exception.ServiceUnavailable(what="Keystone", reason="no answer about the token of this request")
+                return faults.respond(unavailable, start_response)
+        guarded.app = protocol  # type: ignore[attr-defined]
+        return guarded
     return make
 
 

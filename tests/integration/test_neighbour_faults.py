@@ -198,6 +198,22 @@ def test_a_host_that_starts_while_keystone_is_down(cloud: FaultyCloud) -> None:
     cloud.consistent()
 
 
+def test_a_token_that_is_revoked_after_the_request(cloud: FaultyCloud) -> None:
+    """Whatever is done after the 202 is done as the service user."""
+    session = cloud.neighbours.session("demo")
+    token = session.auth.get_auth_ref(session).auth_token
+    mine = cloud.services.client(token)
+    cloud.services.processes["compute"].send(signal.SIGSTOP)
+    servers = [mine.boot(flavor=cloud.flavor, image=cloud.image, networks=[{"uuid": cloud.network}])["id"] for _ in range(3)]
+    cloud.made += servers
+    session.delete(f"{cloud.neighbours.facts['keystone']}/auth/tokens", headers={"X-Subject-Token": token})
+    cloud.services.processes["compute"].send(signal.SIGCONT)
+    for server in servers:
+        cloud.user.wait(server, "ACTIVE", SETTLED)
+    cloud.delete(servers)
+    cloud.consistent()
+
+
 def test_what_a_build_costs(cloud: FaultyCloud) -> None:
     """At most 4 calls to Neutron and 2 to Glance, 1 when the host has the image; a list of 100 servers costs none."""
     call = cloud.neighbours.call

@@ -55,11 +55,15 @@ class Process:
     def alive(self) -> bool:
         return self.popen is not None and self.popen.poll() is None
 
+    def send(self, sig: int) -> None:
+        """Send a signal to the whole group, if it lives."""
+        if self.alive():
+            os.killpg(self.pid, sig)
+
     def kill(self, sig: int = signal.SIGKILL, timeout: float = 20) -> int:
         """Send a signal to the whole group and wait for the end; answers the exit code."""
         assert self.popen is not None
-        if self.alive():
-            os.killpg(self.popen.pid, sig)
+        self.send(sig)
         try:
             return self.popen.wait(timeout)
         except subprocess.TimeoutExpired:
