@@ -1,6 +1,7 @@
 """Five services on RabbitMQ with MariaDB, and with PostgreSQL: a real guest on libvirt, from boot to delete."""
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -35,23 +36,22 @@ def hypervisor(tmp_path_factory):
 def cloud(request, rabbit, hypervisor, tmp_path_factory):
     directory = tmp_path_factory.mktemp(request.param.__name__)
     database = request.param(directory / "database").start()
-    prefix = {"MariaDB": "tma", "PostgreSQL": "tpg"}[request.param.__name__]
+    # names and addresses of this run alone: bridges are the machine's, and another run may be under way beside this one
+    number = os.getpid() % 100
+    prefix, cidr = {"MariaDB": (f"ma{number}", f"10.{100 + number}.1.0/24"),
+                    "PostgreSQL": (f"pg{number}", f"10.{100 + number}.2.0/24")}[request.param.__name__]
     services = Services(directory / "cloud", rabbit.url, database.new_database(),
                         host=f"node-{prefix}", compute__driver="libvirt", libvirt__connection_uri=hypervisor.uri,
                         network__driver="bridge", network__bridge_prefix=prefix, compute__shutdown_timeout=30)
     try:
         services.start()
         services.add_image(tiny_image())
-        services.manage("network", "create", "--name", "private", "--cidr",
-                        "10.91.0.0/24" if prefix == "tma" else "10.92.0.0/24")
+        services.manage("network", "create", "--name", "private", "--cidr", cidr)
         yield services
     finally:
         services.stop()
+        services.remove_bridges()
         database.close()
-        for bridge in re.findall(rf"({prefix}\w+):", subprocess.run(["ip", "-o", "link"], capture_output=True, text=True,
-                                                                    check=True).stdout):
-            subprocess.run(["ip", "link", "delete", bridge], check=False)
-        subprocess.run(["pkill", "-f", f"dnsmasq.*{directory}"], check=False)
 
 
 @pytest.fixture(scope="module")

@@ -101,6 +101,23 @@ class Services:
             if process.popen is not None:
                 process.kill(signal.SIGTERM)
 
+    def remove_bridges(self) -> None:
+        """Take down the bridges of the embedded network, with dnsmasq and nftables, after all guests are gone."""
+        from nova_lite.db.core import Database
+        from nova_lite.db.networks import DatabasePortStore
+        from nova_lite.network.bridge import BridgeNetwork
+
+        conf = conf_module.load([], config_files=[str(self.config)])
+        bridges = [path.name for path in (self.directory / "dhcp").iterdir()]
+        database = Database(conf)
+        try:
+            BridgeNetwork(conf, DatabasePortStore(database)).remove_host()
+        finally:
+            database.dispose()
+        for command in (["ip", "-o", "link"], ["nft", "list", "tables"], ["ps", "-e", "-o", "args"]):
+            left = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            assert not [bridge for bridge in bridges if bridge in left], (command, left)
+
     def logs(self) -> str:
         return "\n".join(f"=== {p.name}\n{p.tail()}" for p in self.processes.values())
 

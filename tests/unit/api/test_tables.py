@@ -15,7 +15,8 @@ RULES = {rule.name for rule in policies.list_rules()}
 
 
 def test_every_schema_is_one_at_every_version():
-    TABLE.bind_all()
+    TABLE.bind_all()        # raises ConfigError for one that is none
+    assert len(TABLE.entries) > 100
 
 
 @pytest.mark.parametrize("entry", TABLE.entries, ids=str)

@@ -52,6 +52,7 @@ def test_deleted_servers_do_not_count(conf, db):
     (first, *_) = db.write(create_servers, conf, 10)
     db.write(instances.mark_deleted, first)
     db.write(create_servers, conf, 1)
+    assert db.write(quotas.usage, "p")["instances"] == 10
 
 
 def test_a_user_may_have_less_than_the_project(conf, db):
@@ -67,12 +68,15 @@ def test_a_user_may_have_less_than_the_project(conf, db):
 def test_no_limit(conf, db):
     db.write(quotas.set_limits, "p", {"instances": -1, "cores": -1, "ram": -1})
     db.write(create_servers, conf, 30)
+    assert {name: db.write(quotas.usage, "p")[name] for name in ("instances", "cores")} == {"instances": 30, "cores": 60}
 
 
 def test_nothing_more_is_never_too_much(conf, db):
     db.write(create_servers, conf, 10)
     db.write(quotas.set_limits, "p", {"cores": 1})
     db.write(quotas.check_servers, conf, "p", "u", 0, 0, 512)
+    with pytest.raises(exception.TooManyInstances, match="cores"):
+        db.write(quotas.check_servers, conf, "p", "u", 0, 1, 512)
 
 
 def test_how_many_fit(conf, db):

@@ -106,7 +106,8 @@ def test_a_password_is_stored_only_where_a_config_drive_brings_it_to_the_guest(s
 
 def test_trivial_block_device_mapping_is_the_image(servers, member):
     device = {"boot_index": "0", "uuid": servers.image, "source_type": "image", "destination_type": "local"}
-    member.post("/servers", servers.body(block_device_mapping_v2=[device]), 202)
+    server = member.post("/servers", servers.body(block_device_mapping_v2=[device]), 202)["server"]["id"]
+    assert servers.row(server)["image_ref"] == servers.image
 
 
 NOWHERE = str(uuid.uuid4())
