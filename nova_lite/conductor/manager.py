@@ -68,15 +68,14 @@ class ConductorManager:
         self.db.write(services.heard_from, self.conf.host, services.CONDUCTOR)
 
     def _sweep(self) -> None:
+        self.sweeper.settle_orphans()       # what the database alone needs comes before what needs a broker
         found = self.sweeper.sweep()
         context = admin_context()
+        self.run_action(context, found.run)
         for action in found.compute:
             self.compute.wake(context, action.host or "", endings.operation(action).method, action.id)
-        if found.run:
-            self.run_action(context, found.run)
         if found.schedule:      # by a cast: a scheduler that is slow to answer must not keep the sweeper waiting
             self.conductor.schedule_and_build_instances(context, found.schedule)
-        self.sweeper.settle_orphans()
 
     # casts of the API -----------------------------------------------------------------------------------------------
     def schedule_and_build_instances(self, context: RequestContext, action_ids: list[int]) -> None:
@@ -85,7 +84,12 @@ class ConductorManager:
 
     def run_action(self, context: RequestContext, action_ids: list[int]) -> None:
         """What no host has to do: deletes of servers without one. Builds go on to their task."""
-        builds = self.db.write(self._run, action_ids)
+        builds: list[int] = []
+        for action_id in action_ids:        # each for itself: one that cannot be done holds up no other
+            try:
+                builds += self.db.write(self._run, [action_id])
+            except Exception:
+                LOG.exception("action %s was not done; the sweeper brings it again", action_id)
         if builds:
             self.builds.schedule(context, builds)
 

@@ -59,8 +59,9 @@ class Sweeper:
                 raise       # the whole sweep is tried again
             except Exception:
                 # one action that nobody understands must not keep the others from being found
-                LOG.exception("action %s (%s) is left as it is", action.id, action.action,
+                LOG.exception("action %s (%s) is left as it is for now", action.id, action.action,
                               extra={"instance_uuid": action.instance_uuid})
+                actions.release(conn, [action.id], self.lease_seconds, died=False)
         return found
 
     def _decide(self, conn: sa.Connection, found: Sweep, action: Action, died: bool,

@@ -240,6 +240,20 @@ def test_one_action_that_nobody_understands_does_not_stop_the_sweeper(cloud):
     cloud.sweep()
     cloud.wait(other, states.ACTIVE)
     assert cloud.action(strange).state == objects.PENDING
+    assert cloud.action(strange).lease_until > units.utcnow()       # not each sweep looks at it, and none gives it up
+
+
+def test_one_delete_that_fails_does_not_stop_the_others(cloud):
+    servers = [cloud.active() for _ in range(2)]
+    for server in servers:
+        cloud.set(server, host=None, node=None)
+    bad, good = (cloud.begin(server, "delete") for server in servers)
+    table = models.instance_actions
+    cloud.run(sa.update(table).where(table.c.id == bad).values(arguments={"verb": "from another version"}))
+    cloud.conductor.run_action(ADMIN, [bad, good])
+    assert cloud.get(servers[1]).deleted
+    assert cloud.action(good).state == objects.DONE
+    assert cloud.action(bad).state == objects.PENDING
 
 
 def test_an_operation_on_a_server_without_host_ends_with_a_reason(cloud):
