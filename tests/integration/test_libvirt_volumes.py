@@ -52,6 +52,7 @@ watch() {
 }
 watch > /dev/console 2>&1 &
 """
+SHARED = "5ba4ed00-0000-4000-8000-000000000001"
 MARK, SIZE = b"written-by-host", 8 * 1024 * 1024
 _number = iter(range(1, 1000))
 
@@ -260,6 +261,55 @@ def test_a_guest_that_never_lets_go_is_an_error_in_time(driver, hypervisor, gues
     driver.detach_volume(guest, device)
     assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid)
 
+
+def test_a_detach_while_the_guest_boots_is_heard_in_the_end(driver, hypervisor, tmp_path):
+    instance = _instance()
+    info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path))}}
+    device = _connected(driver, instance, _device(), info)
+    instance.block_devices = [device]
+    try:
+        driver.spawn(instance, [], _files(instance), _fetch)
+        driver.detach_volume(instance, device)
+        for side in ([], ["--inactive"]):
+            assert device.volume_id not in _virsh(hypervisor, "dumpxml", instance.uuid, *side)
+        _boot(driver, instance)
+    finally:
+        driver.destroy(instance, [])
+
+
+def test_a_shared_volume_is_given_to_two_guests(driver, guest, tmp_path):
+    info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path))}}
+    other = _instance()
+    devices = [_connected(driver, one, _device(volume_id=SHARED, multiattach=True), info) for one in (guest, other)]
+    other.block_devices = [devices[1]]
+    try:
+        driver.attach_volume(guest, devices[0])
+        driver.spawn(other, [], _files(other), _fetch)
+        wait_for("both to write", lambda: all(f"wrote vdb={SHARED[:20]}" in driver.console_output(one, None)
+                                              for one in (guest, other)), 120)
+    finally:
+        driver.destroy(other, [])
+        driver.detach_volume(guest, devices[0])
+
+
+def test_volumes_come_and_go_on_a_machine_with_pci_express(driver, tmp_path):
+    # the kernel of the tiny guest knows no SATA, where the config drive would be
+    properties = {"hw_machine_type": "q35", "hw_cdrom_bus": "scsi"}
+    instance = _instance(image=ImageMeta(str(uuid.uuid4()), properties=properties))
+    devices = [_device() for _ in range(4)]
+    try:
+        driver.spawn(instance, [], _files(instance), _fetch)
+        assert "user_data runs" in _boot(driver, instance)
+        for number, device in enumerate(devices):
+            info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path, str(number)))}}
+            driver.attach_volume(instance, _connected(driver, instance, device, info))
+            instance.block_devices.append(device)
+        wait_for("all of them", lambda: {d.volume_id[:20] for d in devices} <= set(_disks(driver, instance)), 60)
+        for device in devices:
+            driver.detach_volume(instance, device)
+        wait_for("none of them", lambda: not _disks(driver, instance), 60)
+    finally:
+        driver.destroy(instance, [])
 
 def test_boot_from_an_iscsi_volume_with_chap(driver, hypervisor, target, tmp_path):
     root, data = tmp_path / f"root-{uuid.uuid4()}", _raw(tmp_path)

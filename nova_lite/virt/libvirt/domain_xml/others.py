@@ -1,4 +1,4 @@
-"""Small devices: random numbers, memory balloon, guest agent channel, watchdog."""
+"""Small devices: random numbers, memory balloon, guest agent channel, watchdog; the slots that devices are plugged into."""
 from __future__ import annotations
 
 from lxml import etree
@@ -7,9 +7,14 @@ from lxml.builder import E
 from nova_lite.virt.libvirt.config import GuestConfig, Rng
 
 
+PORTS = 16      # on PCI Express each device takes one, and none can be added to a guest that lives
+
+
 def elements(config: GuestConfig) -> list[etree._Element]:
     """Those that the guest has; the balloon's statistics are what memory figures come from."""
     found = []
+    if "q35" in config.machine or config.machine.startswith("virt"):
+        found += [E.controller(type="pci", index=str(n), model="pcie-root-port") for n in range(1, PORTS + 1)]
     if config.guest_agent:
         found.append(E.channel(E.target(type="virtio", name="org.qemu.guest_agent.0"), type="unix"))
     if config.watchdog:
