@@ -39,6 +39,7 @@ class BlockDevice(Record):
     attachment_id: str | None = None
     connection_info: dict[str, Any] | None = None
     attached: bool = False
+    multiattach: bool = False
 
     @property
     def is_volume(self) -> bool:

@@ -293,7 +293,7 @@ def test_a_shared_volume_is_given_to_two_guests(driver, guest, tmp_path):
 
 
 def test_volumes_come_and_go_on_a_machine_with_pci_express(driver, tmp_path):
-    # the kernel of the tiny guest knows no SATA, where the config drive would be
+    # the tiny guest has no driver for SATA, where the config drive would be
     properties = {"hw_machine_type": "q35", "hw_cdrom_bus": "scsi"}
     instance = _instance(image=ImageMeta(str(uuid.uuid4()), properties=properties))
     devices = [_device() for _ in range(4)]

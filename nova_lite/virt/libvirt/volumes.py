@@ -78,7 +78,7 @@ def disk(instance: Instance, device: BlockDevice, target: str) -> Disk:
     cache = "none" if network or data.get("direct_io", True) else "writeback"
     return Disk(path="" if network else str(data["device_path"]), target=target, bus=bus, format="raw", cache=cache,
                 serial=device.volume_id, tune=_limits(info), network=network, block=bool(data.get("block_device")),
-                readonly=data.get("access_mode") == "ro", shareable=bool(data.get("shareable")),
+                readonly=data.get("access_mode") == "ro", shareable=device.multiattach,
                 discard=bool(data.get("discard")), alias=f"ua-{device.id}")
 
 

@@ -6,7 +6,6 @@ from lxml.builder import E
 
 from nova_lite.virt.libvirt.config import GuestConfig, Rng
 
-
 PORTS = 16      # on PCI Express each device takes one, and none can be added to a guest that lives
 
 
