@@ -10,7 +10,7 @@ from stevedore import driver as stevedore_driver
 
 from nova_lite.context import RequestContext
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest, SecurityGroup
+from nova_lite.objects.network import VIF, NetworkRequest, SecurityGroup, SecurityGroupRule
 
 Requests = list[NetworkRequest] | str | None
 """What a user may ask: a list, "auto", "none", or None for whatever there is."""
@@ -48,8 +48,46 @@ class PortStore(Protocol):
         """All ports bound to a host, each with its ``network`` and instance ``hostname``: what DHCP must know."""
 
 
+class GroupsAPI(Protocol):
+    """Security groups, asked for with the token of whoever wants them. All raise SecurityGroupNotFound (404) for what is not
+    there or not visible, and Invalid (400) or Forbidden (403) for what the network refuses."""
+
+    def of_server(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
+        """The groups of all nics of a server, each once."""
+
+    def add(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
+        """Put every nic of a server into a group (its name or id); one that is in it stays. Raises SecurityGroupNotFound also
+        for a server without nics, and SecurityGroupAmbiguous."""
+
+    def remove(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
+        """The inverse; raises SecurityGroupNotFound also when no nic is in the group."""
+
+    def list_all(self, context: RequestContext, every_project: bool = False) -> list[SecurityGroup]:
+        """The groups of the context's project, or of all."""
+
+    def get(self, context: RequestContext, group_id: str) -> SecurityGroup:
+        """One group."""
+
+    def create(self, context: RequestContext, name: str, description: str) -> SecurityGroup:
+        """A new group of the context's project."""
+
+    def update(self, context: RequestContext, group_id: str, name: str, description: str) -> SecurityGroup:
+        """Another name and description."""
+
+    def delete(self, context: RequestContext, group_id: str) -> None:
+        """Remove a group that no nic is in."""
+
+    def add_rule(self, context: RequestContext, rule: SecurityGroupRule) -> SecurityGroupRule:
+        """Let more in; the answer has its id. Raises Invalid for a rule that is there already."""
+
+    def delete_rule(self, context: RequestContext, rule_id: str) -> None:
+        """Let it in no more."""
+
+
 class NetworkAPI(Protocol):
     """Made by :func:`load` with a PortStore, which only the embedded drivers use."""
+
+    groups: GroupsAPI
 
     def validate(self, context: RequestContext, requests: Requests, count: int,
                  security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
@@ -76,16 +114,6 @@ class NetworkAPI(Protocol):
 
     def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
         """Those of these servers, which are gone, for whom the network still has ports."""
-
-    def security_groups(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
-        """The groups of all nics of a server, each once."""
-
-    def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """Put every nic of a server into a group (its name or id); one that is in it stays. Raises SecurityGroupNotFound (also
-        for a server without nics), SecurityGroupAmbiguous, or what forbids it (400, 409)."""
-
-    def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """The inverse; raises SecurityGroupNotFound when no nic is in the group."""
 
     def init_host(self, host: str) -> None:
         """On a compute host: make bridges, DHCP and so on fit what the store says."""

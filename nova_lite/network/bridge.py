@@ -13,13 +13,14 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network import default_group, ipam
-from nova_lite.network.base import PortStore, Requests, Wanted
+from nova_lite.network import ipam
+from nova_lite.network.base import GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.bridges import Bridges
+from nova_lite.network.default_group import DefaultGroup
 from nova_lite.network.dhcp import Dnsmasq, Lease
 from nova_lite.network.host import NetworkHost, check_name
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, FixedIP, NetworkRequest, SecurityGroup
+from nova_lite.objects.network import VIF, FixedIP, NetworkRequest
 
 LOG = log.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class BridgeNetwork:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
+        self.groups: GroupsAPI = DefaultGroup()
         if store is None:
             raise exception.ConfigError(reason="[network] driver = bridge needs a store of ports")
         self._conf, self._store = conf, store
@@ -78,19 +80,6 @@ class BridgeNetwork:
         return set()
 
     # what a compute host does -----------------------------------------------------------------------------------------
-    def security_groups(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
-        """See NetworkAPI."""
-        return [default_group.of(instance.project_id)]
-
-    def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """Every server is in the only group already."""
-        return default_group.find(instance.project_id, name)
-
-    def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """No server can be without it."""
-        group = default_group.find(instance.project_id, name)
-        raise exception.Conflict(f"Security group {group.name} cannot be taken from a server: this network has no other one.")
-
     def init_host(self, host: str) -> None:
         """Bridges and DHCP of every network with guests here, as after a reboot; those of deleted networks go."""
         self._host = host

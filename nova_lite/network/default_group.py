@@ -2,9 +2,12 @@
 from __future__ import annotations
 
 import uuid
+from typing import NoReturn
 
 from nova_lite import exception
-from nova_lite.objects.network import SecurityGroup
+from nova_lite.context import RequestContext
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import SecurityGroup, SecurityGroupRule
 
 NAME = "default"
 
@@ -20,3 +23,58 @@ def find(project_id: str, name: str) -> SecurityGroup:
     if name not in (group.name, group.id):
         raise exception.SecurityGroupNotFound(security_group_id=name)
     return group
+
+
+class DefaultGroup:
+    """``network.base.GroupsAPI`` of a network that can neither make groups nor rules."""
+
+    def of_server(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
+        """See GroupsAPI."""
+        return [of(instance.project_id)]
+
+    def add(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
+        """Every server is in the only group already."""
+        return find(instance.project_id, name)
+
+    def remove(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
+        """No server can be without it."""
+        group = find(instance.project_id, name)
+        raise exception.Conflict(f"Security group {group.name} cannot be taken from a server: this network has no other one.")
+
+    def list_all(self, context: RequestContext, every_project: bool = False) -> list[SecurityGroup]:
+        """See GroupsAPI."""
+        return [of(context.project_id or "")]
+
+    def get(self, context: RequestContext, group_id: str) -> SecurityGroup:
+        """See GroupsAPI."""
+        return find(context.project_id or "", group_id)
+
+    def create(self, context: RequestContext, name: str, description: str) -> NoReturn:
+        """Refused, as are all changes."""
+        _refuse()
+
+    def update(self, context: RequestContext, group_id: str, name: str, description: str) -> NoReturn:
+        """See GroupsAPI."""
+        self.get(context, group_id)
+        raise exception.Invalid(_REFUSAL)
+
+    def delete(self, context: RequestContext, group_id: str) -> NoReturn:
+        """See GroupsAPI."""
+        self.get(context, group_id)
+        raise exception.Invalid(_REFUSAL)
+
+    def add_rule(self, context: RequestContext, rule: SecurityGroupRule) -> NoReturn:
+        """See GroupsAPI."""
+        self.get(context, rule.group_id)
+        _refuse()
+
+    def delete_rule(self, context: RequestContext, rule_id: str) -> NoReturn:
+        """There are none."""
+        raise exception.SecurityGroupNotFound(f"Security group rule {rule_id} could not be found.")
+
+
+_REFUSAL = "This network filters nothing: its security group default cannot be changed, and there are no others."
+
+
+def _refuse() -> NoReturn:
+    raise exception.Forbidden(_REFUSAL)

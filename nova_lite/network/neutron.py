@@ -11,7 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network.base import PortStore, Requests, Wanted
+from nova_lite.network.base import GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.host import NetworkHost, check_name, run
 from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
 from nova_lite.network.neutron_groups import Groups
@@ -19,7 +19,7 @@ from nova_lite.network.neutron_ports import Ports
 from nova_lite.network.neutron_requests import NETWORK_FIELDS, RequestChecker, available
 from nova_lite.network.neutron_views import SUBNET_FIELDS, make_vif, subnet_ids
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest, SecurityGroup
+from nova_lite.objects.network import VIF, NetworkRequest
 
 LOG = log.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class NeutronNetwork:
         self._api = NeutronAPI(conf)
         self._requests = RequestChecker(self._api)
         self._ports = Ports(conf, self._api)
-        self._groups = Groups(self._api)
+        self.groups: GroupsAPI = Groups(self._api)
         self._at = NetworkHost(conf.network.netns)
 
     # what the API and the build ask -----------------------------------------------------------------------------------
@@ -87,18 +87,6 @@ class NeutronNetwork:
     def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
         """See NetworkAPI."""
         return {p["device_id"] for p in self._api.by_ids(context, "ports", uuids, key="device_id", fields=["device_id"])}
-
-    def security_groups(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
-        """See NetworkAPI."""
-        return self._groups.of_server(context, instance)
-
-    def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """See NetworkAPI."""
-        return self._groups.add(context, instance, name)
-
-    def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """See NetworkAPI."""
-        return self._groups.remove(context, instance, name)
 
     def _listed(self, context: RequestContext, instance: Instance, requests: Requests) -> list[NetworkRequest]:
         """The requests one by one. The API has left "auto" only where the project had no network of its own."""

@@ -81,6 +81,28 @@ class NeutronAPI:
                 f"Unable to automatically allocate a network for project {project_id} ({error.message})") from error
         return answer["auto_allocated_topology"]["id"]
 
+    def get(self, context: RequestContext, what: str, item_id: str) -> Json:
+        """One item of a collection."""
+        return self._item(context, "GET", what, item_id)
+
+    def create(self, context: RequestContext, what: str, values: Json) -> Json:
+        """A new item."""
+        return self._item(context, "POST", what, "", values)
+
+    def update(self, context: RequestContext, what: str, item_id: str, values: Json) -> Json:
+        """Change an item."""
+        return self._item(context, "PUT", what, item_id, values)
+
+    def delete(self, context: RequestContext, what: str, item_id: str) -> None:
+        """Remove an item."""
+        self._item(context, "DELETE", what, item_id)
+
+    def _item(self, context: RequestContext, method: str, what: str, item_id: str, values: Json | None = None) -> Json:
+        key = what.replace("-", "_").removesuffix("s")
+        body = {"json": {key: values}} if values is not None else {}
+        answer = self._call(context, method, f"/{what}/{item_id}".rstrip("/"), subject={"what": what, "id": item_id}, **body)
+        return answer.get(key, {})
+
     def _call(self, context: RequestContext, method: str, path: str, subject: Mapping[str, str] | None = None,
               **arguments: Any) -> Json:
         try:
@@ -96,6 +118,8 @@ def _ours(error: NeighbourError, subject: Mapping[str, str]) -> exception.NovaLi
         return StaleRevision(port_id=subject.get("port_id", ""))
     if error.status == 404 and "port_id" in subject:
         return exception.PortNotFound(port_id=subject["port_id"])
+    if "what" in subject and (of_item := _of_item(error, subject["what"], subject["id"])) is not None:
+        return of_item
     make = _KINDS.get(error.kind)
     if make is not None:
         made = make(subject)
@@ -104,6 +128,22 @@ def _ours(error: NeighbourError, subject: Mapping[str, str]) -> exception.NovaLi
     if error.status == 401:
         return exception.Unauthorized(f"Neutron does not accept the token: {error.reason}")
     return NeutronRefusal(status=error.status, reason=error.reason)
+
+
+def _of_item(error: NeighbourError, what: str, item_id: str) -> exception.NovaLiteError | None:
+    """Nova's error about a security group, a rule of one, or a floating IP; None: the usual one will do."""
+    name = _ITEMS.get(what, what)
+    if error.status == 404:
+        text = f"{name} {item_id} could not be found." if item_id else error.reason
+        return exception.SecurityGroupNotFound(text) if what != "floatingips" else exception.NotFound(text)
+    if error.kind == "OverQuota":
+        return exception.QuotaLimitExceeded(f"{name}: {error.reason}")
+    if error.status in (400, 409):      # in use, there already, the default one ...
+        return exception.Invalid(f"{name}: {error.reason}")
+    return None
+
+
+_ITEMS = {"security-groups": "Security group", "security-group-rules": "Security group rule", "floatingips": "Floating IP"}
 
 
 def _fixed_ip_in_use(subject: Mapping[str, str]) -> exception.NovaLiteError:

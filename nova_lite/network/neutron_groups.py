@@ -22,17 +22,12 @@ class Groups:
         self._api = api
 
     def of_server(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
-        """See ``NetworkAPI.security_groups``. Two calls, and a third one when rules name groups that are not among these."""
+        """See ``GroupsAPI.of_server``. Two calls, and a third one when rules name groups that are not among these."""
         ids = {group for port in self._ports(context, instance) for group in port.get("security_groups", ())}
-        rows = self._api.by_ids(context, "security-groups", ids)
-        known = by_key(rows, "id")
-        others = {rule.get("remote_group_id") for row in rows for rule in row.get("security_group_rules", ())} - {None}
-        known |= by_key(self._api.by_ids(context, "security-groups", others - known.keys(),
-                                            fields=["id", "name", "project_id"]), "id")
-        return [make_group(row, known) for row in rows]
+        return self._made(context, self._api.by_ids(context, "security-groups", ids))
 
     def add(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """See ``NetworkAPI.add_security_group``."""
+        """See GroupsAPI."""
         group = self._find(context, instance, name)
         ports = self._ports(context, instance)
         if not ports:
@@ -43,7 +38,7 @@ class Groups:
         return make_group(group, {})
 
     def remove(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """See ``NetworkAPI.remove_security_group``."""
+        """See GroupsAPI."""
         group = self._find(context, instance, name)
 
         def without(groups: Sequence[str]) -> list[str] | None:
@@ -53,6 +48,53 @@ class Groups:
         if not any(changed):
             raise exception.SecurityGroupNotFound(f"Security group {name} is not associated with server {instance.uuid}.")
         return make_group(group, {})
+
+    def list_all(self, context: RequestContext, every_project: bool = False) -> list[SecurityGroup]:
+        """See GroupsAPI."""
+        query = {} if every_project else {"project_id": context.project_id}
+        return self._made(context, self._api.list(context, "security-groups", **query))
+
+    def get(self, context: RequestContext, group_id: str) -> SecurityGroup:
+        """See GroupsAPI."""
+        return self._made(context, [self._api.get(context, "security-groups", group_id)])[0]
+
+    def create(self, context: RequestContext, name: str, description: str) -> SecurityGroup:
+        """See GroupsAPI."""
+        made = self._api.create(context, "security-groups", {"name": name, "description": description})
+        return self._made(context, [made])[0]
+
+    def update(self, context: RequestContext, group_id: str, name: str, description: str) -> SecurityGroup:
+        """See GroupsAPI."""
+        changed = self._api.update(context, "security-groups", group_id, {"name": name, "description": description})
+        return self._made(context, [changed])[0]
+
+    def delete(self, context: RequestContext, group_id: str) -> None:
+        """See GroupsAPI."""
+        self._api.delete(context, "security-groups", group_id)
+
+    def add_rule(self, context: RequestContext, rule: SecurityGroupRule) -> SecurityGroupRule:
+        """See GroupsAPI."""
+        known = {}
+        if rule.remote_group_id:
+            known = {rule.remote_group_id: self._api.get(context, "security-groups", rule.remote_group_id)}
+        made = self._api.create(context, "security-group-rules", {
+            "direction": "ingress", "ethertype": "IPv6" if ":" in (rule.cidr or "") else "IPv4", "protocol": rule.protocol,
+            "remote_ip_prefix": rule.cidr, "remote_group_id": rule.remote_group_id, "security_group_id": rule.group_id,
+            "port_range_min": None if rule.from_port == -1 else rule.from_port,
+            "port_range_max": None if rule.to_port == -1 else rule.to_port})
+        return _rule(made, known)
+
+    def delete_rule(self, context: RequestContext, rule_id: str) -> None:
+        """See GroupsAPI."""
+        self._api.delete(context, "security-group-rules", rule_id)
+
+    def _made(self, context: RequestContext, rows: Sequence[Json]) -> list[SecurityGroup]:
+        """Groups with the names of those that their rules speak of: one more call when these are others."""
+        known = by_key(rows, "id")
+        others = {rule.get("remote_group_id") for row in rows for rule in row.get("security_group_rules", ())} - {None}
+        known |= by_key(self._api.by_ids(context, "security-groups", others - known.keys(),
+                                         fields=["id", "name", "project_id"]), "id")
+        return [make_group(row, known) for row in rows]
 
     def _find(self, context: RequestContext, instance: Instance, name: str) -> Json:
         query = {"project_id": instance.project_id} if context.is_admin else {}
@@ -98,4 +140,4 @@ def _rule(row: Json, known: Mapping[str, Json]) -> SecurityGroupRule:
     return SecurityGroupRule(
         row["id"], row["security_group_id"], protocol, first, last,
         None if remote else row.get("remote_ip_prefix") or _EVERYWHERE[row.get("ethertype", "IPv4")],
-        {"name": remote["name"], "tenant_id": remote["project_id"]} if remote else None)
+        {"name": remote["name"], "tenant_id": remote["project_id"]} if remote else None, row.get("remote_group_id"))

@@ -8,17 +8,17 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network import default_group
-from nova_lite.network.base import PortStore, Requests, Wanted
+from nova_lite.network.base import GroupsAPI, PortStore, Requests, Wanted
+from nova_lite.network.default_group import DefaultGroup
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest, SecurityGroup
+from nova_lite.objects.network import VIF, NetworkRequest
 
 
 class NullNetwork:
     """``network.base.NetworkAPI`` without any network: auto and none are fine, a named one is not there."""
 
     def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
-        pass
+        self.groups: GroupsAPI = DefaultGroup()
 
     def validate(self, context: RequestContext, requests: Requests, count: int,
                  security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
@@ -56,19 +56,6 @@ class NullNetwork:
     def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
         """No port."""
         return set()
-
-    def security_groups(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
-        """See NetworkAPI."""
-        return [default_group.of(instance.project_id)]
-
-    def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """Every server is in the only group already."""
-        return default_group.find(instance.project_id, name)
-
-    def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """No server can be without it."""
-        group = default_group.find(instance.project_id, name)
-        raise exception.Conflict(f"Security group {group.name} cannot be taken from a server: this network has no other one.")
 
     def init_host(self, host: str) -> None:
         """Nothing to make."""

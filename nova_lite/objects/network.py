@@ -82,6 +82,7 @@ class SecurityGroupRule(Record):
     to_port: int | None = None
     cidr: str | None = None
     remote_group: dict[str, str] | None = None
+    remote_group_id: str | None = None
 
 
 @dataclass

@@ -36,6 +36,7 @@ class FakeNeutron:
         self.calls: list[str] = []              # "GET networks", in order
         self.asked: list[Row] = []              # the queries that belong to them
         self.port_quota = 1000
+        self.group_quota = 1000
         self.before: Callable[[str, str], None] = lambda method, what: None     # raise Refused to refuse
         self.new_port_status = "DOWN"
         self.auto_network: str | None = None
@@ -112,8 +113,12 @@ class FakeNeutron:
                     raise Refused(409, "AutoAllocationFailure", "Deployment error: No default router:external network.")
                 found = "dry-run=pass" if query.get("fields") == ["dry-run"] else self.auto_network
                 return 200, {"auto_allocated_topology": {"id": found, "tenant_id": parts[1]}}
+            if method == "GET" and len(parts) == 2:
+                return 200, {KEYS[parts[0]]: self._one(*parts)}
             if method == "GET":
                 return 200, {parts[0].replace("-", "_"): self._list(parts[0], query, project)}
+            if parts[0].startswith("security-group"):
+                return self._groups(method, parts, body, project or "service")
             if project is not None and (method, list(body.get("port", ()))) != ("PUT", ["security_groups"]):
                 raise Refused(403, "PolicyNotAuthorized", "only the service user changes ports")
             if method == "POST":
@@ -137,6 +142,45 @@ class FakeNeutron:
                 shown = {k: v for k, v in row.items() if not (project and k in ("binding:host_id", "binding:vif_type"))}
                 found.append({k: v for k, v in shown.items() if not fields or k in fields})
         return copy.deepcopy(found)
+
+    def _one(self, what: str, item_id: str) -> Row:
+        if item_id not in self.tables[what]:
+            raise Refused(404, "SecurityGroupNotFound", f"Security group {item_id} does not exist")
+        return self.tables[what][item_id]
+
+    def _groups(self, method: str, parts: list[str], body: Row, project: str) -> tuple[int, Row | None]:
+        """Changes of security groups and of their rules."""
+        groups = self.tables["security-groups"]
+        if parts[0] == "security-group-rules":
+            return self._rules(method, parts, body)
+        if method == "POST":
+            if len(groups) >= self.group_quota:
+                raise Refused(409, "OverQuota", "Quota exceeded for resources: ['security_group'].")
+            return 201, {"security_group": groups[self.add_group(project_id=project, **body["security_group"])]}
+        group = self._one(*parts)
+        if method == "PUT":
+            group.update(body["security_group"])
+            return 200, {"security_group": group}
+        if any(group["id"] in port["security_groups"] for port in self.ports.values()):
+            raise Refused(409, "SecurityGroupInUse", f"Security Group {group['id']} in use.")
+        del groups[group["id"]]
+        return 204, None
+
+    def _rules(self, method: str, parts: list[str], body: Row) -> tuple[int, Row | None]:
+        groups = self.tables["security-groups"]
+        if method == "POST":
+            made = {**body["security_group_rule"], "id": str(uuid.uuid4())}
+            rules = self._one("security-groups", made["security_group_id"])["security_group_rules"]
+            if any({**rule, "id": made["id"]} == made for rule in rules):
+                raise Refused(409, "SecurityGroupRuleExists", "Security group rule already exists.")
+            rules.append(made)
+            return 201, {"security_group_rule": made}
+        for group in groups.values():
+            left = [rule for rule in group["security_group_rules"] if rule["id"] != parts[1]]
+            if len(left) < len(group["security_group_rules"]):
+                group["security_group_rules"] = left
+                return 204, None
+        raise Refused(404, "SecurityGroupRuleNotFound", f"Security group rule {parts[1]} does not exist")
 
     def _create_many(self, bodies: list[Row]) -> list[Row]:
         made: list[Row] = []

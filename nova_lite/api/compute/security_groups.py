@@ -15,7 +15,7 @@ _ACTION = "/servers/{server_id}/action"
 
 def index_of_server(req: Request, server_id: str) -> dict[str, Any]:
     """The groups of all nics of a server."""
-    groups = req.services.network.security_groups(req.context, find(req, server_id, f"{_RULE}:list"))
+    groups = req.services.network.groups.of_server(req.context, find(req, server_id, f"{_RULE}:list"))
     return {"security_groups": [view.full(group) for group in sorted(groups, key=lambda one: (one.project_id, one.name))]}
 
 

@@ -43,13 +43,13 @@ class Changes(Base):
         self.db.write(_remove_tag, uuid, tag)
 
     def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> None:
-        """Put the server's nics into a group; see ``NetworkAPI.add_security_group`` for what it raises."""
-        group = self.network.add_security_group(context, instance, name)
+        """Put the server's nics into a group; see ``GroupsAPI.add`` for what it raises."""
+        group = self.network.groups.add(context, instance, name)
         self.db.write(_change_groups, instance.uuid, lambda names: [*names, group.name])
 
     def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> None:
-        """Take them out of it; see ``NetworkAPI.remove_security_group`` for what it raises."""
-        group = self.network.remove_security_group(context, instance, name)
+        """Take them out of it; see ``GroupsAPI.remove`` for what it raises."""
+        group = self.network.groups.remove(context, instance, name)
         self.db.write(_change_groups, instance.uuid, lambda names: [one for one in names if one != group.name])
 
 

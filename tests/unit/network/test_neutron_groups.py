@@ -4,8 +4,9 @@ import uuid
 import pytest
 
 from nova_lite import exception
+from nova_lite.objects.network import SecurityGroupRule
 from tests.support.fake_neutron import Refused
-from tests.unit.network.test_neutron import USER, _server, driver, neutron  # noqa: F401
+from tests.unit.network.test_neutron import HOST, USER, _server, driver, neutron  # noqa: F401
 
 
 @pytest.fixture
@@ -24,23 +25,23 @@ def groups_of(neutron, server):  # noqa: F811
 
 def test_add_and_remove(driver, neutron, server):  # noqa: F811
     web, ssh = neutron.add_group("web"), neutron.add_group("ssh")
-    assert driver.add_security_group(USER, server, "web").name == "web"
-    assert driver.add_security_group(USER, server, ssh).name == "ssh"
+    assert driver.groups.add(USER, server, "web").name == "web"
+    assert driver.groups.add(USER, server, ssh).name == "ssh"
     assert groups_of(neutron, server) == [[web, ssh]] * 2
     neutron.calls.clear()
-    driver.add_security_group(USER, server, "web")      # again: nothing is written
+    driver.groups.add(USER, server, "web")      # again: nothing is written
     assert "PUT ports" not in neutron.calls
-    assert driver.remove_security_group(USER, server, web).name == "web"
+    assert driver.groups.remove(USER, server, web).name == "web"
     assert groups_of(neutron, server) == [[ssh]] * 2
     with pytest.raises(exception.SecurityGroupNotFound, match="web is not associated"):
-        driver.remove_security_group(USER, server, "web")
+        driver.groups.remove(USER, server, "web")
 
 
 def test_remove_takes_it_from_every_port_that_has_it(driver, neutron, server):  # noqa: F811
     web = neutron.add_group("web")
     first, second = neutron.of(server.uuid)
     first["security_groups"], second["security_groups"] = [web, "x"], [web]
-    driver.remove_security_group(USER, server, "web")
+    driver.groups.remove(USER, server, "web")
     assert groups_of(neutron, server) == [["x"], []]
 
 
@@ -55,9 +56,9 @@ def test_the_groups_of_a_server_with_their_rules(driver, neutron, server):  # no
              {"remote_group_id": str(uuid.uuid4())}, {"direction": "egress"}]
     neutron.tables["security-groups"][web]["security_group_rules"] = [
         {**rule, "id": str(number), "security_group_id": web, **values} for number, values in enumerate(rules)]
-    driver.add_security_group(USER, server, "web")
+    driver.groups.add(USER, server, "web")
     neutron.calls.clear()
-    [group] = driver.security_groups(USER, server)
+    [group] = driver.groups.of_server(USER, server)
     assert neutron.calls == ["GET ports", "GET security-groups", "GET security-groups"]
     assert (group.id, group.name, group.description, group.project_id) == (web, "web", "text", "p")
     assert [(r.id, r.group_id, r.protocol, r.from_port, r.to_port, r.cidr, r.remote_group) for r in group.rules] == [
@@ -68,19 +69,19 @@ def test_the_groups_of_a_server_with_their_rules(driver, neutron, server):  # no
 
 def test_what_cannot_be(driver, neutron, server):  # noqa: F811
     neutron.add_group("foreign", "q")
-    for method in (driver.add_security_group, driver.remove_security_group):
+    for method in (driver.groups.add, driver.groups.remove):
         for name in ("nobody", "foreign"):
             with pytest.raises(exception.SecurityGroupNotFound, match=name):
                 method(USER, server, name)
     neutron.add_group("twice")
     neutron.add_group("twice")
     with pytest.raises(exception.SecurityGroupAmbiguous) as caught:
-        driver.add_security_group(USER, server, "twice")
+        driver.groups.add(USER, server, "twice")
     assert caught.value.code == 409
     neutron.add_group("web")
     with pytest.raises(exception.SecurityGroupNotFound, match="no port"):
-        driver.add_security_group(USER, _server(None), "web")
-    assert driver.security_groups(USER, _server(None)) == []
+        driver.groups.add(USER, _server(None), "web")
+    assert driver.groups.of_server(USER, _server(None)) == []
 
 
 def test_neutrons_refusals_keep_their_status(driver, neutron, server):  # noqa: F811
@@ -91,7 +92,7 @@ def test_neutrons_refusals_keep_their_status(driver, neutron, server):  # noqa: 
             raise Refused(400, "PortSecurityPortHasSecurityGroup", "Port security is off")
     neutron.before = refuse
     with pytest.raises(exception.NovaLiteError, match="Port security is off") as caught:
-        driver.add_security_group(USER, server, "web")
+        driver.groups.add(USER, server, "web")
     assert caught.value.code == 400
 
 
@@ -105,5 +106,49 @@ def test_a_port_that_somebody_else_changes_meanwhile(driver, neutron, server):  
                 port["security_groups"] = ["theirs"]
                 port["revision_number"] += 1
     neutron.before = change
-    driver.add_security_group(USER, server, "web")
+    driver.groups.add(USER, server, "web")
     assert groups_of(neutron, server) == [["theirs", web]] * 2
+
+
+def test_the_life_of_a_group_and_its_rules(driver, neutron, server):  # noqa: F811
+    made = driver.groups.create(USER, "web", "text")
+    assert (made.name, made.description, made.project_id, made.rules) == ("web", "text", "p", [])
+    assert driver.groups.update(USER, made.id, "web2", "").name == "web2"
+    tcp = driver.groups.add_rule(USER, SecurityGroupRule("", made.id, "tcp", 22, 23, "10.0.0.0/8"))
+    icmp = driver.groups.add_rule(USER, SecurityGroupRule("", made.id, "icmp", -1, -1, "::/0"))
+    source = driver.groups.add_rule(USER, SecurityGroupRule("", made.id, remote_group_id=made.id))
+    assert (tcp.from_port, tcp.to_port, tcp.cidr, tcp.remote_group) == (22, 23, "10.0.0.0/8", None)
+    assert (icmp.from_port, icmp.to_port, icmp.cidr) == (-1, -1, "::/0")
+    assert (source.cidr, source.remote_group) == (None, {"name": "web2", "tenant_id": "p"})
+    [found] = driver.groups.list_all(USER)
+    assert (found.name, [rule.id for rule in found.rules]) == ("web2", [tcp.id, icmp.id, source.id])
+    driver.groups.delete_rule(USER, tcp.id)
+    assert [rule.id for rule in driver.groups.get(USER, made.id).rules] == [icmp.id, source.id]
+    driver.groups.delete(USER, made.id)
+    assert driver.groups.list_all(USER) == []
+
+
+def test_groups_of_all_projects(driver, neutron):  # noqa: F811
+    neutron.add_group("mine")
+    neutron.add_group("other", "q")
+    assert [group.name for group in driver.groups.list_all(HOST)] == ["mine"]
+    assert [group.name for group in driver.groups.list_all(HOST, every_project=True)] == ["mine", "other"]
+
+
+def test_refusals_of_groups(driver, neutron, server):  # noqa: F811
+    nowhere, web = str(uuid.uuid4()), neutron.add_group("web")
+    rule = SecurityGroupRule("", web, "tcp", 22, 22, "0.0.0.0/0")
+    driver.groups.add_rule(USER, rule)
+    driver.groups.add(USER, server, "web")
+    neutron.group_quota = 1
+    for code, call in ((404, lambda: driver.groups.get(USER, nowhere)), (404, lambda: driver.groups.delete(USER, nowhere)),
+                       (404, lambda: driver.groups.update(USER, nowhere, "n", "d")),
+                       (404, lambda: driver.groups.delete_rule(USER, nowhere)),
+                       (404, lambda: driver.groups.add_rule(USER, SecurityGroupRule("", nowhere, "tcp", 1, 1, "0.0.0.0/0"))),
+                       (404, lambda: driver.groups.add_rule(USER, SecurityGroupRule("", web, remote_group_id=nowhere))),
+                       (400, lambda: driver.groups.add_rule(USER, rule)),           # it is there already
+                       (400, lambda: driver.groups.delete(USER, web)),              # in use
+                       (403, lambda: driver.groups.create(USER, "n", "d"))):        # over quota
+        with pytest.raises(exception.NovaLiteError, match="Security group") as caught:
+            call()
+        assert caught.value.code == code, caught.value

@@ -31,22 +31,21 @@ class Network:
     def __init__(self):
         self.groups = {}
 
-    def security_groups(self, context, instance):
+    def of_server(self, context, instance):
         return list(self.groups.values())
 
-    def add_security_group(self, context, instance, name):
+    def add(self, context, instance, name):
         rule = SecurityGroupRule("r1", f"id-{name}", "tcp", 22, 22, "0.0.0.0/0")
         other = SecurityGroupRule("r2", f"id-{name}", remote_group={"name": "x", "tenant_id": "y"})
         return self.groups.setdefault(name, SecurityGroup(f"id-{name}", name, instance.project_id, "", [rule, other]))
 
-    def remove_security_group(self, context, instance, name):
+    def remove(self, context, instance, name):
         return self.groups.pop(name)
 
 
 def test_views_follow_what_the_network_did(servers, cloud, member, monkeypatch):
     server = servers.active(member)
-    monkeypatch.setattr(cloud.services, "network", network := Network())
-    monkeypatch.setattr(cloud.services.compute, "network", network)
+    monkeypatch.setattr(cloud.services.network, "groups", Network())
     path = f"/servers/{server}/action"
     for name in ("web", "another", "web"):
         assert member.post(path, {"addSecurityGroup": {"name": name}}, 202) is None
