@@ -126,7 +126,8 @@ class FakeDriver:
     def connect_volume(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
         """Any type will do; what looks like a secret is left out."""
         self._act("connect_volume", instance)
-        data = {k: v for k, v in connection_info.get("data", {}).items() if "password" not in k and "secret" not in k}
+        data = {k: v for k, v in connection_info.get("data", {}).items()
+                if not any(word in k for word in ("password", "secret", "keyring"))}
         return {**connection_info, "data": data}
 
     def disconnect_volume(self, instance: Instance, device: BlockDevice) -> None:

@@ -103,6 +103,8 @@ def _source(info: dict[str, Any]) -> NetworkSource | None:
 
 
 def _auth(data: dict[str, Any], kind: str) -> Auth:
+    if not data["auth_username"] or not data["secret_uuid"]:
+        raise ValueError("auth_username or secret_uuid is empty")
     return Auth(data["auth_username"], kind, data["secret_uuid"])
 
 

@@ -65,6 +65,7 @@ def test_iscsi_without_authentication_and_with_several_portals():
     (_info(ISCSI, auth_method="KRB5"), "KRB5"),
     (_info(ISCSI, target_iqn=None), "incomplete.*target_iqns"),
     (_info(ISCSI, secret_uuid=None), "incomplete.*secret_uuid"),
+    ({"driver_volume_type": "rbd", "data": {**RBD["connection_info"]["data"], "secret_uuid": None}}, "secret_uuid is empty"),
     (_info(RBD, hosts=None), "incomplete.*hosts"),
     (_info(RBD, ports=["1"]), "incomplete"),
     (_info(NBD, host=None), "incomplete.*host"),
