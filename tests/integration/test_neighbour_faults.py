@@ -214,6 +214,51 @@ def test_a_token_that_is_revoked_after_the_request(cloud: FaultyCloud) -> None:
     cloud.consistent()
 
 
+def test_images_by_way_of_the_compute_api(cloud: FaultyCloud) -> None:
+    call, user = cloud.neighbours.call, cloud.services.client(cloud.user.token, "2.1")
+    image = call("POST", "glance", "/v2/images", json={
+        "name": "proxied", "disk_format": "raw", "container_format": "bare", "min_disk": 1, "os_distro": "debian"})["id"]
+    found = user.ok("GET", f"/images/{image}")["image"]
+    assert (found["status"], found["minDisk"], found["metadata"]) == ("SAVING", 1, {"os_distro": "debian"})
+    call("PUT", "glance", f"/v2/images/{image}/file", data=b"x" * 1000, headers={"Content-Type": "application/octet-stream"})
+    assert user.ok("GET", f"/images/{image}")["image"]["OS-EXT-IMG-SIZE:size"] == 1000
+    assert image in [i["id"] for i in user.ok("GET", "/images")["images"]]
+    assert [i["id"] for i in user.ok("GET", "/images/detail?name=proxied&status=ACTIVE")["images"]] == [image]
+    url = f"/images/{image}/metadata"
+    assert user.ok("POST", url, json={"metadata": {"a": "1"}})["metadata"] == {"os_distro": "debian", "a": "1"}
+    assert user.ok("PUT", f"{url}/a", json={"meta": {"a": "2"}})["meta"] == {"a": "2"}
+    assert user.request("DELETE", f"{url}/os_distro").status_code == 204
+    assert call("GET", "glance", f"/v2/images/{image}")["a"] == "2"
+    assert user.ok("PUT", url, json={"metadata": {"b": "3"}})["metadata"] == {"b": "3"}
+    other = cloud.services.client(cloud.neighbours.token("alt_demo"), "2.1")
+    assert other.request("GET", f"/images/{image}").status_code == 404
+    assert other.request("DELETE", f"/images/{image}").status_code == 404
+    assert user.request("DELETE", f"/images/{image}").status_code == 204
+    assert user.request("GET", f"/images/{image}").status_code == 404
+
+
+@pytest.mark.parametrize(("change", "code", "said"), [
+    ("queued", 400, "Image {image} is not active."), ("deactivated", 400, "Image {image} is not active."),
+    ("min_ram", 400, "Flavor's memory is too small for requested image."),
+    ("min_disk", 400, "Flavor's disk is smaller than the minimum size specified in image metadata."),
+    ("private", 400, "Image {image} could not be found.")])
+def test_an_image_that_a_server_cannot_have(cloud: FaultyCloud, change: str, code: int, said: str) -> None:
+    call = cloud.neighbours.call
+    owner = "alt_demo" if change == "private" else "demo"
+    image = call("POST", "glance", "/v2/images", owner, json={
+        "name": change, "disk_format": "raw", "container_format": "bare", "visibility": "private",
+        **({change: 100_000} if change.startswith("min") else {})})["id"]
+    if change != "queued":
+        call("PUT", "glance", f"/v2/images/{image}/file", owner, data=b"x", headers={
+            "Content-Type": "application/octet-stream"})
+    if change == "deactivated":
+        call("POST", "glance", f"/v2/images/{image}/actions/deactivate", "admin")
+    answer = cloud.boot(imageRef=image)
+    assert answer.status_code == code, answer.text
+    assert answer.json()["badRequest"]["message"].startswith(said.format(image=image))
+    call("DELETE", "glance", f"/v2/images/{image}", owner)
+
+
 def test_what_a_build_costs(cloud: FaultyCloud) -> None:
     """At most 4 calls to Neutron and 2 to Glance, 1 when the host has the image; a list of 100 servers costs none."""
     call = cloud.neighbours.call
