@@ -26,7 +26,7 @@ from nova_lite.identity.breaker import AT_ONCE, PATIENCE, Breaker
 LOG = log.getLogger(__name__)
 GROUP, FALLBACK = "service_user", "keystone_authtoken"
 CONNECT_SECONDS = 5     # to open a connection; the answer may take [service_user] timeout
-UNHURRIED = 3           # times as long where no user waits
+UNHURRIED = 2           # times as long where no user waits
 RETRY_DELAY = 0.3       # seconds, growing with each try
 CHUNK = 1 << 20
 _SAFE = ("GET", "HEAD", "DELETE", "PUT")
@@ -132,6 +132,7 @@ class Client:
                         continue
                 if not (answer.status_code in _BUSY and method in _SAFE and may_repeat and not once):
                     return answer
+                answer.close()
             time.sleep(RETRY_DELAY * (self._conf.service_user.retries - tries + 1))
             tries -= 1
 

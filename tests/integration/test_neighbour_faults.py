@@ -90,7 +90,7 @@ def test_ports_that_neutron_makes_behind_our_back(cloud: FaultyCloud, mode: str)
     if mode == LATE:
         wait_for("the late ports", lambda: len(set(cloud.ports()) & set(servers)) == len(servers), 30)
     # the servers stay, in ERROR: nobody deletes them, and still no port is left
-    wait_for("the late ports to be found", lambda: not set(cloud.ports()) & set(servers), 60, 1)
+    wait_for("the late ports to be found", lambda: not set(cloud.ports()) & set(servers), 100, 1)
     cloud.delete(servers)
     cloud.consistent()
 

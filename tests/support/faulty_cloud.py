@@ -18,7 +18,7 @@ from tests.support.fault_proxy import Proxies
 from tests.support.neighbours import Neighbours
 from tests.support.process import wait_for
 
-TIMEOUT = 5         # [service_user] timeout: how long a neighbour may hang
+TIMEOUT = 8         # [service_user] timeout: how long a neighbour may hang
 AT_ONCE = 5         # servers that are asked for at the same time while all is well
 SETTLED = 150.0     # seconds until whatever was asked for has come to an end
 
