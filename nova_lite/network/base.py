@@ -10,7 +10,7 @@ from stevedore import driver as stevedore_driver
 
 from nova_lite.context import RequestContext
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.network import VIF, FloatingIP, NetworkRequest, SecurityGroup, SecurityGroupRule
 
 Requests = list[NetworkRequest] | str | None
 """What a user may ask: a list, "auto", "none", or None for whatever there is."""
@@ -84,10 +84,37 @@ class GroupsAPI(Protocol):
         """Let it in no more."""
 
 
+class FloatingIPsAPI(Protocol):
+    """Public addresses, asked for with the token of whoever wants them. All raise NotFound (404) for what is not there or not
+    visible, and Invalid (400) or Forbidden (403) for what the network refuses."""
+
+    def pools(self, context: RequestContext) -> list[str]:
+        """Names of the networks that have such addresses."""
+
+    def list_all(self, context: RequestContext) -> list[FloatingIP]:
+        """Those of the context's project."""
+
+    def get(self, context: RequestContext, floating_id: str) -> FloatingIP:
+        """One of them."""
+
+    def find(self, context: RequestContext, address: str) -> FloatingIP:
+        """The one of an address."""
+
+    def create(self, context: RequestContext, pool: str | None) -> FloatingIP:
+        """A new one of a pool (name or id; None: the only pool that there is). Raises QuotaLimitExceeded."""
+
+    def delete(self, context: RequestContext, floating_id: str) -> None:
+        """Give one back."""
+
+    def associate(self, context: RequestContext, floating_id: str, port_id: str | None, fixed_address: str | None) -> None:
+        """Let it lead to an address of a port (None: nowhere any more)."""
+
+
 class NetworkAPI(Protocol):
     """Made by :func:`load` with a PortStore, which only the embedded drivers use."""
 
     groups: GroupsAPI
+    floating_ips: FloatingIPsAPI
 
     def validate(self, context: RequestContext, requests: Requests, count: int,
                  security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:

@@ -14,11 +14,12 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network import ipam
-from nova_lite.network.base import GroupsAPI, PortStore, Requests, Wanted
+from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.bridges import Bridges
 from nova_lite.network.default_group import DefaultGroup
 from nova_lite.network.dhcp import Dnsmasq, Lease
 from nova_lite.network.host import NetworkHost, check_name
+from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, FixedIP, NetworkRequest
 
@@ -34,6 +35,7 @@ class BridgeNetwork:
 
     def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
         self.groups: GroupsAPI = DefaultGroup()
+        self.floating_ips: FloatingIPsAPI = NoFloatingIPs()
         if store is None:
             raise exception.ConfigError(reason="[network] driver = bridge needs a store of ports")
         self._conf, self._store = conf, store

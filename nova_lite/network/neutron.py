@@ -11,9 +11,10 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network.base import GroupsAPI, PortStore, Requests, Wanted
+from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.host import NetworkHost, check_name, run
 from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
+from nova_lite.network.neutron_floating import FloatingIPs
 from nova_lite.network.neutron_groups import Groups
 from nova_lite.network.neutron_ports import Ports
 from nova_lite.network.neutron_requests import NETWORK_FIELDS, RequestChecker, available
@@ -36,6 +37,7 @@ class NeutronNetwork:
         self._requests = RequestChecker(self._api)
         self._ports = Ports(conf, self._api)
         self.groups: GroupsAPI = Groups(self._api)
+        self.floating_ips: FloatingIPsAPI = FloatingIPs(self._api)
         self._at = NetworkHost(conf.network.netns)
 
     # what the API and the build ask -----------------------------------------------------------------------------------

@@ -136,6 +136,8 @@ def _of_item(error: NeighbourError, what: str, item_id: str) -> exception.NovaLi
     if error.status == 404:
         text = f"{name} {item_id} could not be found." if item_id else error.reason
         return exception.SecurityGroupNotFound(text) if what != "floatingips" else exception.NotFound(text)
+    if error.kind in ("IpAddressGenerationFailure", "ExternalIpAddressExhausted"):
+        return exception.NotFound(f"No more floating IPs: {error.reason}")
     if error.kind == "OverQuota":
         return exception.QuotaLimitExceeded(f"{name}: {error.reason}")
     if error.status in (400, 409):      # in use, there already, the default one ...

@@ -8,8 +8,9 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network.base import GroupsAPI, PortStore, Requests, Wanted
+from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.default_group import DefaultGroup
+from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, NetworkRequest
 
@@ -19,6 +20,7 @@ class NullNetwork:
 
     def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
         self.groups: GroupsAPI = DefaultGroup()
+        self.floating_ips: FloatingIPsAPI = NoFloatingIPs()
 
     def validate(self, context: RequestContext, requests: Requests, count: int,
                  security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:

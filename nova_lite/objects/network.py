@@ -97,3 +97,15 @@ class SecurityGroup(Record):
 
     def __post_init__(self) -> None:
         self.rules = [r if isinstance(r, SecurityGroupRule) else SecurityGroupRule.from_primitive(r) for r in self.rules]
+
+
+@dataclass
+class FloatingIP(Record):
+    """A public address. ``pool`` is the name of its network; ``fixed_address`` None: it leads nowhere."""
+
+    id: str
+    address: str
+    pool: str
+    fixed_address: str | None = None
+    port_id: str | None = None
+    instance_id: str | None = None

@@ -36,7 +36,7 @@ class FakeNeutron:
         self.calls: list[str] = []              # "GET networks", in order
         self.asked: list[Row] = []              # the queries that belong to them
         self.port_quota = 1000
-        self.group_quota = 1000
+        self.group_quota = self.floating_quota = 1000
         self.before: Callable[[str, str], None] = lambda method, what: None     # raise Refused to refuse
         self.new_port_status = "DOWN"
         self.auto_network: str | None = None
@@ -117,6 +117,8 @@ class FakeNeutron:
                 return 200, {KEYS[parts[0]]: self._one(*parts)}
             if method == "GET":
                 return 200, {parts[0].replace("-", "_"): self._list(parts[0], query, project)}
+            if parts[0] == "floatingips":
+                return self._floating_ips(method, parts, body, project or "service")
             if parts[0].startswith("security-group"):
                 return self._groups(method, parts, body, project or "service")
             if project is not None and (method, list(body.get("port", ()))) != ("PUT", ["security_groups"]):
@@ -147,6 +149,27 @@ class FakeNeutron:
         if item_id not in self.tables[what]:
             raise Refused(404, "SecurityGroupNotFound", f"Security group {item_id} does not exist")
         return self.tables[what][item_id]
+
+    def _floating_ips(self, method: str, parts: list[str], body: Row, project: str) -> tuple[int, Row | None]:
+        """Changes of floating IPs."""
+        table = self.tables["floatingips"]
+        if method == "POST":
+            network = self._one("networks", body["floatingip"]["floating_network_id"])
+            if len(table) >= self.floating_quota:
+                raise Refused(409, "OverQuota", "Quota exceeded for resources: ['floatingip'].")
+            made = {"id": str(uuid.uuid4()), "floating_ip_address": f"203.0.113.{len(table) + 1}", "fixed_ip_address": None,
+                    "port_id": None, "project_id": project, "floating_network_id": network["id"]}
+            table[made["id"]] = made
+            return 201, {"floatingip": made}
+        found = self._one(*parts)
+        if method == "DELETE":
+            del table[found["id"]]
+            return 204, None
+        values = body["floatingip"]
+        if values["port_id"] is not None and values["port_id"] not in self.ports:
+            raise Refused(404, "PortNotFound", f"Port {values['port_id']} could not be found.")
+        found.update({"fixed_ip_address": None, **values})
+        return 200, {"floatingip": found}
 
     def _groups(self, method: str, parts: list[str], body: Row, project: str) -> tuple[int, Row | None]:
         """Changes of security groups and of their rules."""

@@ -14,6 +14,7 @@ from nova_lite.context import RequestContext
 from nova_lite.db import instance_tags, instances, quotas
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import FloatingIP
 
 Metadata = dict[str, str]
 
@@ -51,6 +52,44 @@ class Changes(Base):
         """Take them out of it; see ``GroupsAPI.remove`` for what it raises."""
         group = self.network.groups.remove(context, instance, name)
         self.db.write(_change_groups, instance.uuid, lambda names: [one for one in names if one != group.name])
+
+    def associate_floating_ip(self, context: RequestContext, instance: Instance, address: str,
+                              fixed_address: str | None = None) -> None:
+        """Let a floating IP lead to an address of a server, its first IPv4 address if none is named. Raises NotFound for an
+        unknown floating IP, Invalid for a server that has no such address."""
+        port_id, fixed = _nic_of(instance, address, fixed_address)
+        floating = self.network.floating_ips.find(context, address)
+        self.network.floating_ips.associate(context, floating.id, port_id, fixed)
+        self.db.write(_change_floating_ips, instance.uuid, address, fixed)
+
+    def disassociate_floating_ip(self, context: RequestContext, instance: Instance, floating: FloatingIP) -> None:
+        """Let a floating IP lead nowhere any more."""
+        self.network.floating_ips.associate(context, floating.id, None, None)
+        self.db.write(_change_floating_ips, instance.uuid, floating.address, None)
+
+
+def _nic_of(instance: Instance, address: str, wanted: str | None) -> tuple[str, str]:
+    """Port and fixed address of a server for a floating IP."""
+    found = [(vif.id, ip) for vif in instance.network_info for ip in vif.fixed_ips]
+    if not found:
+        raise exception.Invalid("No fixed IPs associated to instance")
+    for port_id, fixed in found:
+        if fixed.address == wanted or (wanted is None and fixed.version == 4):
+            return port_id, fixed.address
+    if wanted is not None:
+        raise exception.Invalid(f"Specified fixed address {wanted} is not assigned to the instance")
+    raise exception.Invalid(f"Unable to associate floating IP {address}: instance {instance.uuid} has no IPv4 address.")
+
+
+def _change_floating_ips(connection: sa.Connection, uuid: str, address: str, fixed_address: str | None) -> None:
+    """What views show of it, at once: the network tells the host later, which then asks for the truth."""
+    instance = instances.get(connection, uuid, lock=True)
+    for vif in instance.network_info:
+        for fixed in vif.fixed_ips:
+            fixed.floating_ips = [one for one in fixed.floating_ips if one != address]
+            if fixed.address == fixed_address:
+                fixed.floating_ips.append(address)
+    instances.update(connection, uuid, {"network_info": instance.network_info})
 
 
 def _update(connection: sa.Connection, conf: cfg.ConfigOpts, uuid: str, values: dict[str, Any]) -> None:

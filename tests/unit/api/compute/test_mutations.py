@@ -76,6 +76,8 @@ def requests(servers: Servers, server: str, group: str) -> list[tuple[str, str, 
         *[("POST", f"{path}/action", body) for body in (
             {"reboot": {"type": "HARD"}}, {"os-stop": None}, {"lock": {"locked_reason": "r"}}, {"unlock": None},
             {"os-getConsoleOutput": {"length": 5}}, {"os-resetState": {"state": "active"}}, {"pause": None}, {"suspend": {}},
+            {"addFloatingIp": {"address": "203.0.113.1", "fixed_address": "192.0.2.5"}},
+            {"removeFloatingIp": {"address": "::1"}},
             {"addSecurityGroup": {"name": "default"}}, {"removeSecurityGroup": {"name": "default"}})]]
 
 

@@ -1,0 +1,86 @@
+"""Floating IPs for clients that know only this API: /os-floating-ips and -pools (until 2.35), actions of servers (2.43)."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import floating_ips as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.openstack.formats import is_uuid
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.network import FloatingIP
+
+LAST, LAST_ACTION = "2.35", "2.43"
+_RULE = "os_compute_api:os-floating-ips"
+_ACTION = "/servers/{server_id}/action"
+
+
+def pools(req: Request) -> dict[str, Any]:
+    """The networks that have floating IPs."""
+    return {"floating_ip_pools": [{"name": name} for name in req.services.network.floating_ips.pools(req.context)]}
+
+
+def index(req: Request) -> dict[str, Any]:
+    """Those of the project."""
+    return {"floating_ips": [_view(one) for one in req.services.network.floating_ips.list_all(req.context)]}
+
+
+def show(req: Request, floating_id: str) -> dict[str, Any]:
+    """One of them."""
+    return {"floating_ip": _view(req.services.network.floating_ips.get(req.context, _id(floating_id)))}
+
+
+def create(req: Request) -> dict[str, Any]:
+    """A new one; a body may name its pool."""
+    return {"floating_ip": _view(req.services.network.floating_ips.create(req.context, (req.json_in or {}).get("pool")))}
+
+
+def delete(req: Request, floating_id: str) -> None:
+    """Give one back."""
+    found = req.services.network.floating_ips.get(req.context, _id(floating_id))
+    if found.instance_id:
+        instance = req.services.compute.get(req.context, found.instance_id)
+        req.services.compute.disassociate_floating_ip(req.context, instance, found)
+    req.services.network.floating_ips.delete(req.context, found.id)
+
+
+def add(req: Request, server_id: str) -> None:
+    """Let one lead to a server."""
+    instance = find(req, server_id, f"{_RULE}:add")
+    req.services.compute.associate_floating_ip(req.context, instance, req.argument["address"],
+                                               req.argument.get("fixed_address"))
+
+
+def remove(req: Request, server_id: str) -> None:
+    """Let one lead to a server no more."""
+    instance = find(req, server_id, f"{_RULE}:remove")
+    found = req.services.network.floating_ips.find(req.context, req.argument["address"])
+    if found.instance_id != instance.uuid:
+        raise exception.Conflict(f"Floating IP {found.address} is not associated with instance {server_id}.")
+    req.services.compute.disassociate_floating_ip(req.context, instance, found)
+
+
+def _id(text: str) -> str:
+    if not is_uuid(text):
+        raise exception.Invalid(f"Invalid ID received {text[:100]}.")
+    return text
+
+
+def _view(found: FloatingIP) -> dict[str, Any]:
+    return {"id": found.id, "ip": found.address, "fixed_ip": found.fixed_address, "instance_id": found.instance_id,
+            "pool": found.pool}
+
+
+_ALL, _ONE = "/os-floating-ips", "/os-floating-ips/{floating_id}"
+ROUTES = [
+    Route("GET", "/os-floating-ip-pools", pools, "os_compute_api:os-floating-ip-pools", last=LAST, response=schema.POOLS),
+    Route("GET", _ALL, index, f"{_RULE}:list", last=LAST, response=schema.LIST),
+    Route("POST", _ALL, create, f"{_RULE}:create", last=LAST, body=schema.CREATE, response=schema.SHOW),
+    Route("GET", _ONE, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
+    Route("DELETE", _ONE, delete, f"{_RULE}:delete", last=LAST, response=schema.NOTHING, status=202),
+    Route("POST", _ACTION, add, f"{_RULE}:add", action="addFloatingIp", last=LAST_ACTION, body=schema.ADD,
+          response=schema.NOTHING, status=202),
+    Route("POST", _ACTION, remove, f"{_RULE}:remove", action="removeFloatingIp", last=LAST_ACTION, body=schema.REMOVE,
+          response=schema.NOTHING, status=202),
+]
