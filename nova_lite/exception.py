@@ -77,6 +77,24 @@ class InvalidBlockDevice(Invalid):
     msg_fmt = "Block Device Mapping is Invalid: %(reason)s"
 
 
+class VolumeSmallerThanMinDisk(Invalid):
+    msg_fmt = ("Volume is smaller than the minimum size specified in image metadata. Volume size is %(volume_size)i bytes, "
+               "minimum size is %(image_min_disk)i bytes.")
+
+
+class BootSequenceInvalid(Invalid):
+    msg_fmt = ("Block Device Mapping is Invalid: Boot sequence for the instance and image/block device mapping combination "
+               "is not valid.")
+
+
+class VolumeNotBootable(Invalid):
+    msg_fmt = "Block Device %(id)s is not bootable."
+
+
+class MultiattachTooOld(Invalid):
+    msg_fmt = "Multiattach volumes are only supported starting with compute API version 2.60."
+
+
 class UnsupportedNetworkRequest(Invalid):
     msg_fmt = "%(reason)s"
 
@@ -130,6 +148,10 @@ class OverQuota(Forbidden):
 
 class TooManyInstances(OverQuota):
     msg_fmt = ("Quota exceeded for %(overs)s: Requested %(req)s, but already used %(used)s of %(allowed)s %(overs)s")
+
+
+class TooManyDiskDevices(Forbidden):
+    msg_fmt = ("The maximum allowed number of disk devices (%(maximum)d) to attach to a single instance has been exceeded.")
 
 
 class QuotaLimitExceeded(OverQuota):
@@ -196,6 +218,10 @@ class SnapshotNotFound(NotFound):
 
 class VolumeAttachmentNotFound(NotFound):
     msg_fmt = "Volume attachment %(attachment_id)s could not be found."
+
+
+class VolumeNotAttached(NotFound):
+    msg_fmt = "Instance %(instance_id)s is not attached to volume %(volume_id)s."
 
 
 class KeypairNotFound(NotFound):
@@ -369,6 +395,12 @@ class BuildAborted(BuildFailed):
 
 class VirtDriverError(NovaLiteError):
     msg_fmt = "%(what)s failed: %(reason)s"
+    safe = True
+
+
+class VolumeStuck(NovaLiteError):
+    msg_fmt = ("Attaching volume %(volume_id)s failed: %(reason)s; it is reserved until it is detached, as taking it back "
+               "failed, too: %(second)s")
     safe = True
 
 

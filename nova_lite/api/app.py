@@ -10,6 +10,7 @@ from nova_lite import notifications, rpc
 from nova_lite.db.core import Database
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
+from nova_lite.volume import base as volume_base
 
 if TYPE_CHECKING:
     from nova_lite.compute.api import ComputeAPI
@@ -25,6 +26,7 @@ class Services:
     policy: Policy
     image: image_base.ImageAPI
     network: network_base.NetworkAPI
+    volume: volume_base.VolumeAPI
     compute: ComputeAPI
 
 
@@ -38,5 +40,6 @@ def make_services(conf: cfg.ConfigOpts) -> Services:
     notifications.attach(conf, db, "api")
     image = image_base.load(conf)
     network = network_base.load(conf, DatabasePortStore(db))
-    compute = ComputeAPI(conf, db, rpc.get_transport(conf), image, network)
-    return Services(conf, db, Policy(conf), image, network, compute)
+    volume = volume_base.load(conf)
+    compute = ComputeAPI(conf, db, rpc.get_transport(conf), image, network, volume)
+    return Services(conf, db, Policy(conf), image, network, volume, compute)

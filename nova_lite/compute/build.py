@@ -1,16 +1,18 @@
-"""Builds on a host: ports, then the guest. Every step finds what an earlier run of it left and goes on from there."""
+"""Builds on a host: ports, volumes, then the guest. Every step finds what an earlier run of it left and goes on from there."""
 from __future__ import annotations
 
 import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
+from nova_lite.compute import volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work
 from nova_lite.objects import states
 from nova_lite.objects.network import VIF, NetworkRequest
 from nova_lite.virt import guest_metadata
 from nova_lite.virt.driver import GuestFiles
+from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
 EVENT = "compute__do_build_and_run_instance"
@@ -43,16 +45,18 @@ def run(work: Work) -> None:
 def _build(work: Work, listener: Listener) -> None:
     host, instance = work.host, work.instance
     vifs = host.network.allocate(work.context, instance, _requests(instance.network_request), host.name)
-    if vifs != instance.network_info or instance.task_state != states.SPAWNING:
+    if vifs != instance.network_info or instance.volumes or instance.task_state != states.SPAWNING:
         instance.network_info = vifs
-        work.update({"task_state": states.SPAWNING, "network_info": [v.to_primitive() for v in vifs]},
-                    [states.NETWORKING, states.SPAWNING])
+        volumes.connect_all(work)
+        work.update({"task_state": states.SPAWNING, "network_info": [v.to_primitive() for v in vifs],
+                     **volumes.columns(instance)}, [states.NETWORKING, states.BLOCK_DEVICE_MAPPING, states.SPAWNING])
         instance.task_state = states.SPAWNING
     for vif in vifs:
         host.network.plug(instance, vif)
     host.driver.spawn(instance, vifs, _files(work, vifs), lambda image_id, path: _fetch(work, image_id, path),
                       listener.waiter(work.context, instance, vifs))
-    work.succeed()
+    volumes.complete_all(work)
+    work.succeed(volumes.columns(instance))
 
 
 def _fetch(work: Work, image_id: str, path: str) -> None:
@@ -99,9 +103,11 @@ def _clean_up(work: Work) -> None:
         host.driver.destroy(instance, instance.network_info)
         for vif in instance.network_info:
             host.network.unplug(instance, vif)
-        # the ports are the server's, not this host's: another host may use them by now if the lease was lost
-        work.update({}, [states.NETWORKING, states.SPAWNING, states.DELETING])
+        volumes.disconnect_all(host.driver, instance)
+        # ports and volumes are the server's, not this host's: another host may use them by now if the lease was lost
+        work.update(volumes.columns(instance), [*states.BUILD_STATES, states.DELETING])
         host.network.deallocate(work.context, instance)
+        release.release_all(host.volume, instance)
     except exception.LeaseLost:
         raise
     except Exception:

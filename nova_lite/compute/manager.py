@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import build, delete, external_events, image_cache, power, recovery
+from nova_lite.compute import build, delete, external_events, image_cache, power, recovery, volumes
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
@@ -30,6 +30,7 @@ from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt import vendor_data
+from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
 RECOVERY_PAUSE = 2.0
@@ -50,8 +51,9 @@ class ComputeManager:
         self.conductor = ConductorAPI(transport)
         self.leases = Leases(host)
         network = network_base.load(conf, RpcPortStore(self.conductor))
-        self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network, self.conductor,
-                         ExternalEvents(conf, network), vendor_data=vendor_data.load(conf))
+        self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
+                         volume_base.load(conf), self.conductor, ExternalEvents(conf, network),
+                         vendor_data=vendor_data.load(conf))
         self.endpoints: list[object] = [self, Questions(self.host)]
         self._turns = Turns()
         self._network_looks = NetworkLooks(self.host)
@@ -209,6 +211,8 @@ class ComputeManager:
                 build.run(Work(self.host, context, action, instance, build.EVENT))
             elif verb in power.VERBS:
                 self._power(Work(self.host, context, action, instance, power.EVENTS[verb]))
+            elif verb in volumes.VERBS:
+                self._attachment(Work(self.host, context, action, instance, volumes.EVENTS[verb]))
             else:
                 self._delete(Work(self.host, context, action, instance, delete.EVENT))
         except exception.LeaseLost as error:
@@ -222,6 +226,17 @@ class ComputeManager:
         except Exception as error:
             LOG.exception("'%s' failed", work.operation.verb, extra={"instance_uuid": work.instance.uuid})
             work.fail(error, self._settled(work.instance))
+
+    def _attachment(self, work: Work) -> None:
+        try:
+            volumes.VERBS[work.operation.verb](work)
+        except (exception.LeaseLost, *_UNREACHABLE):
+            raise
+        except exception.InstanceNotFound:
+            LOG.info("deleted meanwhile", extra={"instance_uuid": work.instance.uuid})
+        except Exception as error:
+            LOG.exception("'%s' failed", work.operation.verb, extra={"instance_uuid": work.instance.uuid})
+            work.fail(error, {})
 
     def _delete(self, work: Work) -> None:
         try:
@@ -247,7 +262,7 @@ class ComputeManager:
         self._take_up(action_ids if action_id is None else [action_id])
 
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
-        suspend_instance = resume_instance = build_and_run_instance
+        suspend_instance = resume_instance = attach_volume = detach_volume = build_and_run_instance
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
         """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""
@@ -257,6 +272,15 @@ class ComputeManager:
             self.host.events.tell(uuid, name, event["status"], tag)
             if name in (external_events.CHANGED, external_events.DELETED) and self._network_looks.ask(uuid, name, tag):
                 self._turns.submit(uuid, self._pool, partial(self._network_looks.run, uuid))
+            elif name == external_events.VOLUME_EXTENDED and tag:
+                self._turns.submit(uuid, self._pool, partial(self._extend, uuid, tag))
+
+    def _extend(self, uuid: str, volume_id: str, _waited: bool) -> None:
+        try:
+            server = Instance.from_primitive(self.conductor.get_instance(admin_context(), uuid))
+            volumes.extend(self.host, server, volume_id, admin_context())
+        except Exception:
+            LOG.exception("the guest does not see that volume %s has grown", volume_id, extra={"instance_uuid": uuid})
 
     def cache_images(self, context: RequestContext, image_ids: list[str]) -> None:
         """See :meth:`nova_lite.compute.rpcapi.ComputeAPI.cache_images`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_lite.compute import volumes
 from nova_lite.compute.work import Host
 from nova_lite.context import admin_context
 from nova_lite.objects import states
@@ -39,6 +40,7 @@ def remove(host: Host, server: Instance) -> None:
         host.driver.destroy(server, server.network_info)
         for vif in server.network_info:
             host.network.unplug(server, vif)
+        volumes.disconnect_all(host.driver, server)
     except Exception:
         LOG.exception("removing it failed; the next start tries again", extra={"instance_uuid": server.uuid})
 

@@ -68,6 +68,14 @@ class ComputeAPI(rpc.Client):
         """Fetch images into the cache of a host, one after the other."""
         self.cast(context, "cache_images", server=host, image_ids=list(image_ids))
 
+    def attach_volume(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Give a server a volume."""
+        self.wake(context, host, "attach_volume", action_id)
+
+    def detach_volume(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Take a volume from a server."""
+        self.wake(context, host, "detach_volume", action_id)
+
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of a server's console (None: all that there is)."""
         return self.call(context, "get_console_output", server=host, instance_uuid=instance_uuid, length=length)

@@ -16,6 +16,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import ComputeDriver
+from nova_lite.volume.base import VolumeAPI
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Host:
     driver: ComputeDriver
     image: ImageAPI
     network: NetworkAPI
+    volume: VolumeAPI
     conductor: ConductorAPI
     events: ExternalEvents
     vendor_data: dict[str, Any] = field(default_factory=dict)
@@ -44,6 +46,10 @@ class Work:
         """Change the server on the way. Raises UnexpectedTaskState or LeaseLost: then stop."""
         self.host.conductor.instance_update(self.instance.uuid, updates, expected_task_states, self.action.id,
                                             self.host.owner)
+
+    def update_device(self, device_id: str, values: dict[str, Any] | None) -> None:
+        """Change one block device, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""
+        self.host.conductor.block_device_update(self.instance.uuid, device_id, values, self.action.id, self.host.owner)
 
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
         """The server ends where the table of operations says."""

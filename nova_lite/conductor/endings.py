@@ -37,7 +37,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
         instances.mark_deleted(conn, action.instance_uuid)
         networks.release_ports(conn, action.instance_uuid)
         _close_others(conn, action)
-    else:
+    elif not done.keeps_state:
         values: dict[str, Any] = {"vm_state": done.ends_in, "power_state": done.power_state, "task_state": None, "progress": 0,
                                   "fault": None, **updates}
         if done.verb == "build":
@@ -50,7 +50,13 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
 
 def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
          updates: Mapping[str, Any] | None = None) -> None:
-    """The work cannot be done: the server ends in ERROR, or where ``updates`` say, with a fault; a build holds no room."""
+    """The work cannot be done: the server ends in ERROR, or where ``updates`` say, with a fault; a build holds no room.
+
+    What keeps a server's state leaves the server alone.
+    """
+    if operation(action).keeps_state:
+        actions.finish(conn, [action.id], failed=True)
+        return
     values = {"vm_state": states.ERROR, "task_state": None, "fault": fault(message, details), **(updates or {})}
     if operation(action).verb == "build":
         values["personality"] = None
@@ -92,6 +98,7 @@ def back_to_scheduling(conn: sa.Connection, action: Action, ignore: Sequence[str
     instances.update(conn, action.instance_uuid, {"host": None, "node": None, "task_state": states.SCHEDULING},
                      expected_task_states=states.working(operation(action)), expected_vm_states=[states.BUILDING])
     claims.release(conn, action.instance_uuid)
+    instances.forget_connections(conn, action.instance_uuid)
     arguments = {**action.arguments, "ignore_hosts": sorted({*action.arguments.get("ignore_hosts", ()), *ignore}),
                  "alternates": []}
     actions.release(conn, [action.id], lease_seconds, died=True)

@@ -12,6 +12,7 @@ from oslo_log import log
 from nova_lite import exception, notifications
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings, heartbeats, power_states
+from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
 from nova_lite.conductor.reconcile import Reconciler
@@ -24,7 +25,10 @@ from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
 from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
 expected = messaging.expected_exceptions(exception.NovaLiteError)
@@ -39,12 +43,13 @@ class ConductorManager:
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
         self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
-        self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute)
+        self.ports = networks.DatabasePortStore(self.db)
+        self.cleanup = Cleanup(volume_base.load(conf))
+        self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup)
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.sweeper = Sweeper(conf, self.db)
         self.reconciler = Reconciler(conf, self.db)
         self.strays = Strays(conf, self.db)
-        self.ports = networks.DatabasePortStore(self.db)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute)]
 
     # the life of the process ----------------------------------------------------------------------------------------
@@ -54,6 +59,7 @@ class ConductorManager:
 
     def stop(self) -> None:
         """Let go of the database; leases that are left run out and are taken over."""
+        self.cleanup.stop()
         self.heartbeats.flush()
         self.db.dispose()
 
@@ -83,28 +89,65 @@ class ConductorManager:
         self.builds.schedule(context, action_ids)
 
     def run_action(self, context: RequestContext, action_ids: list[int]) -> None:
-        """What no host has to do: deletes of servers without one. Builds go on to their task."""
+        """What no host has to do: deletes and detaches of servers without one. Builds go on to their task."""
         builds: list[int] = []
         for action_id in action_ids:        # each for itself: one that cannot be done holds up no other
             try:
-                builds += self.db.write(self._run, [action_id])
+                found, neighbours = self.db.write(self._run, [action_id])
+                builds += found
+                for action, instance in neighbours:
+                    self.cleanup.later(self._clean_up, action, instance)
             except Exception:
                 LOG.exception("action %s was not done; the sweeper brings it again", action_id)
         if builds:
             self.builds.schedule(context, builds)
 
-    def _run(self, conn: sa.Connection, action_ids: Sequence[int]) -> list[int]:
-        builds = []
-        for action in actions.claim(conn, action_ids, self.leases.owner, self.lease_seconds, objects.CONDUCTOR):
-            if endings.is_delete(action):
+    def _run(self, conn: sa.Connection, action_ids: Sequence[int]) -> tuple[list[int], list[tuple[Action, Instance]]]:
+        """Builds, and what has to be given back by neighbours first; the rest is done in this transaction."""
+        builds, neighbours = [], []
+        claimed = actions.claim(conn, action_ids, self.leases.owner, self.lease_seconds, objects.CONDUCTOR)
+        servers = instances.get_many(conn, [a.instance_uuid for a in claimed], tags=False)
+        for action in claimed:
+            server, verb = servers.get(action.instance_uuid), endings.operation(action).verb
+            if verb == "build":
+                builds.append(action.id)
+            elif server is not None and (verb == "detach_volume" or endings.is_delete(action) and server.volumes):
+                neighbours.append((action, server))
+            elif endings.is_delete(action):
                 endings.succeed(conn, action, {})
                 LOG.info("deleted without a host", extra={"instance_uuid": action.instance_uuid})
-            elif endings.operation(action).verb == "build":
-                builds.append(action.id)
             else:
                 endings.fail(conn, action, f"'{action.action}' needs a host, and the server has none")
         actions.release(conn, builds, self.lease_seconds, died=False)
-        return builds
+        return builds, neighbours
+
+    def _clean_up(self, action: Action, instance: Instance) -> None:
+        device = next((d for d in instance.volumes if d.id == action.arguments.get("device_id")), None)
+        error = ""
+        try:
+            with self.leases.taking([action.id]):
+                if endings.is_delete(action):
+                    self.cleanup.delete(instance)
+                elif device is not None:
+                    self.cleanup.detach(instance, device)
+        except Exception as raised:
+            LOG.exception("'%s' failed", action.action, extra={"instance_uuid": instance.uuid})
+            error = str(raised) or type(raised).__name__
+        try:
+            self.db.write(self._end, action, device.id if device else None, error)
+        except Exception:
+            LOG.exception("the end of action %s was not written; the sweeper brings it again", action.id)
+
+    def _end(self, conn: sa.Connection, action: Action, device_id: str | None, error: str) -> None:
+        if action.id not in actions.held(conn, [action.id], self.leases.owner):
+            return
+        if error:
+            endings.fail(conn, action, error)
+            return
+        if device_id is not None:
+            instances.change_block_device(conn, action.instance_uuid, device_id, None)
+        endings.succeed(conn, action, {})
+        LOG.info("'%s' done without a host", action.action, extra={"instance_uuid": action.instance_uuid})
 
     # compute hosts --------------------------------------------------------------------------------------------------
     def ping(self, context: RequestContext) -> None:

@@ -95,6 +95,13 @@ class ConductorAPI(rpc.Client):
         self._tell([("instance_update", {"instance_uuid": instance_uuid, "updates": updates, "action_id": action_id,
                                          "expected_task_states": list(expected_task_states), "owner": owner})])
 
+    def block_device_update(self, instance_uuid: str, device_id: str, values: dict[str, Any] | None, action_id: int,
+                            owner: str) -> None:
+        """Change one block device of a server (None: remove it) on behalf of an action; one that is gone is no error.
+        Raises InstanceNotFound or LeaseLost."""
+        self._tell([("block_device_update", {"instance_uuid": instance_uuid, "device_id": device_id, "values": values,
+                                             "action_id": action_id, "owner": owner})])
+
     def finish_action(self, action_id: int, owner: str, updates: dict[str, Any], events: Sequence[dict[str, Any]],
                       error: str | None = None) -> None:
         """The action ended, well or (``error``) not; ``updates`` go to the server. Raises LeaseLost."""

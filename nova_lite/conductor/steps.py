@@ -51,8 +51,8 @@ class Steps:
         for position, (name, arguments) in enumerate(calls):
             by_name[name].append((position, arguments))
         handlers: dict[str, Callable[[list[Call]], None]] = {
-            "claim_action": run.claim, "instance_update": run.update, "finish_action": run.finish,
-            "build_failed": run.build_failed}
+            "claim_action": run.claim, "instance_update": run.update,
+            "block_device_update": run.update_device, "finish_action": run.finish, "build_failed": run.build_failed}
         for name, some in by_name.items():
             handlers[name](some)
         actions.add_events(conn, run.events)
@@ -99,7 +99,8 @@ class _Run:
                 actions.finish(self.conn, [action.id], failed=not endings.is_delete(action),
                                arguments=actions.without_secrets(action.arguments))
                 continue
-            fits = endings.is_delete(action) or server.task_state in states.working(operation)
+            fits = endings.is_delete(action) or server.task_state in states.working(operation) or (
+                operation.keeps_state and server.task_state != states.DELETING)
             if not fits or (operation.verb == "build" and server.host != asked["host"]):
                 LOG.info("'%s' is dropped: task_state is %s", operation.verb, server.task_state,
                          extra={"instance_uuid": server.uuid})
@@ -127,6 +128,16 @@ class _Run:
                 try:
                     instances.update(self.conn, asked["instance_uuid"], updates, [*expected, *there])
                 except exception.NovaLiteError as error:
+                    self.answers[position] = _error(error)
+
+    def update_device(self, calls: list[Call]) -> None:
+        """Change single block devices. They are rare, and each is a transaction's worth of its own row."""
+        for position, asked in calls:
+            if self._holds(position, asked):
+                self.answers[position] = {"result": None}
+                try:
+                    instances.change_block_device(self.conn, asked["instance_uuid"], asked["device_id"], asked["values"])
+                except exception.InstanceNotFound as error:
                     self.answers[position] = _error(error)
 
     def _holds(self, position: int, asked: Mapping[str, Any]) -> Action | None:
@@ -184,6 +195,8 @@ class _Run:
         Idle is what os-resetState leaves: nothing else is done with it, so what the work has come to is written.
         """
         operation = endings.operation(done[0])
+        if operation.keeps_state:
+            return
         values: dict[str, Any] = {"vm_state": operation.ends_in, "power_state": operation.power_state, "task_state": None,
                                   "progress": 0, "fault": None, **updates}
         if operation.verb == "build":

@@ -76,6 +76,8 @@ class Sweeper:
         elif action.stage == objects.CONDUCTOR:
             actions.release(conn, [action.id], self.lease_seconds, died)
             (found.schedule if verb == "build" else found.run).append(action.id)
+        elif action.stage == objects.API:
+            self._api_is_dead(conn, found, action)
         elif action.host in alive:
             # if the host has just died, the action comes back when that is seen, not a whole lease later
             actions.release(conn, [action.id], min(self.lease_seconds, alive[action.host or ""]), died)
@@ -83,11 +85,27 @@ class Sweeper:
         else:
             self._host_is_dead(conn, found, action)
 
+    def _api_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
+        """The request that wrote the action was not ended: what it had to prepare, the next stage does or misses."""
+        stage = objects.COMPUTE if action.host else objects.CONDUCTOR
+        actions.hand_over(conn, [action.id], self.lease_seconds, stage, action.host)
+        if action.host:
+            found.compute.append(action)
+        else:
+            (found.schedule if endings.operation(action).verb == "build" else found.run).append(action.id)
+
     def _host_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         reason = exception.HostDown(host=action.host, operation=action.action).message
         if endings.is_delete(action):
             # the guest, should it still be there, is removed when the host comes back (see compute/recovery.py)
-            endings.succeed(conn, action, {})
+            if any(server.volumes for server in instances.get_many(conn, [action.instance_uuid], tags=False).values()):
+                actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR)
+                found.run.append(action.id)
+            else:
+                endings.succeed(conn, action, {})
+        elif endings.operation(action).keeps_state:
+            # its guest is as it was: the host goes on when it is back, or a delete takes all
+            actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
         elif endings.operation(action).verb == "build" and action.attempts + 1 < self.conf.conductor.max_attempts:
             endings.back_to_scheduling(conn, action, [action.host or ""], self.lease_seconds)
             found.schedule.append(action.id)

@@ -169,6 +169,32 @@ def update_many(conn: sa.Connection, uuids: Collection[str], values: Mapping[str
     return conn.execute(query.values(**{"updated_at": units.utcnow(), **to_columns(values)})).rowcount
 
 
+def change_block_device(conn: sa.Connection, uuid: str, device_id: str, values: Mapping[str, Any] | None) -> bool:
+    """Change one block device of a living server (None: remove it) without touching the others; the row is locked.
+
+    False when the server has no such device (any more). Raises InstanceNotFound.
+    """
+    query = sa.select(T.c.block_devices).where(T.c.uuid == uuid, T.c.deleted == 0).with_for_update()
+    row = conn.execute(query).first()
+    if row is None:
+        raise exception.InstanceNotFound(instance_id=uuid)
+    devices = row.block_devices or []
+    if all(device["id"] != device_id for device in devices):
+        return False
+    changed = [device if device["id"] != device_id else {**device, **(values or {})} for device in devices
+               if device["id"] != device_id or values is not None]
+    update(conn, uuid, {"block_devices": changed})
+    return True
+
+
+def forget_connections(conn: sa.Connection, uuid: str) -> None:
+    """The host that has connected the volumes of this server is not its host any more."""
+    row = conn.execute(sa.select(T.c.block_devices).where(T.c.uuid == uuid, T.c.deleted == 0).with_for_update()).first()
+    if row is not None and row.block_devices:
+        update(conn, uuid, {"block_devices": [{**device, "connection_info": None, "attached": False}
+                                              for device in row.block_devices]})
+
+
 def mark_deleted(conn: sa.Connection, uuid: str) -> bool:
     """The server is gone: nothing of it counts any more. False when it was marked before (nothing changes then)."""
     return mark_many_deleted(conn, [uuid]) == 1

@@ -8,12 +8,13 @@ from typing import Any
 from nova_lite.objects.base import Record
 
 PENDING, RUNNING, DONE, ERROR = "pending", "running", "done", "error"
-CONDUCTOR, COMPUTE = "conductor", "compute"
+API, CONDUCTOR, COMPUTE = "api", "conductor", "compute"
 
 
 @dataclass
 class Action(Record):
-    """``stage`` says who has to work on it, ``host`` which compute host; ``arguments`` are plain JSON."""
+    """``stage`` says who has to work on it (api: the request that wrote it), ``host`` which compute host; ``arguments`` are
+    plain JSON."""
 
     id: int
     instance_uuid: str

@@ -1,6 +1,7 @@
 """A disk of a server beyond what its flavor gives: what was asked for, and what has become of it."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ class BlockDevice(Record):
     A volume passes through: ``volume_id`` None (still to be created from its source), set, ``attachment_id`` set (reserved in
     the Volume service), ``connection_info`` set (this host may connect it), ``attached`` (the guest has it). What is undone
     goes the same way back. ``connection_info`` never holds a secret: what a host needs to authenticate it keeps itself.
+    A guest is given the volumes that have one whenever it is started.
     """
 
     id: str
@@ -50,3 +52,18 @@ class BlockDevice(Record):
     def is_root(self) -> bool:
         """True for the disk that the guest boots from."""
         return self.boot_index == 0
+
+    @property
+    def is_swap(self) -> bool:
+        """True for the swap disk of a host; ``size`` is MiB then."""
+        return not self.is_volume and self.source_type == BLANK and self.guest_format == "swap"
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """True for an empty disk of the host."""
+        return not self.is_volume and self.source_type == BLANK and self.guest_format != "swap"
+
+
+def find(devices: Iterable[BlockDevice], volume_id: str) -> BlockDevice | None:
+    """The device that is this volume."""
+    return next((d for d in devices if d.is_volume and d.volume_id == volume_id), None)

@@ -1,6 +1,7 @@
 """A server, as the database holds it and as it crosses RPC."""
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,6 +89,33 @@ class Instance(Record):
     def encrypted_password(self) -> str:
         """What the guest once encrypted with its user's key; empty when it never did."""
         return "".join(str(self.system_metadata.get(f"password_{n}") or "") for n in range(PASSWORD_PIECES))
+
+    @property
+    def volumes(self) -> list[BlockDevice]:
+        """The block devices that the Volume service holds."""
+        return [d for d in self.block_devices if d.is_volume]
+
+    @property
+    def is_volume_backed(self) -> bool:
+        """True when the guest boots from a volume."""
+        return any(d.is_root for d in self.volumes)
+
+    @property
+    def placed_flavor(self) -> Flavor:
+        """The flavor as far as it takes room of a host: without the root disk where that is a volume."""
+        return dataclasses.replace(self.flavor, root_gb=0) if self.is_volume_backed else self.flavor
+
+    @property
+    def ephemeral_gb(self) -> int:
+        """GiB of the empty disk beside the root disk; 0: none."""
+        asked = [d.size for d in self.block_devices if d.is_ephemeral]
+        return sum(self.flavor.ephemeral_gb if size is None else size for size in asked) if asked else self.flavor.ephemeral_gb
+
+    @property
+    def swap_mb(self) -> int:
+        """MiB of the swap disk; 0: none."""
+        asked = [d.size for d in self.block_devices if d.is_swap and d.size is not None]
+        return asked[0] if asked else self.flavor.swap
 
     def domain_name(self, template: str) -> str:
         """The hypervisor's name of this server, e.g. ``instance-0000002a``; ``template`` takes the number or the uuid."""

@@ -30,6 +30,7 @@ POWER_NAMES = {NOSTATE: "pending", RUNNING: "running", POWER_PAUSED: "paused", S
                POWER_SUSPENDED: "suspended"}
 
 ANY: tuple[str, ...] = ()
+_WITH_DISKS = (ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 IDLE: tuple[str | None, ...] = (None,)
 ANY_TASK: tuple[str | None, ...] = ()
 
@@ -53,6 +54,11 @@ class Operation:
     respects_lock: bool = True
     must_have_launched: bool = True
 
+    @property
+    def keeps_state(self) -> bool:
+        """True when the server is in the same state before, meanwhile and after, however it ends."""
+        return self.ends_in is None
+
 
 OPERATIONS = {o.verb: o for o in (
     Operation("build", "create", "build_and_run_instance", (BUILDING,), (SCHEDULING,), SCHEDULING, ACTIVE, RUNNING,
@@ -68,6 +74,9 @@ OPERATIONS = {o.verb: o for o in (
     Operation("unpause", "unpause", "unpause_instance", (PAUSED,), IDLE, UNPAUSING, ACTIVE, RUNNING),
     Operation("suspend", "suspend", "suspend_instance", (ACTIVE,), IDLE, SUSPENDING, SUSPENDED, SHUTDOWN),
     Operation("resume", "resume", "resume_instance", (SUSPENDED,), IDLE, RESUMING, ACTIVE, RUNNING),
+    # these change no state, so several may be under way: the host does them one after the other
+    Operation("attach_volume", "attach_volume", "attach_volume", _WITH_DISKS, IDLE, None, None, None),
+    Operation("detach_volume", "detach_volume", "detach_volume", _WITH_DISKS, IDLE, None, None, None),
 )}
 
 # the task_states of a build, in order

@@ -66,7 +66,7 @@ def _local(instance: Instance) -> dict[str, str]:
     letters = _letters()
     prefix = PREFIXES.get(bus, PREFIXES[DEFAULT_BUS])
     names = {ROOT: prefix + next(letters)}
-    for kind, wanted in ((EPHEMERAL, instance.flavor.ephemeral_gb), (SWAP, instance.flavor.swap)):
+    for kind, wanted in ((EPHEMERAL, instance.ephemeral_gb), (SWAP, instance.swap_mb)):
         if wanted:
             names[kind] = prefix + next(letters)
     if instance.config_drive:

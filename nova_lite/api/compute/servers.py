@@ -124,7 +124,8 @@ def _creation(req: Request, server: dict[str, Any]) -> CreateRequest:
         block_devices=server.get("block_device_mapping_v2", []),
         legacy_block_devices=server.get("block_device_mapping", []),
         allow_zero_disk=req.can(f"{RULE}create:zero_disk_flavor", fatal=False),
-        allow_external_network=req.can("network:attach_external_network", fatal=False))
+        allow_external_network=req.can("network:attach_external_network", fatal=False),
+        allow_multiattach=req.since("2.60"))
     if req.services.conf.api.enable_instance_password:
         request.admin_password = server.get("adminPass") or generate_password()
     _choose_host(req, server, request)

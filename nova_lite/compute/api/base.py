@@ -21,6 +21,7 @@ from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
+from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
 
@@ -29,11 +30,12 @@ class Base:
     """Holds the neighbours; nothing connects before its first use."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, transport: messaging.RPCTransport, image: ImageAPI,
-                 network: NetworkAPI) -> None:
+                 network: NetworkAPI, volume: VolumeAPI) -> None:
         self.conf = conf
         self.db = db
         self.image = image
         self.network = network
+        self.volume = volume
         self.compute_rpc = rpcapi.ComputeAPI(transport)
         self.conductor_rpc = ConductorAPI(transport)
         self.wakeups = Wakeups()

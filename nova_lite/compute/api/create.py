@@ -4,6 +4,7 @@ from __future__ import annotations
 import secrets
 import string
 import uuid as uuids
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +12,14 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.api import validate
-from nova_lite.compute.api.base import Base
+from nova_lite.compute.api import block_devices, validate
+from nova_lite.compute.api.volumes import PREPARE_SECONDS, Prepared, Volumes, check_image_fits
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, keypairs, quotas, server_groups
 from nova_lite.network.base import Requests, Wanted
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import states
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 
@@ -58,6 +60,7 @@ class CreateRequest:
     admin_password: str | None = None
     allow_zero_disk: bool = False
     allow_external_network: bool = False
+    allow_multiattach: bool = True
 
 
 @dataclass
@@ -78,9 +81,15 @@ class _Facts:
     keypair: dict[str, Any] | None
     networks: Requests
     auto_disk_config: bool
+    devices: list[BlockDevice]
+
+    @property
+    def image_ref(self) -> str:
+        """The image as the server shows it: none when its root disk is a volume."""
+        return "" if any(d.is_root and d.is_volume for d in self.devices) else self.image.id
 
 
-class Creation(Base):
+class Creation(Volumes):
     """POST /servers."""
 
     def create(self, context: RequestContext, request: CreateRequest) -> Created:
@@ -92,18 +101,18 @@ class Creation(Base):
         wanted = self._check_networks(context, facts.networks, request)
         facts.networks, request.security_groups = wanted.requests, wanted.security_groups
         reservation = "r-" + "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(8))
-        servers, action_ids = self.db.write(self._write, context, request, facts, reservation)
+        servers, action_ids, devices = self.db.write(self._write, context, request, facts, reservation)
         LOG.info("create: %s server(s), reservation %s", len(servers), reservation,
                  extra={"instance_uuid": servers[0]} if len(servers) == 1 else {})
+        if _has_volumes(facts.devices):
+            self.prepare_volumes(context, devices, action_ids)
         self.wakeups.send(self.conductor_rpc.schedule_and_build_instances, context, action_ids)
         return Created(servers, reservation, facts.auto_disk_config)
 
     def _look_up(self, context: RequestContext, request: CreateRequest) -> _Facts:
         if request.min_count > request.max_count:
             raise exception.Invalid("min_count must be <= max_count")
-        validate.check_block_devices(request.block_devices, request.legacy_block_devices, request.image_id)
-        if not request.image_id:
-            raise exception.Invalid("Invalid imageRef provided: a server boots from an image, volumes are not supported.")
+        devices = block_devices.parse(request.block_devices, request.legacy_block_devices, request.image_id)
         networks = validate.network_requests(request.networks, request.max_count)
         with self.db.read() as connection:
             flavor = validate.get_flavor(connection, context, request.flavor_id)
@@ -118,12 +127,26 @@ class Creation(Base):
                 limits = quotas.limits_for(connection, self.conf, context.project_id or "")
                 validate.check_metadata_quota(request.metadata, limits["metadata_items"])
                 validate.check_files(request.personality, limits)
-        try:
-            image = self.image.get(context, request.image_id)
-        except exception.ImageNotFound as error:
-            raise exception.Invalid(error.message) from error
-        validate.check_image(image, flavor, request.allow_zero_disk)
-        return _Facts(flavor, image, keypair, networks, validate.auto_disk_config(image, request.disk_config))
+        image = self._check_disks(context, request, flavor, devices)
+        return _Facts(flavor, image, keypair, networks, validate.auto_disk_config(image, request.disk_config), devices)
+
+    def _check_disks(self, context: RequestContext, request: CreateRequest, flavor: Flavor,
+                     devices: list[BlockDevice]) -> ImageMeta:
+        """What the servers boot; raises what is wrong with it or with any disk."""
+        block_devices.check_local(devices, flavor)
+        self.check_devices(context, devices, request.max_count, request.allow_multiattach)
+        root = next((d for d in devices if d.is_root and d.is_volume), None)
+        if root is not None and not request.image_id:
+            image = self.root_image(context, root)
+        else:
+            try:
+                image = self.image.get(context, request.image_id)
+            except exception.ImageNotFound as error:
+                raise exception.Invalid(error.message) from error
+        validate.check_image(image, flavor, request.allow_zero_disk, is_on_volume=root is not None)
+        if root is not None:
+            check_image_fits(image, root)
+        return image
 
     @staticmethod
     def _keypair(connection: sa.Connection, context: RequestContext, name: str | None) -> dict[str, Any] | None:
@@ -143,7 +166,7 @@ class Creation(Base):
             raise exception.Invalid(error.message) from error
 
     def _write(self, connection: sa.Connection, context: RequestContext, request: CreateRequest, facts: _Facts,
-               reservation: str) -> tuple[list[str], list[int]]:
+               reservation: str) -> tuple[list[str], list[int], Prepared]:
         project, user = context.project_id or "", context.user_id or ""
         count = quotas.servers_that_fit(connection, self.conf, project, user, request.min_count, request.max_count,
                                         facts.flavor.vcpus, facts.flavor.memory_mb)
@@ -152,14 +175,20 @@ class Creation(Base):
             quotas.check_server_group_members(connection, self.conf, project, user, group, count)
         chosen = [str(uuids.uuid4()) for _ in range(count)]
         common = self._common(context, request, facts, reservation)
-        instances.create_many(connection, [{**common, **self._names(request, uuid, number, count)}
-                                           for number, uuid in enumerate(chosen)])
+        devices = {uuid: block_devices.for_server(facts.devices, facts.flavor, facts.image, common["config_drive"])
+                   for uuid in chosen}
+        instances.create_many(connection, [
+            {**common, **self._names(request, uuid, number, count), "block_devices": devices[uuid] or None,
+             "root_device_name": block_devices.root_name(devices[uuid], facts.image)} for number, uuid in enumerate(chosen)])
         if group:
             server_groups.add_members(connection, group, chosen)
         # only a config drive brings a guest its password: without one nobody needs to know it
         arguments = {"admin_password": request.admin_password} if request.admin_password and common["config_drive"] else None
-        return chosen, actions.create(connection, context, "build", chosen, self.conf.conductor.lease_seconds,
-                                      action_objects.CONDUCTOR, arguments=arguments)
+        stage, lease_seconds = action_objects.CONDUCTOR, float(self.conf.conductor.lease_seconds)
+        if _has_volumes(facts.devices):     # they are reserved and made first, see prepare_volumes
+            stage, lease_seconds = action_objects.API, PREPARE_SECONDS
+        ids = actions.create(connection, context, "build", chosen, lease_seconds, stage, arguments=arguments)
+        return chosen, ids, devices
 
     @staticmethod
     def _names(request: CreateRequest, uuid: str, number: int, count: int) -> dict[str, Any]:
@@ -176,7 +205,7 @@ class Creation(Base):
         return {
             "project_id": context.project_id or "", "user_id": context.user_id or "", "reservation_id": reservation,
             "display_description": request.description, "vm_state": states.BUILDING, "task_state": states.SCHEDULING,
-            "image_ref": facts.image.id, "image": facts.image, "flavor": facts.flavor, "flavor_ref": facts.flavor.flavorid,
+            "image_ref": facts.image_ref, "image": facts.image, "flavor": facts.flavor, "flavor_ref": facts.flavor.flavorid,
             "key_name": request.key_name, "keypair": facts.keypair, "availability_zone": request.availability_zone,
             "pinned_availability_zone": request.availability_zone, "metadata": request.metadata,
             "config_drive": request.config_drive or mandatory or self.conf.compute.force_config_drive,
@@ -189,6 +218,10 @@ class Creation(Base):
 
 def _plain_networks(networks: Requests) -> str | list[dict[str, Any]] | None:
     return networks if networks is None or isinstance(networks, str) else [r.to_primitive() for r in networks]
+
+
+def _has_volumes(devices: Sequence[BlockDevice]) -> bool:
+    return any(d.is_volume for d in devices)
 
 
 def generate_password(length: int = 12) -> str:

@@ -73,12 +73,14 @@ def get_group(connection: sa.Connection, context: RequestContext, uuid: str) -> 
     return group
 
 
-def check_image(image: ImageMeta, flavor: Flavor, allow_zero_disk: bool) -> None:
-    """Raise the error of an image that cannot boot with this flavor."""
+def check_image(image: ImageMeta, flavor: Flavor, allow_zero_disk: bool, is_on_volume: bool = False) -> None:
+    """Raise the error of an image that cannot boot with this flavor; ``is_on_volume``: the flavor's disk is not used."""
     if image.status != "active":
         raise exception.ImageNotActive(image_id=image.id)
     if flavor.memory_mb < int(image.min_ram or 0):
         raise exception.FlavorMemoryTooSmall()
+    if is_on_volume:
+        return
     if flavor.root_gb == 0:
         # such a server's disk is as large as its image, which no quota and no claim counts
         if not allow_zero_disk:
@@ -150,24 +152,6 @@ def _network_request(network: Mapping[str, Any]) -> NetworkRequest:
 def _check_unique(values: Collection[str], what: str) -> None:
     if len(set(values)) < len(values):
         raise exception.Invalid(f"The same {what} is given more than once: {', '.join(sorted(values))}")
-
-
-def check_block_devices(mapping: Sequence[Mapping[str, Any]] | None, legacy: Sequence[Mapping[str, Any]] | None,
-                        image_ref: str) -> None:
-    """Accept the one mapping that says what is so anyhow: the image on the local root disk. Raise Invalid for others."""
-    if legacy:
-        raise exception.Invalid("Block device mapping is Invalid: booting with volumes is not supported.")
-    for device in mapping or ():
-        source, destination = device.get("source_type"), device.get("destination_type", "local")
-        if source != "image" or destination != "local":
-            raise exception.Invalid(f"Block device mapping is Invalid: a {source or 'volume'} as {destination} disk is not "
-                                    "supported, only the image on the local root disk.")
-        if str(device.get("boot_index", "")) != "0" or len(mapping or ()) > 1:
-            raise exception.Invalid("Block device mapping is Invalid: Boot sequence for the instance and image/block device "
-                                    "mapping combination is not valid.")
-        if device.get("uuid", image_ref) != image_ref:
-            raise exception.Invalid(f"Block device mapping is Invalid: image {device.get('uuid')} is not the image "
-                                    f"{image_ref or '(none)'} of the server.")
 
 
 def hostname_of(name: str, default: str) -> str:

@@ -16,6 +16,7 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings
+from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.leases import Leases
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, hosts, instances, server_groups
@@ -40,8 +41,8 @@ class BuildTask:
     """The conductor's half of a build."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, leases: Leases, scheduler: SchedulerAPI,
-                 compute: ComputeAPI) -> None:
-        self.conf, self.db, self.leases = conf, db, leases
+                 compute: ComputeAPI, cleanup: Cleanup) -> None:
+        self.conf, self.db, self.leases, self.cleanup = conf, db, leases, cleanup
         self.scheduler, self.compute = scheduler, compute
         self.lease_seconds = conf.conductor.lease_seconds
         self._lock = threading.Lock()
@@ -108,6 +109,7 @@ class BuildTask:
                     self._place([b for b in batch if b.action.request_id == request], started)
                 return
             self.db.write(self._bury, waiting, error.message, started)
+            self._give_back_volumes(waiting)
             return
         except messaging.MessagingTimeout:
             self._try_again(waiting, "the scheduler did not answer", started)
@@ -197,6 +199,11 @@ class BuildTask:
             endings.fail(conn, action, message)
         actions.add_events(conn, [(action_id, event) for action_id in held])
 
+    def _give_back_volumes(self, buried: list[Action]) -> None:
+        with self.db.read() as conn:
+            found = instances.get_many(conn, [a.instance_uuid for a in buried], tags=False)
+        self.cleanup.give_back(i for i in found.values() if i.vm_state == states.ERROR and i.host is None)
+
     # the next host --------------------------------------------------------------------------------------------------
     def failed_on_host(self, conn: sa.Connection, action: Action, reason: str, details: str, reschedule: bool) -> str | None:
         """After a failure on ``action.host``: the next host, to which the action belongs now; None: the server is in ERROR."""
@@ -211,12 +218,13 @@ class BuildTask:
         group = self._group(conn, found)
         while rest:
             place = rest.pop(0)
-            flavor = found.flavor
+            flavor = found.placed_flavor
             if not claims.claim(conn, found.uuid, place.compute_node_id, flavor.vcpus, flavor.memory_mb, flavor.disk_gb, group):
                 continue
             instances.update(conn, found.uuid, {
                 "host": place.host, "node": place.node, "launched_on": place.host, "task_state": states.SCHEDULING,
                 "availability_zone": place.availability_zone, "network_info": []})
+            instances.forget_connections(conn, found.uuid)
             arguments = {**action.arguments, "tried": tried, "alternates": [s.to_primitive() for s in rest]}
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, place.host, arguments)
             return place.host
@@ -231,6 +239,6 @@ def _group_facts(group: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _spec(instance: Instance, action: Action, group: dict[str, Any] | None) -> RequestSpec:
     return RequestSpec(
-        flavor=instance.flavor, project_id=instance.project_id, user_id=instance.user_id, image=instance.image,
+        flavor=instance.placed_flavor, project_id=instance.project_id, user_id=instance.user_id, image=instance.image,
         availability_zone=instance.pinned_availability_zone, requested_destination=instance.requested_destination,
         ignore_hosts=list(action.arguments.get("ignore_hosts", ())), scheduler_hints=instance.scheduler_hints, group=group)

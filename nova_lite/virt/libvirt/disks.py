@@ -38,14 +38,13 @@ class DiskMaker:
         from_volume = any(device.is_volume and device.is_root for device in instance.block_devices)
         if not from_volume and not files.disk.exists():
             self._make_root(instance, files, fetch)
-        flavor = instance.flavor
-        if flavor.ephemeral_gb and not files.ephemeral.exists():
+        if instance.ephemeral_gb and not files.ephemeral.exists():
             with written_whole(files.ephemeral) as part:
-                _sparse(part, flavor.ephemeral_gb * units.GiB)
+                _sparse(part, instance.ephemeral_gb * units.GiB)
                 images.run("mkfs.ext4", "-q", "-F", "-L", "ephemeral0", part)
-        if flavor.swap and not files.swap.exists():
+        if instance.swap_mb and not files.swap.exists():
             with written_whole(files.swap) as part:
-                _sparse(part, flavor.swap * units.MiB)
+                _sparse(part, instance.swap_mb * units.MiB)
                 images.run("mkswap", part)
 
     def cache(self, image: ImageMeta, fetch: Fetcher) -> None:

@@ -49,13 +49,18 @@ def _networks(tag: bool, words: bool) -> Json:
     return {"oneOf": [made, {"type": "string", "enum": ["none", "auto"]}]} if words else made
 
 
+_DEVICE_NAME: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9._/-]*$"}
+_BDM_COMMON: Json = {
+    "virtual_name": {"type": "string", "maxLength": 255}, "volume_id": p.UUID, "snapshot_id": p.UUID,
+    "volume_size": p.NON_NEGATIVE_INTEGER, "delete_on_termination": p.BOOLEAN,
+    "no_device": {"type": ["string", "boolean", "object", "null"]}, "device_name": _DEVICE_NAME,
+    "connection_info": {"type": "string", "maxLength": 16777215}}
+_BDM_LEGACY: Json = {"type": "array", "items": {"type": "object", "properties": _BDM_COMMON, "additionalProperties": False}}
+
+
 def _bdm_v2(tag: bool = False, volume_type: bool = False) -> Json:
     properties: Json = {
-        "virtual_name": {"type": "string", "maxLength": 255}, "volume_id": p.UUID, "snapshot_id": p.UUID,
-        "image_id": p.UUID, "volume_size": p.NON_NEGATIVE_INTEGER, "delete_on_termination": p.BOOLEAN,
-        "no_device": {"type": ["string", "boolean", "object", "null"]},
-        "device_name": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9._/-]*$"},
-        "connection_info": {"type": "string", "maxLength": 16777215},
+        **_BDM_COMMON, "image_id": p.UUID,
         "source_type": {"type": "string", "enum": ["volume", "image", "snapshot", "blank"]},
         "uuid": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9._-]*$"},
         "destination_type": {"type": "string", "enum": ["local", "volume"]},
@@ -92,7 +97,7 @@ def _creations() -> dict[str, Json]:
             "type": "object", "additionalProperties": False, "required": ["path", "contents"],
             "properties": {"path": {"type": "string", "pattern": r"^[^\x00]*$"}, "contents": BASE64}}},
         "availability_zone": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00-\x1f]*$"},
-        "block_device_mapping": {"type": "array", "items": {"type": "object"}}, "block_device_mapping_v2": _bdm_v2(),
+        "block_device_mapping": _BDM_LEGACY, "block_device_mapping_v2": _bdm_v2(),
         "config_drive": p.BOOLEAN, "key_name": p.NAME, "min_count": p.POSITIVE_INTEGER, "max_count": p.POSITIVE_INTEGER,
         "return_reservation_id": p.BOOLEAN,
         "security_groups": {"type": "array", "uniqueItems": True, "items": {

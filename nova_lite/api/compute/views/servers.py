@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from nova_lite import units
 from nova_lite.db import models
 from nova_lite.objects import states
+from nova_lite.objects.block_device import VOLUME
 
 if TYPE_CHECKING:
     from nova_lite.api.openstack.wsgi import Request
@@ -26,7 +27,7 @@ _BASE = (I.id, I.uuid, I.display_name, I.project_id, I.user_id, I.vm_state, I.ta
          I.image_ref, I.flavor_ref, I.created_at, I.updated_at, I.network_info, I.access_ip_v4, I.access_ip_v6,
          I.auto_disk_config, I.fault, I.deleted)
 _EXTENDED = (I.availability_zone, I.config_drive, I.key_name, I.launched_at, I.terminated_at, I.security_groups,
-             I.power_state)
+             I.power_state, I.block_devices)
 _SINCE: dict[str, tuple[sa.Column[Any], ...]] = {
     "2.9": (I.locked,), "2.19": (I.display_description,), "2.47": (I.flavor,), "2.63": (I.trusted_certs,),
     "2.73": (I.locked_reason,), "2.90": (I.hostname,), "2.96": (I.pinned_availability_zone,), "2.98": (I.image,),
@@ -161,13 +162,19 @@ class ServerView:
         shown["OS-EXT-STS:task_state"] = row["task_state"]
         shown["OS-EXT-STS:vm_state"] = row["vm_state"]
         shown["OS-EXT-STS:power_state"] = row["power_state"]
-        shown["os-extended-volumes:volumes_attached"] = []
+        shown["os-extended-volumes:volumes_attached"] = self._volumes(row["block_devices"])
         if row["security_groups"]:
             shown["security_groups"] = [{"name": name} for name in row["security_groups"]]
         if self.wants_hosts:
             status = hosts.get(row["host"], "") if row["host"] else ""
             if self.host_status or status == "UNKNOWN":
                 shown["host_status"] = status
+
+    def _volumes(self, devices: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+        attached = [d for d in devices or () if d["destination_type"] == VOLUME and d["volume_id"]]
+        if not self._since["2.3"]:
+            return [{"id": device["volume_id"]} for device in attached]
+        return [{"id": device["volume_id"], "delete_on_termination": device["delete_on_termination"]} for device in attached]
 
     def _add_attributes(self, shown: dict[str, Any], row: Row) -> None:
         shown["OS-EXT-SRV-ATTR:host"] = row["host"]

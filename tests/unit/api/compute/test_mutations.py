@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 
+from nova_lite.context import RequestContext
 from nova_lite.db import models
 from tests.unit.api.compute.conftest import Cloud
 from tests.unit.api.compute.server_support import VERSIONS, Servers
@@ -50,6 +51,26 @@ def mutate(body: Any, dice: random.Random) -> Any:
         else:
             parent[last] = copy.deepcopy(dice.choice(VALUES))
     return body
+
+
+def volume_requests(servers: Servers, server: str, volume: str) -> list[tuple[str, str, Any]]:
+    """Servers that boot from volumes, and volumes of a server."""
+    device = {"boot_index": 0, "source_type": "image", "destination_type": "volume", "uuid": servers.image, "volume_size": 1,
+              "delete_on_termination": True, "device_name": "/dev/vda", "disk_bus": "virtio", "device_type": "disk",
+              "guest_format": "ext4", "no_device": False}
+    other = {"boot_index": None, "source_type": "blank", "destination_type": "volume", "volume_size": "1"}
+    local = {"boot_index": -1, "source_type": "blank", "destination_type": "local", "guest_format": "swap", "volume_size": 0}
+    old = [{"device_name": "vdb", "volume_id": volume, "delete_on_termination": "1", "volume_size": 1},
+           {"virtual_name": "swap", "device_name": "vdc", "volume_size": 0}]
+    attachment = {"volumeId": volume, "device": "/dev/vdb", "tag": "t", "delete_on_termination": True}
+    path = f"/servers/{server}/os-volume_attachments"
+    return [
+        ("POST", "/servers", servers.body(imageRef="", networks="none", block_device_mapping_v2=[device, other, local])),
+        ("POST", "/servers", servers.body(block_device_mapping_v2=[
+            {**device, "destination_type": "local"}, {**other, "tag": "x", "volume_type": None}])),
+        ("POST", "/servers", servers.body(block_device_mapping=old)),
+        ("POST", path, {"volumeAttachment": attachment}), ("POST", path, {"volumeAttachment": {"volumeId": volume}}),
+        ("PUT", f"{path}/{volume}", {"volumeAttachment": {**attachment, "id": volume, "serverId": server}})]
 
 
 def requests(servers: Servers, server: str, group: str) -> list[tuple[str, str, Any]]:
@@ -109,6 +130,35 @@ def test_no_mutation_of_a_body_is_an_error_of_ours(cloud: Cloud, monkeypatch: py
             cloud.db.write(lambda c: c.execute(delete(models.instances).where(models.instances.c.uuid != server)))
     assert seen.get(400, 0) > 50, seen
     assert seen.get(202, 0) + seen.get(200, 0) > 5, seen
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_mutation_of_a_body_with_volumes_is_an_error_of_ours(cloud: Cloud, seed: int) -> None:
+    servers, dice, seen = Servers(cloud), random.Random(seed), dict[int, int]()
+    admin, volumes = cloud.client("admin", "admin", ("admin",)), cloud.services.volume
+    server = servers.active(admin)
+    user = RequestContext(project_id="admin", user_id="admin", auth_token="t", overwrite=False)
+    volume = volumes.create(user, 1).id
+    attached = {"id": "d", "source_type": "volume", "destination_type": "volume", "volume_id": volume, "tag": "t",
+                "device_name": "/dev/vdb"}
+    for _ in range(ROUNDS // 4):
+        method, path, body = dice.choice(volume_requests(servers, server, volume))
+        servers.set(server, block_devices=[attached] if method == "PUT" else None)
+        version, body = dice.choice(VERSIONS), mutate(body, dice) if dice.random() < 0.9 else body
+        answer = admin.at(version).call(method, path, body)
+        assert answer.status_code < 500, (version, method, path, body, answer.text)
+        seen[answer.status_code] = seen.get(answer.status_code, 0) + 1
+        if answer.status_code < 300:
+            for one in [*volumes.attachments(user, server), *volumes.attachments(user, _made(answer))]:
+                volumes.release(user, one.id)
+            cloud.db.write(lambda c: c.execute(delete(models.instances).where(models.instances.c.uuid != server)))
+            cloud.db.write(lambda c: c.execute(delete(models.instance_actions)))
+    assert seen.get(400, 0) > 50, seen
+    assert sum(count for status, count in seen.items() if status < 300) > 10, seen
+
+
+def _made(answer: Any) -> str:
+    return (answer.json_body.get("server") or {}).get("id", "") if answer.body else ""
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -1,0 +1,102 @@
+"""/servers/{server_id}/os-volume_attachments: the volumes of a server."""
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+from oslo_utils import strutils
+
+from nova_lite import exception
+from nova_lite.api.compute.params import last, number
+from nova_lite.api.compute.schemas import volume_attachments as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.compute.views.volume_attachments import attachment
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects import block_device as bd
+from nova_lite.objects import states
+from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.instance import Instance
+
+RULE = "os_compute_api:os-volumes-attachments:"
+PATH = "/servers/{server_id}/os-volume_attachments"
+_SHELVED = (states.SHELVED, states.SHELVED_OFFLOADED)
+
+
+def index(req: Request, server_id: str) -> dict[str, Any]:
+    """All volumes, or the page of ``limit`` and ``offset``."""
+    instance = find(req, server_id, f"{RULE}index")
+    devices = [device for device in instance.volumes if device.volume_id]
+    offset = number(last(req, "offset") or "0") or 0
+    most = req.services.conf.api.max_limit
+    limit = min(number(last(req, "limit") or "") or most, most)
+    return {"volumeAttachments": [attachment(req, server_id, device) for device in devices[offset:offset + limit]]}
+
+
+def show(req: Request, server_id: str, volume_id: str) -> dict[str, Any]:
+    """One volume."""
+    return {"volumeAttachment": attachment(req, server_id, _device(find(req, server_id, f"{RULE}show"), volume_id))}
+
+
+def create(req: Request, server_id: str) -> Any:
+    """Attach a volume; it is done after the answer, which from 2.101 has no body."""
+    instance = find(req, server_id, f"{RULE}create")
+    wanted = req.json_in["volumeAttachment"]
+    _check_shelved(req, instance, "attach_volume")
+    device = req.services.compute.attach_volume(
+        req.context, instance, wanted["volumeId"], wanted.get("device"), wanted.get("tag"),
+        strutils.bool_from_string(wanted.get("delete_on_termination", False)), req.since("2.60"))
+    if req.since("2.101"):
+        return webob.Response(status=202, content_type=None)
+    return {"volumeAttachment": attachment(req, server_id, device, created=True)}
+
+
+def update(req: Request, server_id: str, volume_id: str) -> None:
+    """From 2.85: whether the volume goes with its server. Exchanging a volume for another is refused."""
+    wanted = req.json_in["volumeAttachment"]
+    swap = wanted["volumeId"] != volume_id or not req.since("2.85")
+    instance = find(req, server_id, RULE + ("swap" if swap else "update"))
+    device = _device(instance, volume_id)
+    if swap:
+        raise exception.Invalid(f"Volume {volume_id} cannot be exchanged for {wanted['volumeId']}: this cloud does not "
+                                "support volume swap.")
+    _check_unchanged(wanted, attachment(req, server_id, device) | {"id": volume_id})
+    if "delete_on_termination" in wanted:
+        flag = strutils.bool_from_string(wanted["delete_on_termination"])
+        req.services.compute.update_attachment(req.context, server_id, volume_id, flag)
+
+
+def _check_unchanged(wanted: dict[str, Any], shown: dict[str, Any]) -> None:
+    for key in ("id", "serverId", "device", "tag"):
+        if key in wanted and wanted[key] != shown[key]:
+            raise exception.Invalid(f"The {key} of a volume attachment cannot be changed: it is {shown[key]}, not "
+                                    f"{wanted[key]}.")
+
+
+def delete(req: Request, server_id: str, volume_id: str) -> None:
+    """Detach a volume; it is done after the answer."""
+    instance = find(req, server_id, f"{RULE}delete")
+    _check_shelved(req, instance, "detach_volume")
+    req.services.compute.detach_volume(req.context, server_id, volume_id)
+
+
+def _device(instance: Instance, volume_id: str) -> BlockDevice:
+    device = bd.find(instance.block_devices, volume_id)
+    if device is None:
+        raise exception.VolumeNotAttached(instance_id=instance.uuid, volume_id=volume_id)
+    return device
+
+
+def _check_shelved(req: Request, instance: Instance, verb: str) -> None:
+    if instance.vm_state in _SHELVED and not req.since("2.20"):
+        raise exception.InstanceInvalidState(action=verb, instance_id=instance.uuid, attr="vm_state", state=instance.vm_state)
+
+
+ROUTES = [
+    Route("GET", PATH, index, f"{RULE}index", query=schema.INDEX_QUERY, response=schema.LISTED),
+    Route("POST", PATH, create, f"{RULE}create", body=schema.CREATE, response=schema.CREATED,
+          status={"2.1": 200, "2.101": 202}),
+    Route("GET", PATH + "/{volume_id}", show, f"{RULE}show", response=schema.SHOWN),
+    Route("PUT", PATH + "/{volume_id}", update, None, body=schema.UPDATE, status=202),
+    Route("DELETE", PATH + "/{volume_id}", delete, f"{RULE}delete", status=202),
+]

@@ -1,0 +1,212 @@
+"""Volumes on a host: connected before a guest is built, attached to and detached from one that is there.
+
+The way of a volume is: reserved in the Volume service, connected to this host, given to the guest, completed; undone in the
+reverse order. Each step can be run twice, and what cannot be undone at once stays written down with the server, so that a
+detach or the server's delete finds it.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute.work import Host, Work
+from nova_lite.context import RequestContext, admin_context
+from nova_lite.objects import states
+from nova_lite.objects.block_device import VOLUME, BlockDevice, find
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.volume import AVAILABLE, Attachment
+from nova_lite.virt.driver import ComputeDriver
+from nova_lite.volume import release
+
+LOG = log.getLogger(__name__)
+EVENTS = {"attach_volume": "compute_attach_volume", "detach_volume": "compute_detach_volume"}
+RESERVED = "reserved"
+POLL_SECONDS = (0.2, 0.5, 1.0, 2.0)         # between looks at a volume that is being made; the last one again and again
+RELEASE_PAUSES = (1.0, 2.0, 4.0, 8.0)       # between tries to give a volume back
+_STOP = (exception.LeaseLost, exception.InstanceNotFound, messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
+         messaging.RemoteError)
+
+
+def columns(instance: Instance) -> dict[str, Any]:
+    """The block devices as a change of the server, which only its build may make as a whole; {} where no volume is."""
+    return {"block_devices": [d.to_primitive() for d in instance.block_devices]} if instance.volumes else {}
+
+
+# builds -------------------------------------------------------------------------------------------------------------------
+def connect_all(work: Work) -> None:
+    """Connect every volume of a new server to this host. Raises BuildAborted for a volume that was not made, InvalidVolume
+    for one that somebody else has, UnexpectedTaskState when the server is deleted meanwhile."""
+    host, instance = work.host, work.instance
+    if not instance.volumes:
+        return
+    started: dict[str, Any] = {"task_state": states.BLOCK_DEVICE_MAPPING,
+                               "network_info": [v.to_primitive() for v in instance.network_info]}
+    work.update(started, [states.NETWORKING, states.BLOCK_DEVICE_MAPPING, states.SPAWNING])
+    instance.task_state = states.BLOCK_DEVICE_MAPPING
+    context = admin_context()
+    known = _usable_attachments(host, context, instance)
+    for device in instance.volumes:
+        if device.volume_id is None:
+            device.volume_id = _find_made(host, context, instance, device)
+        attachment = known.get(device.volume_id)
+        if attachment is None:
+            if device.source_type != VOLUME:
+                _wait_until_made(work, context, device)
+            attachment = host.volume.reserve(context, device.volume_id, instance.uuid)
+        _connect(host, context, instance, device, attachment.id)
+
+
+def _usable_attachments(host: Host, context: RequestContext, instance: Instance) -> dict[str, Attachment]:
+    """The attachments that this build can go on with, by volume: reservations, and what an earlier run of it on this host
+    has connected (its connection_info is written down). Others were made for another host: they are given back."""
+    connected = {d.attachment_id for d in instance.volumes if d.connection_info is not None}
+    known: dict[str, Attachment] = {}
+    for attachment in host.volume.attachments(context, instance.uuid):
+        if attachment.volume_id not in known and (attachment.status == RESERVED or attachment.id in connected):
+            known[attachment.volume_id] = attachment
+        else:
+            host.volume.release(context, attachment.id)
+    return known
+
+
+def _find_made(host: Host, context: RequestContext, instance: Instance, device: BlockDevice) -> str:
+    """The volume that the API has created, but not written down. Nobody but the API can create one: it takes the user's own
+    token."""
+    found = host.volume.find(context, release.metadata_of(instance.uuid, device))
+    if not found:
+        raise exception.BuildAborted(instance_id=instance.uuid, reason=f"the volume for {device.device_name} was not created: "
+                                     "the API that took the request stopped in between")
+    return found[0].id
+
+
+def _wait_until_made(work: Work, context: RequestContext, device: BlockDevice) -> None:
+    started, pauses = time.monotonic(), iter(POLL_SECONDS)
+    while True:
+        volume = work.host.volume.get(context, device.volume_id or "")
+        waited = time.monotonic() - started
+        if volume.status == AVAILABLE:
+            return
+        if volume.status.startswith("error") or waited > release.CREATE_TIMEOUT:
+            raise exception.BuildAborted(
+                instance_id=work.instance.uuid, reason=f"Volume {volume.id} did not finish being created even after we waited "
+                f"{waited:.0f} seconds. And its status is {volume.status}.")
+        time.sleep(next(pauses, POLL_SECONDS[-1]))
+        work.update({}, [states.BLOCK_DEVICE_MAPPING])     # a delete ends the waiting
+
+
+def _connect(host: Host, context: RequestContext, instance: Instance, device: BlockDevice, attachment_id: str) -> None:
+    """The host may use the volume from here on."""
+    device.attachment_id = attachment_id
+    attachment = host.volume.connect(context, attachment_id, host.driver.volume_connector())
+    device.connection_info = host.driver.connect_volume(instance, device, attachment.connection_info)
+
+
+def complete_all(work: Work) -> None:
+    """The guest has its volumes: the Volume service says so from here on, too."""
+    for device in work.instance.volumes:
+        work.host.volume.complete(admin_context(), device.attachment_id or "")
+        device.attached = True
+
+
+def disconnect_all(driver: ComputeDriver, instance: Instance) -> None:
+    """After its guest is gone, the host lets go of a server's volumes; what the Volume service knows is not changed."""
+    for device in instance.volumes:
+        if device.connection_info is not None:
+            driver.disconnect_volume(instance, device)
+        device.connection_info, device.attached = None, False
+
+
+# a server that is there ---------------------------------------------------------------------------------------------------
+def attach(work: Work) -> None:
+    """Give the guest a volume. When that fails, the volume is taken back and the server is as before."""
+    device = _device(work)
+    if device is None or device.attached:       # an earlier run of this came to its end, or a detach was faster
+        work.succeed()
+        return
+    host, instance, context = work.host, work.instance, admin_context()
+    try:
+        _connect(host, context, instance, device, _reserved(host, context, instance, device))
+        work.update_device(device.id, {"attachment_id": device.attachment_id, "connection_info": device.connection_info})
+        host.driver.attach_volume(instance, device)
+        host.volume.complete(context, device.attachment_id or "")
+    except _STOP:
+        raise
+    except Exception as error:
+        LOG.exception("attach of volume %s failed", device.volume_id, extra={"instance_uuid": instance.uuid})
+        try:
+            _take_back(work, device)
+        except _STOP:
+            raise
+        except Exception as second:
+            LOG.exception("volume %s could not be taken back", device.volume_id, extra={"instance_uuid": instance.uuid})
+            raise exception.VolumeStuck(volume_id=device.volume_id, reason=error, second=second) from error
+        raise
+    work.update_device(device.id, {"attached": True})
+    work.succeed()
+    LOG.info("volume %s attached as %s", device.volume_id, device.device_name, extra={"instance_uuid": instance.uuid})
+
+
+def _reserved(host: Host, context: RequestContext, instance: Instance, device: BlockDevice) -> str:
+    """The attachment that the API or an earlier run of this has made, or a new one."""
+    volume_id = device.volume_id or ""
+    known = [a.id for a in host.volume.attachments(context, instance.uuid) if a.volume_id == volume_id]
+    if device.attachment_id in known:
+        return str(device.attachment_id)
+    return known[0] if known else host.volume.reserve(context, volume_id, instance.uuid).id
+
+
+def detach(work: Work) -> None:
+    """Take a volume from the guest and give it back; a guest that does not let go keeps it."""
+    device = _device(work)
+    if device is not None:
+        _take_back(work, device)
+        LOG.info("volume %s detached", device.volume_id, extra={"instance_uuid": work.instance.uuid})
+    work.succeed()
+
+
+def _take_back(work: Work, device: BlockDevice) -> None:
+    """Guest, host, Volume service, record: in this order, so that the record goes last."""
+    host, instance = work.host, work.instance
+    if device.connection_info is not None:
+        host.driver.detach_volume(instance, device)
+        host.driver.disconnect_volume(instance, device)
+        device.connection_info, device.attached = None, False
+        work.update_device(device.id, {"connection_info": None, "attached": False})
+    _release(host, instance, device)
+    work.update_device(device.id, None)
+
+
+def _release(host: Host, instance: Instance, device: BlockDevice) -> None:
+    for pause in (*RELEASE_PAUSES, None):
+        try:
+            release.release_volume(host.volume, instance.uuid, device)
+            return
+        except exception.ServiceUnavailable as error:
+            if pause is None:
+                raise
+            LOG.warning("volume %s is given back in %s s: %s", device.volume_id, pause, error,
+                        extra={"instance_uuid": instance.uuid})
+            time.sleep(pause)
+
+
+def _device(work: Work) -> BlockDevice | None:
+    wanted = work.action.arguments.get("device_id")
+    return next((d for d in work.instance.volumes if d.id == wanted), None)
+
+
+def extend(host: Host, instance: Instance, volume_id: str, context: RequestContext) -> None:
+    """A volume of the server has grown: let its guest see that. Raises VolumeNotAttached for one that it does not have."""
+    device = find(instance.block_devices, volume_id)
+    if device is None or device.connection_info is None:
+        raise exception.VolumeNotAttached(instance_id=instance.uuid, volume_id=volume_id)
+    volume = host.volume.get(admin_context(), volume_id)
+    host.driver.extend_volume(instance, device, volume.size)
+    LOG.info("volume %s has %s GiB now", volume_id, volume.size, extra={"instance_uuid": instance.uuid})
+
+
+VERBS: dict[str, Callable[[Work], None]] = {"attach_volume": attach, "detach_volume": detach}

@@ -1,0 +1,53 @@
+"""The volumes of a server without a host, or with a dead one: given back by the conductor. Its ports: see ``strays.py``."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from oslo_log import log
+
+from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.instance import Instance
+from nova_lite.volume import release
+from nova_lite.volume.base import VolumeAPI
+
+LOG = log.getLogger(__name__)
+THREADS = 8             # servers whose volumes are given back at the same time
+
+
+class Cleanup:
+    """Everything here can be run twice, asks nobody for a server without volumes, and raises ServiceUnavailable."""
+
+    def __init__(self, volume: VolumeAPI) -> None:
+        self._volume = volume
+        # neighbours may be slow, and neither the sweeper nor the placing of builds may wait for them
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup")
+
+    def later(self, function: Callable[..., None], *arguments: object) -> None:
+        """Call ``function(*arguments)`` in a thread of these; it must not raise."""
+        self._threads.submit(function, *arguments)
+
+    def stop(self) -> None:
+        """Let what runs end."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def delete(self, instance: Instance) -> None:
+        """Attachments, and the volumes that go with the server."""
+        release.release_all(self._volume, instance)
+        release.delete_volumes(self._volume, instance)
+
+    def detach(self, instance: Instance, device: BlockDevice) -> None:
+        """One volume of a server that has no guest."""
+        release.release_volume(self._volume, instance.uuid, device)
+
+    def give_back(self, instances: Iterable[Instance]) -> None:
+        """The volumes of servers that will never be built, soon; what fails here their deletes do again."""
+        for instance in instances:
+            if instance.volumes:
+                self.later(self._give_back, instance)
+
+    def _give_back(self, instance: Instance) -> None:
+        try:
+            release.release_all(self._volume, instance)
+        except Exception:
+            LOG.exception("its volumes stay reserved until it is deleted", extra={"instance_uuid": instance.uuid})

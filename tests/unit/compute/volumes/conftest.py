@@ -1,0 +1,34 @@
+import os
+
+import pytest
+
+from nova_lite.compute import volumes
+from nova_lite.volume import release
+from tests.unit.compute.volumes.volume_cloud import VolumeCloud
+
+
+@pytest.fixture
+def make_volume_cloud(tmp_path, monkeypatch):
+    """Makes the cloud of one test; its pauses are short."""
+    monkeypatch.setitem(os.environ, "NOVA_LITE_CONCURRENCY", "threading")
+    monkeypatch.setattr(volumes, "RELEASE_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(volumes, "POLL_SECONDS", (0.02,))
+    monkeypatch.setattr(release, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(release, "MAKING_PAUSE", 0.02)
+    made = []
+
+    def make(*hosts, **options):
+        made.append(VolumeCloud(tmp_path, monkeypatch, hosts or ("h1",), **options))
+        return made[-1]
+    yield make
+    for one in made:
+        one.delay(0.0)
+        for meddling in (one.api_volumes, one.conductor_volumes, *one.host_volumes.values(), *one.drivers.values()):
+            meddling.heal()
+        one.close()
+
+
+@pytest.fixture
+def cloud(make_volume_cloud):
+    """One host: h1."""
+    return make_volume_cloud()
