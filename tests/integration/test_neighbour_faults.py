@@ -7,13 +7,14 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.fault_proxy import LATE, LOSE, PASS, FaultProxy
+from tests.support.fault_proxy import LATE, LATENESS, LOSE, PASS, FaultProxy
 from tests.support.faulty_cloud import SETTLED, FaultyCloud, storm
 from tests.support.neighbours import Neighbours
 from tests.support.process import wait_for
@@ -46,6 +47,14 @@ def _fail(proxy: FaultProxy, fault: str) -> None:
         proxy.mode = fault
 
 
+def _disks(cloud: FaultyCloud, volume: str | None = None) -> list[dict[str, Any]]:
+    """The image on a local disk, and a volume: a new one, or one that is there."""
+    data = {"uuid": volume, "source_type": "volume"} if volume else {
+        "source_type": "blank", "volume_size": 1, "volume_type": cloud.volume_type, "delete_on_termination": True}
+    return [{"boot_index": 0, "uuid": cloud.image, "source_type": "image", "destination_type": "local",
+             "delete_on_termination": True}, {"destination_type": "volume", "boot_index": -1, **data}]
+
+
 def _blamed(ended: dict[str, dict[str, Any] | None], name: str, causes: str) -> list[str]:
     """The servers in ERROR; each says who is to blame, and why."""
     failed = {s: state["fault"]["message"] for s, state in ended.items() if state and state["status"] == "ERROR"}
@@ -55,11 +64,14 @@ def _blamed(ended: dict[str, dict[str, Any] | None], name: str, causes: str) -> 
 
 
 @pytest.mark.parametrize("fault", ["stop", "error", "hang"])
-@pytest.mark.parametrize("neighbour", ["glance", "neutron", "keystone"])
+@pytest.mark.parametrize("neighbour", ["glance", "neutron", "cinder", "keystone"])
 def test_a_neighbour_fails_during_twenty_builds_and_twenty_deletes(cloud: FaultyCloud, neighbour: str, fault: str) -> None:
-    proxy = cloud.proxies.all[neighbour]
+    proxy, more = cloud.proxies.all[neighbour], {"block_device_mapping_v2": _disks(cloud)} if neighbour == "cinder" else {}
+    if more:        # those who are deleted shall have volumes, too
+        cloud.delete(cloud.ready)
+        cloud.ready.clear()
     with cloud.answering(3.0):
-        answers, ended = storm(cloud, lambda: _fail(proxy, fault), cloud.proxies.heal)
+        answers, ended = storm(cloud, lambda: _fail(proxy, fault), cloud.proxies.heal, **more)
     refused = [a for a in answers if a.status_code not in (202, 204)]
     for answer in refused:      # the API needs the neighbour to check a request: it says so, and who failed
         assert answer.status_code == 503, answer.text
@@ -70,11 +82,12 @@ def test_a_neighbour_fails_during_twenty_builds_and_twenty_deletes(cloud: Faulty
         assert not refused
     else:
         assert failed or refused
-    cloud.goes_on()
-    cloud.delete([s for s, state in ended.items() if state and state["status"] == "ERROR"])
-    kept = [s for s, state in ended.items() if state and state["status"] == "ACTIVE" and s not in cloud.ready]
-    cloud.delete(kept)              # those whose delete the API could not take
+    cloud.goes_on(**more)
+    # those in ERROR, those whose delete the API could not take, those whose request failed in the middle
+    cloud.delete(sorted(cloud.living() - set(cloud.ready)))
     cloud.consistent()
+    attachments = cloud.attachments()
+    assert not more or {len(attachments.get(s, [])) for s in cloud.ready} == {1}
 
 
 @pytest.mark.parametrize("mode", [LOSE, LATE])
@@ -102,6 +115,49 @@ def test_the_answer_to_a_delete_of_a_port_is_lost(cloud: FaultyCloud) -> None:
         cloud.user.delete(server)
     assert set(cloud.settled(servers).values()) == {None}       # asked again: it was gone already
     cloud.consistent()
+
+
+@pytest.mark.parametrize("mode", [LOSE, LATE])
+@pytest.mark.parametrize("path", ["/volumes$", "/attachments$"])
+def test_volumes_and_attachments_that_cinder_makes_behind_our_back(cloud: FaultyCloud, path: str, mode: str) -> None:
+    cloud.proxies.cinder.refuse("POST", path, 0, None, mode=mode, times=2)
+    before = cloud.living()
+    answers = [cloud.boot(block_device_mapping_v2=_disks(cloud)) for _ in range(2)]
+    for answer in answers:
+        assert answer.status_code in (202, 503)
+    made = cloud.living() - before
+    for state in cloud.settled(sorted(made)).values():
+        assert state is None or re.search("Cinder is unavailable: the connection broke", state["fault"]["message"])
+    cloud.proxies.heal()
+    if mode == LATE:
+        time.sleep(LATENESS)
+    cloud.delete(sorted(made))
+    cloud.consistent(120)
+
+
+def test_a_volume_in_use_is_not_given_twice(cloud: FaultyCloud) -> None:
+    call = cloud.neighbours.call
+    volume = call("POST", "cinder", "/volumes", json={"volume": {"size": 1, "volume_type": cloud.volume_type}})["volume"]["id"]
+    wait_for("the volume", lambda: call("GET", "cinder", f"/volumes/{volume}")["volume"]["status"] == "available", 60, 0.5)
+    first = cloud.active(1, block_device_mapping_v2=_disks(cloud, volume))
+    answer = cloud.boot(block_device_mapping_v2=_disks(cloud, volume))
+    assert answer.status_code == 400
+    assert f"volume '{volume}' status must be 'available'. Currently in 'in-use'" in answer.text
+    # taken in between: by another server, after the API has looked
+    cloud.delete(first)
+    other = str(uuid.uuid4())
+    cloud.proxies.cinder.refuse("POST", "/attachments$", 0, None, mode=PASS, times=1, before=lambda _path: call(
+        "POST", "cinder", "/attachments", json={"attachment": {"volume_uuid": volume, "instance_uuid": other}},
+        headers={"OpenStack-API-Version": "volume 3.44"}))
+    answer = cloud.boot(block_device_mapping_v2=_disks(cloud, volume))
+    assert answer.status_code == 400, answer.text
+    assert volume in answer.text
+    cloud.consistent()
+    found = call("GET", "cinder", "/attachments/detail", headers={"OpenStack-API-Version": "volume 3.44"})["attachments"]
+    for one in [a for a in found if a["volume_id"] == volume]:
+        assert one["instance"] == other
+        call("DELETE", "cinder", f"/attachments/{one['id']}", headers={"OpenStack-API-Version": "volume 3.44"})
+    call("DELETE", "cinder", f"/volumes/{volume}")
 
 
 def test_the_quota_of_ports_is_used_up(cloud: FaultyCloud) -> None:

@@ -149,10 +149,14 @@ class FaultyCloud:
                 found.setdefault(one["instance"], []).append(one["id"])
         return found
 
-    def volumes(self) -> list[str]:
-        """Volumes in Cinder that were made for servers of this test."""
-        found = self.neighbours.call("GET", "cinder", "/volumes/detail?all_tenants=1", "admin")["volumes"]
-        return [v["id"] for v in found if v["metadata"].get("nova_lite_server") in self._all_made()]
+    def volumes(self) -> dict[str, list[str]]:
+        """server -> the volumes in Cinder that were made for it."""
+        answer = self.neighbours.call("GET", "cinder", "/volumes/detail?all_tenants=1", "admin")
+        found: dict[str, list[str]] = {}
+        for one in answer["volumes"]:
+            if one["metadata"].get("nova_lite_server") in self._all_made():
+                found.setdefault(one["metadata"]["nova_lite_server"], []).append(one["id"])
+        return found
 
     def _all_made(self) -> set[str]:
         with self._database().connect() as conn:
@@ -174,13 +178,14 @@ class FaultyCloud:
             return sorted(conn.execute(sa.select(models.allocations.c.instance_uuid)).scalars())
 
     def consistent(self, timeout: float = 90) -> None:
-        """Each server has exactly one port and one claim, and nobody else has any. All of them are ACTIVE."""
+        """Each server has exactly one port and one claim, and nobody has anything who is not there any more."""
         def check() -> bool:
             living, ports = self.living(), self.ports()
             problems = {"claims": sorted(set(self.claims()) ^ living),
                         "ports": {s: p for s, p in ports.items() if s not in living},
                         "servers": {s: ports.get(s, []) for s in living if len(ports.get(s, [])) != 1},
                         "attachments": {s: a for s, a in self.attachments().items() if s not in living},
+                        "volumes": {s: v for s, v in self.volumes().items() if s not in living},
                         "twice": len(self.claims()) - len(set(self.claims()))}
             self.problems = {k: v for k, v in problems.items() if v}
             return not self.problems
@@ -189,10 +194,10 @@ class FaultyCloud:
         except AssertionError:
             raise AssertionError(f"left behind after {timeout} s: {self.problems}") from None
 
-    def goes_on(self) -> None:
+    def goes_on(self, **more: Any) -> None:
         """A new server gets ACTIVE, soon after the neighbours are back."""
         def builds() -> bool:
-            answer = self.boot()
+            answer = self.boot(**more)
             if answer.status_code != 202:
                 return False
             server = answer.json()["server"]["id"]
