@@ -36,6 +36,10 @@ class Cleanup:
         release.release_all(self._volume, instance)
         release.delete_volumes(self._volume, instance)
 
+    def release(self, instance: Instance) -> None:
+        """Attachments alone."""
+        release.release_all(self._volume, instance)
+
     def detach(self, instance: Instance, device: BlockDevice) -> None:
         """One volume of a server that has no guest."""
         release.release_volume(self._volume, instance.uuid, device)

@@ -49,7 +49,7 @@ class ConductorManager:
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.sweeper = Sweeper(conf, self.db)
         self.reconciler = Reconciler(conf, self.db)
-        self.strays = Strays(conf, self.db)
+        self.strays = Strays(conf, self.db, self.cleanup)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute)]
 
     # the life of the process ----------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 A neighbour that did not answer in time may have done, or may still do, what it was asked: a port or an attachment comes to be
 that nobody heard of. So each server that was deleted, or that failed to be built, is looked at again some time later, and
-what is found is given back. In a healthy cloud this costs one call to the network for a hundred servers, and finds nothing.
+what is found is given back. In a healthy cloud this finds nothing, and costs one call to the network for a hundred servers,
+and some to the Volume service for each that had volumes.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
+from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.context import admin_context
 from nova_lite.db import actions, instances, models, networks
 from nova_lite.db.core import Database
@@ -39,8 +41,8 @@ class _Ended:
 class Strays:
     """One per conductor. What was looked at is kept in memory: a conductor that starts looks once more."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
-        self._conf, self._db = conf, db
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, cleanup: Cleanup) -> None:
+        self._conf, self._db, self._cleanup = conf, db, cleanup
         self.interval = float(conf.service_user.timeout)
         self._looked: dict[str, int] = {}
         self._network: network_base.NetworkAPI | None = None
@@ -85,3 +87,7 @@ class Strays:
             if server.uuid in named:
                 LOG.warning("the network still has ports for it: given back now", extra={"instance_uuid": server.uuid})
                 self._network.deallocate(context, server)
+            if server.volumes and server.deleted:
+                self._cleanup.delete(server)
+            elif server.volumes:
+                self._cleanup.release(server)

@@ -1,14 +1,19 @@
 """Ports that came to be behind everybody's back are given back, whoever they were for."""
 import datetime
+import uuid
 
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import units
+from nova_lite import exception, units
+from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import models
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.network import NetworkRequest
+from nova_lite.volume import base as volume_base
+from nova_lite.volume import release
 from tests.support.fake_neutron import CREDENTIALS, FakeNeutron, Refused
 
 
@@ -128,3 +133,58 @@ def test_a_port_of_the_users_is_unbound_not_deleted(cloud, neutron, network):
     _ago(cloud, server, 55)
     cloud.conductor.strays.run()
     assert neutron.ports[port]["device_id"] == ""
+
+
+# volumes -----------------------------------------------------------------------------------------------------------
+OWNER = RequestContext(user_id="u", project_id="p", overwrite=False)
+
+
+def _with_volume(cloud, volumes, **values):
+    """A server with a volume, which goes with it; (server, volume id)."""
+    volume = volumes.create(OWNER, 1).id
+    cloud.wait_for(lambda: volumes.get(OWNER, volume).status == "available")
+    device = BlockDevice(str(uuid.uuid4()), "volume", source_id=volume, volume_id=volume, size=1, **values)
+    server = cloud.active(network_request="none", block_devices=[device])
+    assert volumes.get(OWNER, volume).status == "in-use"
+    return server, volume
+
+
+@pytest.fixture
+def volumes(cloud):
+    return volume_base.load(cloud.conf)
+
+
+def test_an_attachment_that_came_after_the_delete(cloud, volumes):
+    server, volume = _with_volume(cloud, volumes)
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+    volumes.reserve(admin_context(), volume, server)
+    cloud.conductor.strays.run()
+    assert volumes.attachments(admin_context(), server)
+    _ago(cloud, server, 55)
+    cloud.conductor.strays.run()
+    assert not volumes.attachments(admin_context(), server)
+    assert volumes.get(OWNER, volume).status == "available"
+
+
+def test_a_volume_that_could_not_go_with_its_server_goes_later(cloud, volumes):
+    server, volume = _with_volume(cloud, volumes, delete_on_termination=True)
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+    with pytest.raises(exception.VolumeNotFound):
+        volumes.get(OWNER, volume)
+    device = cloud.get(server).block_devices[0]
+    late = volumes.create(OWNER, 1, metadata=release.metadata_of(server, device)).id
+    # as the request left it whose answer was lost
+    unknown = [{**device.to_primitive(), "volume_id": None, "source_type": "blank"}]
+    cloud.run(sa.update(models.instances).where(models.instances.c.uuid == server).values(block_devices=unknown))
+    _ago(cloud, server, 55)
+    cloud.conductor.strays.run()
+    with pytest.raises(exception.VolumeNotFound):
+        volumes.get(OWNER, late)
+
+
+def test_a_server_that_lives_keeps_its_volume(cloud, volumes):
+    server, volume = _with_volume(cloud, volumes, delete_on_termination=True)
+    cloud.set(server, vm_state=states.ERROR)
+    _ago(cloud, server, 55)
+    cloud.conductor.strays.run()
+    assert volumes.get(OWNER, volume).status == "in-use"
