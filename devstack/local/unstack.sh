@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Stops what stack.sh started in STACK_DIR, by its pid files, the newest layer first. Nothing else is touched.
 #
-#   unstack.sh [--wipe | --nova-lite]
+#   unstack.sh [--wipe | --nova-lite | NAME...]
 #
 # --wipe         also removes STACK_DIR; downloads and virtual environments in STACK_CACHE stay
 # --nova-lite    only the five services of nova_lite: guests run on, and the next stack.sh starts them with newer code
+# NAME...        only these, by the names of their logs, e.g. cinder-api
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +14,7 @@ for part in settings progress process infrastructure neutron openvswitch nova_li
     . "$here/lib/$part.sh"
 done
 case ${1:-} in
-    "" | --wipe | --nova-lite) ;;
+    "" | --wipe | --nova-lite | [a-z]*) ;;
     *)
         sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2
         exit 2
@@ -42,11 +43,16 @@ others() {
     done
 }
 
-if [ "${1:-}" = --nova-lite ]; then
-    stop_all nova-lite-api nova-lite-api-metadata nova-lite-compute nova-lite-scheduler nova-lite-conductor
-    say "nova_lite is stopped"
-    exit 0
-fi
+case ${1:-} in
+    --nova-lite) set -- nova-lite-api nova-lite-api-metadata nova-lite-compute nova-lite-scheduler nova-lite-conductor ;;
+esac
+case ${1:-} in
+    [a-z]*)
+        stop_all "$@"
+        say "stopped: $*"
+        exit 0
+        ;;
+esac
 
 below=(ceph-mon ceph-mgr ceph-osd ovsdb ovs-vswitchd mysql rabbitmq epmd memcached)
 namespaces=

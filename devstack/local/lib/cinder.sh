@@ -17,6 +17,7 @@ $(conf_log)
 auth_strategy = keystone
 transport_url = $(broker_url)
 api_paste_config = $STACK_VENV/etc/cinder/api-paste.ini
+resource_query_filters_file = $STACK_VENV/etc/cinder/resource_filters.json
 state_path = $DATA/cinder
 my_ip = $STACK_HOST
 host = $STACK_NODE
