@@ -40,6 +40,9 @@ class Snapshot(Record):
     volume_id: str
     size: int
     status: str = AVAILABLE
+    name: str = ""
+    description: str = ""
+    created_at: str = ""
 
 
 @dataclass

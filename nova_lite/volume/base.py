@@ -1,6 +1,7 @@
 """The interface to volumes: the Volume service, or files of this machine."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from oslo_config import cfg
@@ -25,6 +26,16 @@ class VolumeAPI(Protocol):
 
     def get_snapshot(self, context: RequestContext, snapshot_id: str) -> Snapshot:
         """One snapshot."""
+
+    def list_snapshots(self, context: RequestContext) -> Sequence[Snapshot]:
+        """The snapshots of the project."""
+
+    def create_snapshot(self, context: RequestContext, volume_id: str, name: str = "", description: str = "",
+                        force: bool = False) -> Snapshot:
+        """A new snapshot; ``force``: even of a volume that is in use. Raises InvalidVolume (400) and OverQuota."""
+
+    def delete_snapshot(self, context: RequestContext, snapshot_id: str) -> None:
+        """Remove a snapshot; one that is gone is no error."""
 
     def create(self, context: RequestContext, size: int, name: str = "", description: str = "",
                image_id: str | None = None, snapshot_id: str | None = None, volume_type: str | None = None,

@@ -35,8 +35,25 @@ class CinderVolumes:
     def get_snapshot(self, context: RequestContext, snapshot_id: str) -> Snapshot:
         """One snapshot."""
         gone = exception.SnapshotNotFound(snapshot_id=snapshot_id)
-        found = self._call(context, "GET", f"/snapshots/{snapshot_id}", gone)["snapshot"]
-        return Snapshot(found["id"], found["volume_id"], found["size"], found["status"])
+        return _snapshot(self._call(context, "GET", f"/snapshots/{snapshot_id}", gone)["snapshot"])
+
+    def list_snapshots(self, context: RequestContext) -> list[Snapshot]:
+        """The snapshots of the project."""
+        return [_snapshot(s) for s in self._pages(context, "/snapshots/detail", "snapshots", {})]
+
+    def create_snapshot(self, context: RequestContext, volume_id: str, name: str = "", description: str = "",
+                        force: bool = False) -> Snapshot:
+        """A new snapshot, still being made."""
+        body = {"snapshot": {"volume_id": volume_id, "name": name, "description": description, "force": force}}
+        gone = exception.VolumeNotFound(volume_id=volume_id)
+        return _snapshot(self._call(context, "POST", "/snapshots", gone, body)["snapshot"])
+
+    def delete_snapshot(self, context: RequestContext, snapshot_id: str) -> None:
+        """Ask for a snapshot's end."""
+        try:
+            self._call(context, "DELETE", f"/snapshots/{snapshot_id}", exception.SnapshotNotFound(snapshot_id=snapshot_id))
+        except exception.SnapshotNotFound:
+            return
 
     def create(self, context: RequestContext, size: int, name: str = "", description: str = "",
                image_id: str | None = None, snapshot_id: str | None = None, volume_type: str | None = None,
@@ -144,6 +161,11 @@ def _volume(found: dict[str, Any]) -> Volume:
         attachments=[{"server_id": a["server_id"], "attachment_id": a["attachment_id"]}
                      for a in found.get("attachments") or []],
         image_metadata=image, metadata=found.get("metadata") or {}, created_at=found.get("created_at") or "")
+
+
+def _snapshot(found: dict[str, Any]) -> Snapshot:
+    return Snapshot(found["id"], found["volume_id"], found["size"], found["status"], found.get("name") or "",
+                    found.get("description") or "", found.get("created_at") or "")
 
 
 def _attachment(found: dict[str, Any]) -> Attachment:

@@ -49,9 +49,6 @@ class StoredSnapshot(Snapshot):
     """A snapshot with what the Block Storage API shows of it."""
 
     project_id: str = ""
-    name: str = ""
-    description: str = ""
-    created_at: str = ""
     bootable: bool = False
     image_metadata: dict[str, Any] = field(default_factory=dict)
 
@@ -154,8 +151,9 @@ class LocalVolumes:
         volume = self._visible(context, volume_id)
         if volume.status != AVAILABLE and not (force and volume.status == IN_USE):
             raise _wrong_status(volume, "snapshot", AVAILABLE)
-        snapshot = StoredSnapshot(str(uuid.uuid4()), volume_id, volume.size, CREATING, volume.project_id, name, description,
-                                  units.isotime_micro(units.utcnow()) or "", volume.bootable, volume.image_metadata)
+        snapshot = StoredSnapshot(
+            str(uuid.uuid4()), volume_id, volume.size, CREATING, name, description, units.isotime_micro(units.utcnow()) or "",
+            project_id=volume.project_id, bootable=volume.bootable, image_metadata=volume.image_metadata)
         data = self._snapshot_data(snapshot.id)
         data.begin()
         self._snapshots.write(snapshot.id, snapshot)

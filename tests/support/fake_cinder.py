@@ -88,6 +88,21 @@ class FakeCinder:
         volume_id = self.add_volume(project or PROJECT, status="creating", **values)
         return Answer(202, {"volume": self.volumes[volume_id]})
 
+    def _create_snapshots(self, body: dict[str, Any], project: str | None) -> Answer:
+        volume = self.volumes.get(body["volume_id"])
+        if volume is None or project not in (None, self._owner(volume)):
+            return fault(404, f"Volume {body['volume_id']} could not be found.")
+        if volume["status"] != "available" and not body["force"]:
+            return fault(400, f"Invalid volume: Volume {volume['id']} status must be available, but is {volume['status']}.")
+        made = {"id": str(uuid.uuid4()), "status": "creating", "size": volume["size"], "volume_id": volume["id"],
+                "name": body["name"], "description": body["description"], "created_at": "2026-01-01T00:00:00.000000"}
+        self.snapshots[made["id"]] = made
+        return Answer(202, {"snapshot": made})
+
+    def _delete_snapshots(self, snapshot_id: str, _body: dict[str, Any]) -> Answer:
+        del self.snapshots[snapshot_id]
+        return Answer(202)
+
     def _delete_volumes(self, volume_id: str, _body: dict[str, Any]) -> Answer:
         status = self.volumes[volume_id]["status"]
         if status not in ("available", "error"):

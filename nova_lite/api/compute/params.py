@@ -1,8 +1,13 @@
 """Parameters of queries and paths."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
+from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.wsgi import Request
 
+T = TypeVar("T")
 _DIGITS = 18
 """Of a number that every database holds; more of them are no id of anything."""
 
@@ -16,3 +21,9 @@ def last(req: Request, name: str) -> str | None:
 def number(text: str) -> int | None:
     """A whole number of reasonable size, not negative; None for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+
+def slice_of(req: Request, found: Sequence[T]) -> Sequence[T]:
+    """The part of a list that ``offset`` and ``limit`` ask for, at most [api] max_limit items; a limit of 0 is none."""
+    offset = number(last(req, "offset") or "0") or 0
+    return found[offset:offset + (pagination.limit(req) or req.services.conf.api.max_limit)]

@@ -8,7 +8,6 @@ from nova_lite import exception
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import security_groups as schema
 from nova_lite.api.compute.views import security_groups as view
-from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.formats import is_uuid
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -22,9 +21,8 @@ def index(req: Request) -> dict[str, Any]:
     """The groups of the project; with ``all_tenants``, for admins, those of all."""
     everything = bool(req.context.is_admin) and "all_tenants" in req.params_in
     found = req.services.network.groups.list_all(req.context, everything)
-    offset = params.number(params.last(req, "offset") or "0") or 0
-    page = found[offset:offset + (pagination.limit(req) or len(found))]
-    return {"security_groups": [view.full(one) for one in sorted(page, key=lambda one: (one.project_id, one.name))]}
+    page = sorted(params.slice_of(req, found), key=lambda one: (one.project_id, one.name))
+    return {"security_groups": [view.full(one) for one in page]}
 
 
 def show(req: Request, group_id: str) -> dict[str, Any]:

@@ -143,6 +143,31 @@ def test_refusals_of_a_create(volumes, cinder, refusal, error, code, words):
     assert type(caught.value) is error
 
 
+def test_the_life_of_a_snapshot(volumes, cinder):
+    volume_id = cinder.add_volume("alice")
+    made = volumes.create_snapshot(ALICE, volume_id, "before", "text")
+    assert (made.volume_id, made.size, made.status, made.name, made.description) == (volume_id, 1, "creating", "before", "text")
+    assert made.created_at == "2026-01-01T00:00:00.000000"
+    cinder.page = 1
+    second = volumes.create_snapshot(ALICE, volume_id)
+    assert volumes.list_snapshots(ALICE) == [made, second]
+    assert volumes.list_snapshots(BOB) == []
+    volumes.delete_snapshot(BOB, made.id)       # not there for him
+    for _ in range(2):
+        volumes.delete_snapshot(ALICE, made.id)
+    assert volumes.list_snapshots(ALICE) == [second]
+
+
+def test_snapshots_that_are_refused(volumes, cinder):
+    used = cinder.add_volume("alice", status="in-use")
+    with pytest.raises(exception.InvalidVolume, match="must be available"):
+        volumes.create_snapshot(ALICE, used)
+    assert volumes.create_snapshot(ALICE, used, force=True).volume_id == used
+    for context, volume_id in ((ALICE, str(uuid.uuid4())), (BOB, used)):
+        with pytest.raises(exception.VolumeNotFound):
+            volumes.create_snapshot(context, volume_id)
+
+
 def test_a_snapshot_that_is_gone_when_its_volume_is_made(volumes, cinder):
     cinder.refuse = fault(404, "Snapshot s could not be found.")
     with pytest.raises(exception.SnapshotNotFound):

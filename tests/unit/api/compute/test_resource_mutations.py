@@ -32,6 +32,9 @@ BODIES: list[tuple[str, str, Any]] = [
     ("POST", "/os-security-group-rules", {"security_group_rule": {
         "parent_group_id": "11111111-2222-3333-4444-555555555555", "ip_protocol": "tcp", "from_port": 1, "to_port": "2",
         "cidr": "10.0.0.0/8"}}),
+    ("POST", "/os-volumes", {"volume": {"size": "1", "display_name": "n", "display_description": "d", "metadata": {"a": "b"},
+                                        "snapshot_id": "s", "volume_type": "local", "availability_zone": "nova"}}),
+    ("POST", "/os-snapshots", {"snapshot": {"volume_id": "v", "force": "true", "display_name": "n"}}),
     ("POST", "/os-floating-ips", {"pool": "public"}),
     ("PUT", "/os-hosts/host1", {"status": "disable"}),
     ("PUT", "/os-quota-class-sets/default", {"quota_class_set": {"cores": 5}}),
@@ -45,6 +48,7 @@ QUERIES = ["/flavors?limit=1&marker=f&minRam=1&minDisk=1&is_public=None&sort_key
            "/os-simple-tenant-usage/p?start=2020-01-01T00:00:00&end=2020-01-02T00:00:00&limit=1&marker=m",
            "/os-migrations?host=h&status=s&limit=1&changes-since=2020-01-01T00:00:00Z&user_id=u",
            "/os-security-groups?limit=1&offset=1&all_tenants=1", "/os-security-groups/x", "/os-floating-ips/x",
+           "/os-volumes?limit=1&offset=1", "/os-volumes/x", "/os-snapshots/detail?limit=1&offset=1", "/os-snapshots/x",
            "/os-hosts?zone=z", "/os-hosts/h", "/os-instance_usage_audit_log/2020-01-01%2000:00:00"]
 VALUES: list[Any] = [
     None, True, 0, -1, 1.5, 2 ** 31, 2 ** 63, 10 ** 300, 1e300, "", " ", "x" * 256, "x" * 70000, "9" * 5000, "-1",
