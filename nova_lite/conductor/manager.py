@@ -93,18 +93,21 @@ class ConductorManager:
         builds: list[int] = []
         for action_id in action_ids:        # each for itself: one that cannot be done holds up no other
             try:
-                found, neighbours = self.db.write(self._run, [action_id])
+                found, neighbours, gone = self.db.write(self._run, [action_id])
                 builds += found
                 for action, instance in neighbours:
                     self.cleanup.later(self._clean_up, action, instance)
+                for instance in gone:
+                    self.cleanup.later(self.strays.give_back_now, instance)
             except Exception:
                 LOG.exception("action %s was not done; the sweeper brings it again", action_id)
         if builds:
             self.builds.schedule(context, builds)
 
-    def _run(self, conn: sa.Connection, action_ids: Sequence[int]) -> tuple[list[int], list[tuple[Action, Instance]]]:
-        """Builds, and what has to be given back by neighbours first; the rest is done in this transaction."""
-        builds, neighbours = [], []
+    def _run(self, conn: sa.Connection,
+             action_ids: Sequence[int]) -> tuple[list[int], list[tuple[Action, Instance]], list[Instance]]:
+        """Builds, what has to be given back by neighbours first, and servers that are gone; the rest is done in here."""
+        builds, neighbours, gone = [], [], []
         claimed = actions.claim(conn, action_ids, self.leases.owner, self.lease_seconds, objects.CONDUCTOR)
         servers = instances.get_many(conn, [a.instance_uuid for a in claimed], tags=False)
         for action in claimed:
@@ -116,10 +119,11 @@ class ConductorManager:
             elif endings.is_delete(action):
                 endings.succeed(conn, action, {})
                 LOG.info("deleted without a host", extra={"instance_uuid": action.instance_uuid})
+                gone += [server] if server is not None else []
             else:
                 endings.fail(conn, action, f"'{action.action}' needs a host, and the server has none")
         actions.release(conn, builds, self.lease_seconds, died=False)
-        return builds, neighbours
+        return builds, neighbours, gone
 
     def _clean_up(self, action: Action, instance: Instance) -> None:
         device = next((d for d in instance.volumes if d.id == action.arguments.get("device_id")), None)
@@ -128,6 +132,7 @@ class ConductorManager:
             with self.leases.taking([action.id]):
                 if endings.is_delete(action):
                     self.cleanup.delete(instance)
+                    self.strays.give_back_now(instance)
                 elif device is not None:
                     self.cleanup.detach(instance, device)
         except Exception as raised:

@@ -17,7 +17,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.conductor.cleanup import Cleanup
-from nova_lite.context import admin_context
+from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances, models, networks
 from nova_lite.db.core import Database
 from nova_lite.network import base as network_base
@@ -78,16 +78,37 @@ class Strays:
         rows = [*conn.execute(deleted), *conn.execute(failed)]
         return [_Ended(r.uuid, sum((now - r.end).total_seconds() >= look * self.interval for look in LOOKS)) for r in rows]
 
-    def _give_back(self, servers: Sequence[Instance]) -> None:
+    def give_back_now(self, server: Instance) -> None:
+        """The ports of a server that was deleted without a host, if it ever had one: its network may be wanted again. When the
+        network does not answer, :meth:`run` does it later."""
+        if server.launched_on is None or server.network_request == "none":
+            return
+        try:
+            self._api().deallocate(admin_context(), server)
+        except Exception as error:
+            LOG.warning("its ports are looked for later: %s", error, extra={"instance_uuid": server.uuid})
+
+    def _api(self) -> network_base.NetworkAPI:
         if self._network is None:
             self._network = network_base.load(self._conf, networks.DatabasePortStore(self._db))
+        return self._network
+
+    def _give_back(self, servers: Sequence[Instance]) -> None:
         context = admin_context()
-        named = self._network.servers_with_ports(context, [s.uuid for s in servers])
+        named = self._api().servers_with_ports(context, [s.uuid for s in servers])
         for server in servers:
             if server.uuid in named:
                 LOG.warning("the network still has ports for it: given back now", extra={"instance_uuid": server.uuid})
-                self._network.deallocate(context, server)
+                self._give_back_ports(context, server)
             if server.volumes and server.deleted:
                 self._cleanup.delete(server)
             elif server.volumes:
                 self._cleanup.release(server)
+
+    def _give_back_ports(self, context: RequestContext, server: Instance) -> None:
+        try:
+            self._api().deallocate(context, server)
+        except exception.ServiceUnavailable:
+            raise
+        except exception.NovaLiteError as error:    # the others of its group have a right to their turn
+            LOG.warning("not all of its ports were given back: %s", error, extra={"instance_uuid": server.uuid})

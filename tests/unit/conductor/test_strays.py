@@ -1,5 +1,6 @@
 """Ports that came to be behind everybody's back are given back, whoever they were for."""
 import datetime
+import time
 import uuid
 
 import pytest
@@ -133,6 +134,51 @@ def test_a_port_of_the_users_is_unbound_not_deleted(cloud, neutron, network):
     _ago(cloud, server, 55)
     cloud.conductor.strays.run()
     assert neutron.ports[port]["device_id"] == ""
+
+
+def test_a_server_that_is_deleted_without_its_host_leaves_no_port(cloud, neutron, network):
+    mine = neutron.add_port(network)
+    server = cloud.active(network_request=[*_request(network), NetworkRequest(port_id=mine).to_primitive()])
+    cloud.set(server, host=None)        # as the sweeper leaves it when the host is dead
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+    _until(lambda: list(neutron.ports) == [mine])
+    assert neutron.ports[mine]["device_id"] == ""
+
+
+def test_a_network_that_is_down_keeps_no_server_from_going(cloud, neutron, network):
+    server = cloud.active(network_request=_request(network))
+    cloud.set(server, host=None)
+    neutron.before = _break_down
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+    neutron.before = lambda method, what: None
+    _ago(cloud, server, 55)
+    _until(lambda: cloud.conductor.strays.run() or not neutron.ports)
+
+
+def test_one_port_that_cannot_go_does_not_keep_those_of_others(cloud, neutron, network):
+    servers = [_deleted(cloud, network) for _ in range(2)]
+    ports = [neutron.add_port(network, device_id=server) for server in servers]
+    for server in servers:
+        _ago(cloud, server, 55)
+    stuck = iter([True])
+
+    def refuse(method, what):
+        if method == "DELETE" and next(stuck, False):
+            raise Refused(409, "PortInUse", "a trunk uses it")
+    neutron.before = refuse
+    cloud.conductor.strays.run()
+    assert len(neutron.ports.keys() & set(ports)) == 1
+
+
+def _break_down(method, what):
+    raise Refused(500, "Oops", "out of order")
+
+
+def _until(check):
+    deadline = time.monotonic() + 10
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 # volumes -----------------------------------------------------------------------------------------------------------
