@@ -73,18 +73,12 @@ def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
         return      # only a place is looked for
     host = action.host or change.after.host
     fault = fault_of(change.after) if phase == ERROR else None
-    event = Event(name, phase, change.after, change.context or {}, host, fault=fault, volume_id=_volume(action, change))
+    event = Event(name, phase, change.after, change.context or {}, host, fault=fault,
+                  volume_id=action.arguments.get("volume_id"))
     # the guest is shut down as a part of its delete
     around = [Event("shutdown", phase, change.after, change.context or {}, host)] if name == "delete" and host \
         and phase != ERROR else []
     yield from ([event, *around] if phase == START else [*around, event])
-
-
-def _volume(action: Action, change: Change) -> str | None:
-    """The volume that an action is about; a detach has taken it from the server when it ends."""
-    wanted = action.arguments.get("device_id")
-    known = [*change.after.block_devices, *(change.before.block_devices if change.before else ())]
-    return next((device.volume_id for device in known if wanted and device.id == wanted), None)
 
 
 def _is_update(change: Change) -> bool:

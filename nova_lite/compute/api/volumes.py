@@ -261,7 +261,7 @@ def _begin_attach(connection: sa.Connection, context: RequestContext, uuid: str,
     wanted.device_name = f"/dev/{device_names.assign(instance)[wanted.id]}"
     instances.update(connection, uuid, {"block_devices": instance.block_devices})
     [action_id] = actions.create(connection, context, "attach_volume", [uuid], PREPARE_SECONDS, action_objects.API,
-                                 instance.host, {"device_id": wanted.id})
+                                 instance.host, {"device_id": wanted.id, "volume_id": wanted.volume_id})
     return action_id, wanted, instance.host
 
 
@@ -301,7 +301,7 @@ def _turn_into_detach(connection: sa.Connection, context: RequestContext, uuid: 
     actions.finish(connection, [action_id], failed=True)
     stage = action_objects.COMPUTE if action.host else action_objects.CONDUCTOR
     [undo] = actions.create(connection, context, "detach_volume", [uuid], lease_seconds, stage, action.host,
-                            {"device_id": device_id})
+                            {"device_id": device_id, "volume_id": action.arguments.get("volume_id")})
     return undo, action.host
 
 
@@ -321,7 +321,7 @@ def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str,
             raise exception.InvalidVolume(reason=f"volume {volume_id} is in the middle of '{other.verb}'")
     stage = action_objects.COMPUTE if instance.host else action_objects.CONDUCTOR
     [action_id] = actions.create(connection, context, "detach_volume", [uuid], lease_seconds, stage, instance.host,
-                                 {"device_id": device.id})
+                                 {"device_id": device.id, "volume_id": volume_id})
     LOG.info("detach_volume %s: action %s", volume_id, action_id, extra={"instance_uuid": uuid})
     return action_id, instance.host
 

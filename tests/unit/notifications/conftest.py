@@ -4,9 +4,10 @@ from __future__ import annotations
 import pytest
 
 from nova_lite.notifications import events
+from tests.unit.compute.volumes.conftest import make_volume_cloud
 from tests.unit.conductor.conftest import cloud, make_cloud
 
-__all__ = ["cloud", "heard", "make_cloud"]
+__all__ = ["cloud", "heard", "make_cloud", "make_volume_cloud"]
 
 
 class Heard:

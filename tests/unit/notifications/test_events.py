@@ -5,14 +5,12 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.db import instances
-from nova_lite.db.journal import Change, Journal
 from nova_lite.notifications import events
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
-from nova_lite.objects.action import Action
-from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
+from tests.unit.notifications.conftest import Heard
 
 TRACE = 'Traceback (most recent call last):\n  File "/x/site-packages/a/b.py", line 3, in f\n'
 
@@ -92,8 +90,6 @@ def test_a_build_that_fails_on_every_host(cloud, heard):
 
 
 def test_no_place_for_a_server(make_cloud):
-    from tests.unit.notifications.conftest import Heard
-
     cloud = make_cloud("h1", fake__memory_mb=100, compute__reserved_host_memory_mb=0)
     heard = cloud.conductor.db.listener = Heard()
     [server] = cloud.build()
@@ -152,11 +148,25 @@ def test_what_a_fault_says(details, name):
     assert fault.module == ("a.b" if "site-packages" in details else "")
 
 
-def test_a_detach_names_the_volume_that_is_gone():
-    with_volume = Instance(uuid="u", project_id="p", user_id="u", display_name="d", flavor=Flavor("1", "f", 1, 1, 1),
-                           block_devices=[BlockDevice(f"d{n}", "volume", volume_id=f"v{n}") for n in (1, 2)])
-    without = Instance(**{**vars(with_volume), "block_devices": with_volume.block_devices[:1]})
-    action = Action(1, "u", "detach_volume", "req", state=objects.DONE, host="h1",
-                    arguments={"verb": "detach_volume", "device_id": "d2"})
-    [event] = events.of(Journal(finished=[action], changes={"u": Change(with_volume, without)}))
-    assert (event.text, event.volume_id) == ("volume_detach.end", "v2")
+def test_volumes_come_and_go(make_volume_cloud):
+    cloud = make_volume_cloud()
+    heard = cloud.conductor.db.listener = Heard()
+    server, volume = cloud.running(), cloud.volume()
+    cloud.attach(server, volume)
+    cloud.detach(server, volume)
+    cloud.wait_for(lambda: "volume_detach.end" in heard.of(server))
+    assert heard.of(server) == ["create.start", "create.end", "volume_attach.start", "volume_attach.end",
+                                "volume_detach.start", "volume_detach.end"]
+    assert {e.volume_id for e in heard.all if e.name.startswith("volume_")} == {volume}
+    assert heard.all[-1].instance.block_devices == []
+
+
+def test_a_volume_that_cannot_be_connected(make_volume_cloud):
+    cloud = make_volume_cloud()
+    heard = cloud.conductor.db.listener = Heard()
+    server, volume = cloud.running(), cloud.volume()
+    cloud.drivers["h1"].fail("attach_volume", exception.VirtDriverError(what="attach_volume", reason="no"))
+    cloud.attach(server, volume, wait=False)
+    cloud.wait_for(lambda: "volume_attach.error" in heard.of(server))
+    [error] = [e for e in heard.all if e.phase == events.ERROR]
+    assert (error.volume_id, error.host) == (volume, "h1")
