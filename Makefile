@@ -43,9 +43,11 @@ test: install neighbours
 	NOVA_LITE_CONCURRENCY=threading $(PYTEST) tests/functional
 	$(PYTEST) tests
 
-# the programs of the real Keystone, Glance, Neutron, Cinder, which tests/integration start
+# the programs of the real Keystone, Glance, Neutron, Cinder, which tests/integration start; not in the directory of a cloud
+# that `make stack` has started
+NEIGHBOURS ?= $(or $(NOVA_LITE_CACHE),$(HOME)/.cache/nova_lite)/neighbours
 neighbours:
-	@devstack/local/stack.sh --api-only --neighbours-only --install-only
+	@STACK_DIR=$(NEIGHBOURS) devstack/local/stack.sh --api-only --neighbours-only --install-only
 
 unit: install
 	$(PYTEST) tests/unit
