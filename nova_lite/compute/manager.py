@@ -262,7 +262,8 @@ class ComputeManager:
         self._take_up(action_ids if action_id is None else [action_id])
 
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
-        suspend_instance = resume_instance = attach_volume = detach_volume = build_and_run_instance
+        suspend_instance = resume_instance = attach_volume = detach_volume = set_admin_password = trigger_crash_dump = \
+        build_and_run_instance
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
         """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""

@@ -7,7 +7,8 @@ from nova_lite.compute.work import Work
 
 EVENTS = {"start": "compute_start_instance", "stop": "compute_stop_instance", "reboot": "compute_reboot_instance",
           "reboot_hard": "compute_reboot_instance", "pause": "compute_pause_instance", "unpause": "compute_unpause_instance",
-          "suspend": "compute_suspend_instance", "resume": "compute_resume_instance"}
+          "suspend": "compute_suspend_instance", "resume": "compute_resume_instance",
+          "changePassword": "compute_set_admin_password", "trigger_crash_dump": "compute_trigger_crash_dump"}
 
 
 def _start(work: Work, timeout: int) -> None:
@@ -45,6 +46,14 @@ def _resume(work: Work, timeout: int) -> None:
     work.host.driver.resume(work.instance, work.instance.network_info)
 
 
+def _change_password(work: Work, timeout: int) -> None:
+    work.host.driver.set_admin_password(work.instance, work.action.arguments["admin_password"])
+
+
+def _trigger_crash_dump(work: Work, timeout: int) -> None:
+    work.host.driver.trigger_crash_dump(work.instance)
+
+
 def _plug(work: Work) -> None:
     for vif in work.instance.network_info:
         work.host.network.plug(work.instance, vif)
@@ -52,7 +61,7 @@ def _plug(work: Work) -> None:
 
 VERBS: dict[str, Callable[[Work, int], None]] = {
     "start": _start, "stop": _stop, "reboot": _reboot, "reboot_hard": _reboot_hard, "pause": _pause, "unpause": _unpause,
-    "suspend": _suspend, "resume": _resume}
+    "suspend": _suspend, "resume": _resume, "changePassword": _change_password, "trigger_crash_dump": _trigger_crash_dump}
 
 
 def run(work: Work, timeout: int) -> None:

@@ -37,5 +37,10 @@ class Questions:
                 state=states.POWER_NAMES[states.NOSTATE if state is None else state])
         return self.host.driver.diagnostics(instance).to_primitive()
 
+    @expected
+    def check_admin_password(self, context: RequestContext, instance_uuid: str) -> None:
+        """Raise NotImplementedByDriver (501) or Conflict (409) when the password of this guest cannot be set."""
+        self.host.driver.check_admin_password(self._instance(context, instance_uuid))
+
     def _instance(self, context: RequestContext, instance_uuid: str) -> Instance:
         return Instance.from_primitive(self.host.conductor.get_instance(context, instance_uuid))

@@ -80,6 +80,10 @@ class ComputeAPI(rpc.Client):
         """The last ``length`` lines of a server's console (None: all that there is)."""
         return self.call(context, "get_console_output", server=host, instance_uuid=instance_uuid, length=length)
 
+    def check_admin_password(self, context: RequestContext, host: str, instance_uuid: str) -> None:
+        """Raise NotImplementedByDriver or Conflict when the password of a server cannot be set."""
+        self.call(context, "check_admin_password", server=host, instance_uuid=instance_uuid)
+
     def get_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> dict[str, Any]:
         """``objects.Diagnostics`` of a server as a dictionary."""
         return self.call(context, "get_diagnostics", server=host, instance_uuid=instance_uuid)

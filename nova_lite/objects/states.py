@@ -21,7 +21,7 @@ SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING = "scheduling", "networki
 DELETING, POWERING_OFF, POWERING_ON = "deleting", "powering-off", "powering-on"
 REBOOTING, REBOOTING_HARD = "rebooting", "rebooting_hard"
 REBOOT_STARTED, REBOOT_STARTED_HARD = "reboot_started", "reboot_started_hard"
-MIGRATING = "migrating"
+MIGRATING, UPDATING_PASSWORD = "migrating", "updating_password"
 PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
 
 # power_state
@@ -74,6 +74,9 @@ OPERATIONS = {o.verb: o for o in (
     Operation("unpause", "unpause", "unpause_instance", (PAUSED,), IDLE, UNPAUSING, ACTIVE, RUNNING),
     Operation("suspend", "suspend", "suspend_instance", (ACTIVE,), IDLE, SUSPENDING, SUSPENDED, SHUTDOWN),
     Operation("resume", "resume", "resume_instance", (SUSPENDED,), IDLE, RESUMING, ACTIVE, RUNNING),
+    Operation("changePassword", "changePassword", "set_admin_password", (ACTIVE,), IDLE, UPDATING_PASSWORD, ACTIVE, RUNNING),
+    Operation("trigger_crash_dump", "trigger_crash_dump", "trigger_crash_dump", (ACTIVE, PAUSED, RESCUED, RESIZED, ERROR), IDLE,
+              None, None, None),
     # these change no state, so several may be under way: the host does them one after the other
     Operation("attach_volume", "attach_volume", "attach_volume", _WITH_DISKS, IDLE, None, None, None),
     Operation("detach_volume", "detach_volume", "detach_volume", _WITH_DISKS, IDLE, None, None, None),
@@ -93,6 +96,7 @@ def working(operation: Operation) -> tuple[str, ...]:
 # changes of the record that no host works on: only their preconditions are used
 _QUIET = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
 UPDATE_METADATA = Operation("update metadata", "update_metadata", "", _QUIET, IDLE, None, None, None)
+INJECT_NETWORK_INFO = Operation("inject_network_info", "inject_network_info", "", ANY, ANY_TASK, None, None, None, True, False)
 ABORT_LIVE_MIGRATION = Operation("abort live migration", "live_migration_cancel", "", ANY, (MIGRATING,), None, None, None)
 FORCE_COMPLETE = Operation("force_complete", "live_migration_force_complete", "", (ACTIVE,), (MIGRATING,), None, None, None)
 UPDATE_TAGS = Operation("update tags", "update_tags", "", _QUIET, ANY_TASK, None, None, None, False, False)
@@ -106,7 +110,7 @@ _RESIZE = dict.fromkeys(("resize_prep", "resize_migrating", "resize_migrated", "
 _STATUS_BY_TASK: dict[str, dict[str, str]] = {
     ACTIVE: {**_REBUILD, **_RESIZE, REBOOTING: "REBOOT", "reboot_pending": "REBOOT", REBOOT_STARTED: "REBOOT",
              REBOOTING_HARD: "HARD_REBOOT", "reboot_pending_hard": "HARD_REBOOT", REBOOT_STARTED_HARD: "HARD_REBOOT",
-             "updating_password": "PASSWORD", MIGRATING: "MIGRATING"},
+             UPDATING_PASSWORD: "PASSWORD", MIGRATING: "MIGRATING"},
     STOPPED: {**_RESIZE, **_REBUILD},
     RESIZED: {"resize_reverting": "REVERT_RESIZE"},
     PAUSED: {MIGRATING: "MIGRATING"},

@@ -139,6 +139,15 @@ class ComputeDriver(Protocol):
     def tidy(self) -> None:
         """Called now and then: throw away what is kept only to be fast and was not used for long."""
 
+    def check_admin_password(self, instance: Instance) -> None:
+        """Raise NotImplementedByDriver (501), or Conflict (409) for this guest, when ``set_admin_password`` cannot do it."""
+
+    def set_admin_password(self, instance: Instance, password: str) -> None:
+        """Set the password of the administrator inside a running guest. ``password`` must not come into any log."""
+
+    def trigger_crash_dump(self, instance: Instance) -> None:
+        """Tell the guest's kernel to dump itself (an NMI). The one operation of which a second run can be noticed."""
+
     def diagnostics(self, instance: Instance) -> Diagnostics:
         """What is counted of a running guest. Raises VirtDriverError when there is none."""
 

@@ -170,6 +170,19 @@ class FakeDriver:
         lines.append(f"{instance.hostname or instance.uuid} login:")
         return "\n".join(lines if length is None else lines[-length:] if length > 0 else []) + "\n"
 
+    def check_admin_password(self, instance: Instance) -> None:
+        """Every fake guest can."""
+
+    def set_admin_password(self, instance: Instance, password: str) -> None:
+        """Nobody will ever ask for it."""
+        self._act("set_admin_password", instance)
+        self._known("set_admin_password", instance)
+
+    def trigger_crash_dump(self, instance: Instance) -> None:
+        """A fake kernel has nothing to dump."""
+        self._act("trigger_crash_dump", instance)
+        self._known("trigger_crash_dump", instance)
+
     def diagnostics(self, instance: Instance) -> Diagnostics:
         """Numbers that look like those of a guest; ``driver`` is one that the clients' schemas know."""
         self._known("diagnostics", instance)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from nova_lite.api.compute.schemas import server_actions as schema
@@ -11,6 +12,7 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.compute.api.operations import is_expected_locked_by
+from nova_lite.objects import states
 
 PATH = "/servers/{server_id}/action"
 _UNLOCK = "os_compute_api:os-lock-server:unlock"
@@ -64,6 +66,19 @@ def reset_state(req: Request, server_id: str) -> None:
     req.services.compute.reset_state(req.context, instance, req.argument["state"])
 
 
+def change_password(req: Request, server_id: str) -> None:
+    """Set the password of the administrator inside the guest."""
+    instance = find(req, server_id, "os_compute_api:os-admin-password")
+    req.services.compute.change_password(req.context, instance, req.argument["adminPass"])
+
+
+def inject_network_info(req: Request, server_id: str) -> None:
+    """Nothing: no guest of ours keeps what was injected, it asks DHCP, metadata or its config drive. Nova's drivers of today
+    do nothing either."""
+    instance = find(req, server_id, "os_compute_api:os-admin-actions:inject_network_info")
+    states.check(states.INJECT_NETWORK_INFO, instance, may_override_lock=bool(req.context.is_admin))
+
+
 ROUTES = [
     _simple("os-start", "os_compute_api:servers:start", ComputeAPI.start),
     _simple("os-stop", "os_compute_api:servers:stop", ComputeAPI.stop),
@@ -77,6 +92,12 @@ ROUTES = [
     Route("POST", PATH, unlock, _UNLOCK, action="unlock", body=schema.no_argument("unlock"), status=202),
     Route("POST", PATH, console_output, "os_compute_api:os-console-output", action="os-getConsoleOutput",
           body=schema.CONSOLE_OUTPUT, response=schema.CONSOLE_OUTPUT_ANSWER),
+    Route("POST", PATH, change_password, "os_compute_api:os-admin-password", action="changePassword",
+          body=schema.CHANGE_PASSWORD, status=202),
+    Route("POST", PATH, inject_network_info, "os_compute_api:os-admin-actions:inject_network_info", action="injectNetworkInfo",
+          body=schema.no_argument("injectNetworkInfo"), status=202),
+    replace(_simple("trigger_crash_dump", "os_compute_api:servers:trigger_crash_dump", ComputeAPI.trigger_crash_dump),
+            first="2.17", body=schema.TRIGGER_CRASH_DUMP),
     Route("POST", PATH, reset_state, "os_compute_api:os-admin-actions:reset_state", action="os-resetState",
           body=schema.RESET_STATE, status=202),
 ]

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nova_lite import exception
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances
@@ -52,6 +53,12 @@ class Operations(Base):
     def force_delete(self, context: RequestContext, uuid: str) -> None:
         """Delete at once, without the grace that a soft delete would give."""
         self.operate(context, uuid, "force_delete")
+
+    def trigger_crash_dump(self, context: RequestContext, uuid: str) -> None:
+        """Let the guest's kernel write its dump. Raises InstanceNotReady for a server without a host."""
+        if self.get(context, uuid).host is None:
+            raise exception.InstanceNotReady(instance_id=uuid)
+        self.operate(context, uuid, "trigger_crash_dump")
 
     def lock(self, context: RequestContext, instance: Instance, reason: str | None) -> None:
         """Refuse further operations to everybody but admins. An owner cannot take over an admin's lock."""

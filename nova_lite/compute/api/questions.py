@@ -33,6 +33,14 @@ class Questions(Base):
         return Diagnostics.from_primitive(_ask(f"Diagnostics of instance {instance.uuid}", self.compute_rpc.get_diagnostics,
                                                context, instance.host, instance.uuid))
 
+    def change_password(self, context: RequestContext, instance: Instance, password: str) -> None:
+        """Set the administrator's password, if the host says that it can: raises NotImplementedByDriver or Conflict if not."""
+        states.check(states.OPERATIONS["changePassword"], instance, may_override_lock=bool(context.is_admin))
+        if not instance.host:
+            raise exception.InstanceNotReady(instance_id=instance.uuid)
+        _ask(f"Host {instance.host}", self.compute_rpc.check_admin_password, context, instance.host, instance.uuid)
+        self.operate(context, instance.uuid, "changePassword", {"admin_password": password})
+
 
 def _ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
     try:

@@ -184,6 +184,21 @@ class LibvirtDriver:
         """Base images that nobody uses any more go."""
         self._disks.tidy()
 
+    def check_admin_password(self, instance: Instance) -> None:
+        """The guest agent does it, if the image says that it is there."""
+        if not guest_config.has_agent(instance):
+            raise exception.Conflict(f"Failed to set admin password on {instance.uuid}: QEMU guest agent is not enabled (the "
+                                     "image needs hw_qemu_guest_agent=yes, and the agent in it).")
+
+    def set_admin_password(self, instance: Instance, password: str) -> None:
+        """Of the image's os_admin_user, else of root or (os_type=windows) Administrator."""
+        self.check_admin_password(instance)
+        self._guest(instance).set_password(guest_config.admin_user(instance), password)
+
+    def trigger_crash_dump(self, instance: Instance) -> None:
+        """A non-maskable interrupt."""
+        self._guest(instance).inject_nmi()
+
     def diagnostics(self, instance: Instance) -> Diagnostics:
         """libvirt's statistics of the domain, all by one call."""
         return diagnostics.make(self._guest(instance).statistics(), instance, self._ready().facts.virt_type)

@@ -104,6 +104,14 @@ class Guest:
 
         self.do(undefine)
 
+    def set_password(self, user: str, password: str) -> None:
+        """Through the guest agent; raises VirtDriverError when that does not answer."""
+        self.do(lambda domain: domain.setUserPassword(user, password, 0) and None, must_exist=True)
+
+    def inject_nmi(self) -> None:
+        """What a kernel is told by a button on the front of its machine: dump yourself."""
+        self.do(lambda domain: domain.injectNMI(0) and None, must_exist=True)
+
     def statistics(self) -> dict[str, Any]:
         """What libvirt counts, under the names of virConnectGetAllDomainStats; raises VirtDriverError without a domain."""
         lib = self.lib

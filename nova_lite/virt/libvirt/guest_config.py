@@ -72,7 +72,7 @@ def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirecto
         boot_menu=_true(specs.get("hw:boot_menu", _property(instance, "hw_boot_menu", False))),
         local_time=_property(instance, "os_type", "linux") == "windows",
         scsi_model=_choice(instance, "hw_scsi_model", SCSI_MODELS, "virtio-scsi"),
-        guest_agent=_true(_property(instance, "hw_qemu_guest_agent", False)), watchdog=_watchdog(instance),
+        guest_agent=has_agent(instance), watchdog=_watchdog(instance),
         tb_cache_mb=None if kvm else TB_CACHE_MB)
 
 
@@ -108,6 +108,17 @@ def _choice(instance: Instance, name: str, allowed: Iterable[str], default: str)
     if value not in allowed:
         raise _aborted(instance, f"image property {name}={value} is not one of {', '.join(allowed)}")
     return value
+
+
+def has_agent(instance: Instance) -> bool:
+    """Whether the image says that QEMU's agent runs in it."""
+    return _true(_property(instance, "hw_qemu_guest_agent", False))
+
+
+def admin_user(instance: Instance) -> str:
+    """Whose password is meant by "the admin password"."""
+    named = _property(instance, "os_admin_user", "")
+    return str(named) if named else "Administrator" if _property(instance, "os_type", "") == "windows" else "root"
 
 
 def _true(value: object) -> bool:

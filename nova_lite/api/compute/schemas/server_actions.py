@@ -25,6 +25,9 @@ LOCK = {"2.1": no_argument("lock"),
             "locked_reason": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00]*$"}}})}
 RESET_STATE = _body("os-resetState", {"type": "object", "required": ["state"], "additionalProperties": False, "properties": {
     "state": {"type": "string", "enum": ["active", "error"]}}})
+CHANGE_PASSWORD = _body("changePassword", {"type": "object", "required": ["adminPass"], "additionalProperties": False,
+                                           "properties": {"adminPass": p.STRING}})
+TRIGGER_CRASH_DUMP = _body("trigger_crash_dump", {"type": "null"})
 CONSOLE_OUTPUT = _body("os-getConsoleOutput", {"type": "object", "additionalProperties": False, "properties": {
     # -1 and null: all of it
     "length": {"type": ["integer", "string", "null"], "pattern": r"^-?[0-9]+$", "minimum": -1, "maximum": 0x7FFFFFFF}}})

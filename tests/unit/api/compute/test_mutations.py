@@ -99,6 +99,7 @@ def requests(servers: Servers, server: str, group: str) -> list[tuple[str, str, 
             {"os-getConsoleOutput": {"length": 5}}, {"os-resetState": {"state": "active"}}, {"pause": None}, {"suspend": {}},
             {"addFloatingIp": {"address": "203.0.113.1", "fixed_address": "192.0.2.5"}},
             {"removeFloatingIp": {"address": "::1"}},
+            {"changePassword": {"adminPass": "p"}}, {"trigger_crash_dump": None}, {"injectNetworkInfo": None},
             {"addSecurityGroup": {"name": "default"}}, {"removeSecurityGroup": {"name": "default"}})]]
 
 
@@ -115,6 +116,7 @@ def test_no_mutation_of_a_body_is_an_error_of_ours(cloud: Cloud, monkeypatch: py
     cloud.insert(models.server_groups, uuid=group, project_id="admin", user_id="admin", name="g", policy="affinity", rules={})
     admin = cloud.client("admin", "admin", ("admin",))
     monkeypatch.setattr(cloud.services.compute.compute_rpc, "get_console_output", lambda *_: "text")
+    monkeypatch.setattr(cloud.services.compute.compute_rpc, "check_admin_password", lambda *_: None)
     server = servers.active(admin)
     dice = random.Random(seed)
     seen: dict[int, int] = {}

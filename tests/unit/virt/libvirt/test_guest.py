@@ -64,7 +64,7 @@ def test_a_paused_guest_does_not_hear_the_power_button(guest):
 
 
 def test_what_must_exist_and_does_not_is_an_error(guest):
-    for step in (guest.start, guest.pause, guest.save):
+    for step in (guest.start, guest.pause, guest.save, guest.inject_nmi, lambda: guest.set_password("root", "s3cret")):
         with pytest.raises(exception.VirtDriverError, match="omain"):
             step()
 
