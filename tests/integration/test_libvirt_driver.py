@@ -335,6 +335,25 @@ def test_guests_and_news_survive_a_restart_of_libvirtd(driver, hypervisor, told,
     assert driver.power_state(instance) == states.RUNNING
 
 
+def test_what_is_counted_of_a_guest_and_what_it_can_be_told(driver, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    found = driver.diagnostics(instance)
+    assert (found.state, found.driver) == ("running", "libvirt")
+    assert found.memory_maximum == instance.flavor.memory_mb
+    assert [cpu["id"] for cpu in found.cpus] == list(range(instance.flavor.vcpus))
+    assert all(cpu["time"] >= 0 for cpu in found.cpus)
+    assert found.disks[0]["name"] == "vda"
+    assert found.disks[0]["read_requests"] is not None
+    driver.trigger_crash_dump(instance)
+    assert driver.power_state(instance) == states.RUNNING
+    with pytest.raises(exception.Conflict, match="guest agent is not enabled"):
+        driver.check_admin_password(instance)
+    driver.power_off(instance, 0)
+    assert driver.diagnostics(instance).state == "shutdown"
+    with pytest.raises(exception.VirtDriverError):
+        driver.trigger_crash_dump(instance)
+
+
 def test_a_driver_that_starts_finds_the_guests_of_the_one_before(driver, conf, instance, fetch):
     driver.spawn(instance, [], FILES, fetch)
     driver.stop_host()
