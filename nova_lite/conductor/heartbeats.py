@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,36 @@ from nova_lite.db.core import Database
 LOG = log.getLogger(__name__)
 SERVICES = models.services
 FLUSH_SECONDS = 1.0
+
+
+class Hearing:
+    """Since when this conductor hears what hosts say.
+
+    When the broker, the database or the conductor itself was away, every host seems to be silent. So they get time to report
+    again before their silence means anything.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, ping: Callable[[float], None]) -> None:
+        self._interval, self._ping = conf.compute.report_interval, ping
+        self.since = self._last = time.monotonic()
+
+    def check(self) -> None:
+        """Send a message to ourselves, each ``report_interval``. Raises what the bus raises."""
+        self._ping(self._interval)
+        now = time.monotonic()
+        if self._is_old(now):
+            LOG.info("messages come through again")
+            self.since = now
+        self._last = now
+
+    def grace(self) -> float:
+        """Seconds that hosts still have to report; 0.0: who is silent now is dead."""
+        now = time.monotonic()
+        due = 2 * self._interval + 1
+        return due if self._is_old(now) else max(0.0, self.since + due - now)
+
+    def _is_old(self, now: float) -> bool:
+        return now - self._last > 1.5 * self._interval
 
 
 class Heartbeats:

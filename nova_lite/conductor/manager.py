@@ -47,7 +47,8 @@ class ConductorManager:
         self.cleanup = Cleanup(volume_base.load(conf))
         self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup)
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
-        self.sweeper = Sweeper(conf, self.db)
+        self.hearing = heartbeats.Hearing(conf, self.conductor.ping)
+        self.sweeper = Sweeper(conf, self.db, self.hearing)
         self.reconciler = Reconciler(conf, self.db)
         self.strays = Strays(conf, self.db, self.cleanup)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute)]
@@ -66,12 +67,16 @@ class ConductorManager:
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
         return [(self.lease_seconds / 3, self.leases.renew), (self.conf.conductor.sweep_interval, self._sweep),
-                (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._register),
+                (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
                 (RECONCILE_INTERVAL, self.reconciler.run), (self.strays.interval, self.strays.run),
                 (3600, self.reconciler.purge)]
 
     def _register(self) -> None:
         self.db.write(services.heard_from, self.conf.host, services.CONDUCTOR)
+
+    def _show_life(self) -> None:
+        self._register()
+        self.hearing.check()
 
     def _sweep(self) -> None:
         self.sweeper.settle_orphans()       # what the database alone needs comes before what needs a broker

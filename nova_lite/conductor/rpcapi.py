@@ -44,6 +44,10 @@ class ConductorAPI(rpc.Client):
                 LOG.warning("the conductor did not answer %s within %s s, asking again", method, TIMEOUT)
             attempt += 1
 
+    def ping(self, timeout: float) -> None:
+        """Ask for a sign of life of any conductor; raises oslo.messaging's MessagingException without one."""
+        self.call(admin_context(), "ping", timeout=timeout)
+
     def wait_until_there(self, stopping: threading.Event) -> bool:
         """Wait until some conductor answers; False when ``stopping`` was set before."""
         for count in itertools.count():
@@ -51,7 +55,7 @@ class ConductorAPI(rpc.Client):
                 break
             asked, timeout = time.monotonic(), PING_TIMEOUT if count < PINGS else TIMEOUT
             try:
-                self.call(admin_context(), "ping", timeout=timeout)
+                self.ping(timeout)
                 return True
             except messaging.MessagingException as error:
                 if count == 0:

@@ -13,6 +13,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.conductor import endings
+from nova_lite.conductor.heartbeats import Hearing
 from nova_lite.db import actions, instances, models, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
@@ -35,8 +36,8 @@ class Sweep:
 class Sweeper:
     """See the module."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
-        self.conf, self.db = conf, db
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, hearing: Hearing) -> None:
+        self.conf, self.db, self.hearing = conf, db, hearing
         self.lease_seconds = conf.conductor.lease_seconds
 
     def sweep(self) -> Sweep:
@@ -113,16 +114,17 @@ class Sweeper:
             endings.fail(conn, action, reason)
 
     def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> dict[str, float]:
-        """Living host -> seconds until it counts as dead, should it say nothing more."""
+        """Living host -> seconds until it counts as dead, should it say nothing more. While we are deaf all seem to live."""
         if not wanted:
             return {}
         # A little less than others allow, as a report is written down a moment after the lease that it renewed: else each
         # dead host would cost a second lease. Never so little that one report that is late makes a host dead.
-        compute, now = self.conf.compute, units.utcnow()
+        compute, now, grace = self.conf.compute, units.utcnow(), self.hearing.grace()
         limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
-        return {row["host"]: limit - (now - row["last_seen_at"]).total_seconds()
+        left = {row["host"]: max(grace, limit - (now - row["last_seen_at"]).total_seconds())
                 for row in services.list_all(conn, binary=services.COMPUTE)
-                if row["host"] in wanted and services.is_up(row, limit)}
+                if row["host"] in wanted and not row["forced_down"]}
+        return {host: seconds for host, seconds in left.items() if seconds > 0}
 
     def settle_orphans(self) -> int:
         """Servers in a transient state without any open action end in ERROR: nobody will ever finish them."""

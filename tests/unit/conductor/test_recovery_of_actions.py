@@ -1,6 +1,7 @@
 """Nothing is lost: messages that vanish, workers and hosts that die, owners that come back too late."""
 import datetime
 import threading
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -215,6 +216,24 @@ def test_a_host_that_dies_before_it_hears_of_an_action_costs_one_lease(cloud, re
     for _ in range((lease + sweep) // sweep):
         cloud.later(sweep)
         cloud.sweep()
+    assert "stopped reporting" in cloud.wait(server, states.ERROR).fault["message"]
+
+
+def test_after_an_outage_hosts_get_time_to_report(cloud):
+    server, host, action_id = stopping(cloud)
+    cloud.silence(host)
+    cloud.conductor.hearing.since = time.monotonic()        # nobody heard anything until now
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait(server, states.STOPPED)                      # it needed nothing but a wake-up
+    cloud.hosts[host]._stopping.set()                       # as good as dead
+    action_id = cloud.begin(server, "start")
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert cloud.action(action_id).state == objects.PENDING
+    cloud.conductor.hearing.since -= 60
+    cloud.expire(action_id)
+    cloud.sweep()
     assert "stopped reporting" in cloud.wait(server, states.ERROR).fault["message"]
 
 
