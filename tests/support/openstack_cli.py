@@ -82,8 +82,25 @@ def volume_tour(openstack: Callable[..., Any]) -> None:
         openstack("volume", "delete", other, parse=False)
     assert openstack("volume", "snapshot", "list")[0]["Name"] == f"{name}-s"
     openstack("volume", "snapshot", "delete", f"{name}-s", parse=False)
+    _attach_and_boot(openstack, name, image)
     openstack("volume", "delete", name, parse=False)
     assert name not in [v["Name"] for v in openstack("volume", "list")]
+
+
+def _attach_and_boot(openstack: Callable[..., Any], name: str, image: str) -> None:
+    openstack("server", "create", "--flavor", "m1.nano", "--image", image, "--nic", "none", "--wait", name)
+    assert openstack("server", "add", "volume", name, name)["Device"] == "/dev/vdb"
+    _until_volume(openstack, name, "in-use")
+    assert [v["Volume ID"] for v in openstack("server", "volume", "list", name)] == [openstack("volume", "show", name)["id"]]
+    openstack("server", "remove", "volume", name, name, parse=False)
+    _until_volume(openstack, name, "available")
+    openstack("server", "create", "--flavor", "m1.nano", "--image", image, "--boot-from-volume", "1", "--nic", "none", "--wait",
+              f"{name}-root")
+    root, = openstack("server", "volume", "list", f"{name}-root")
+    assert openstack("volume", "show", root["Volume ID"])["status"] == "in-use"
+    openstack("server", "delete", "--wait", name, f"{name}-root", parse=False)
+    _until_volume(openstack, root["Volume ID"], "available")
+    openstack("volume", "delete", root["Volume ID"], parse=False)
 
 
 def _until_volume(openstack, name: str, status: str) -> None:

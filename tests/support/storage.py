@@ -12,6 +12,7 @@ from typing import Any
 from tests.support.process import wait_for
 
 PROGRAMS = ("tgtd", "tgtadm", "qemu-nbd")
+_WITH_US = ("setpriv", "--pdeathsig", "KILL")      # what a killed test run starts ends with it
 PASSWORD = "chap-secret-12"
 
 
@@ -33,7 +34,8 @@ class IscsiTarget:
     def __init__(self) -> None:
         self.port, self._control = free_port(), str(random.randint(1000, 30000))
         os.makedirs("/run/tgtd", exist_ok=True)
-        self._process = subprocess.Popen(["tgtd", "-f", "-C", self._control, "--iscsi", f"portal=127.0.0.1:{self.port}"],
+        portal = f"portal=127.0.0.1:{self.port}"
+        self._process = subprocess.Popen([*_WITH_US, "tgtd", "-f", "-C", self._control, "--iscsi", portal],
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for("tgtd", lambda: self._tell("--op", "show", "--mode", "sys").returncode == 0)
         self._tell("--op", "new", "--mode", "account", "--user", "chap-user", "--password", PASSWORD)
@@ -71,8 +73,8 @@ class NbdServer:
 
     def __init__(self, path: pathlib.Path, form: str = "raw") -> None:
         self.port = free_port()
-        self._process = subprocess.Popen(["qemu-nbd", "-f", form, "-b", "127.0.0.1", "-p", str(self.port), "-t", "--shared=4",
-                                          "-x", path.name, str(path)])
+        self._process = subprocess.Popen([*_WITH_US, "qemu-nbd", "-f", form, "-b", "127.0.0.1", "-p", str(self.port), "-t",
+                                          "--shared=4", "-x", path.name, str(path)])
         wait_for("qemu-nbd", self._listens)
         self.connection_info = {"driver_volume_type": "nbd", "data": {"host": "127.0.0.1", "port": self.port,
                                                                       "export": path.name}}
