@@ -72,7 +72,7 @@ class Services:
             try:
                 answer = requests.get(f"{self.endpoint}/os-services?binary=nova-compute", timeout=5,
                                       headers={"X-Auth-Token": self.token})
-            except requests.ConnectionError:
+            except (requests.ConnectionError, requests.Timeout):       # the first request asks for a token of its own
                 return False
             return answer.status_code == 200 and sum(s["state"] == "up" for s in answer.json()["services"]) >= hosts
         wait_for("the services", ready, 60)
