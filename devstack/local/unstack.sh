@@ -60,7 +60,7 @@ if alive ovsdb && alive mysql; then namespaces=$(list_namespaces); fi
 # shellcheck disable=SC2046  # one word per daemon
 stop_all $(others "${below[@]}")
 if [ -f "$RUN/libvirt.up" ]; then
-    libvirt_host down >/dev/null
+    libvirt_host down >/dev/null || die "libvirtd and its guests could not be stopped; nothing below them was touched"
     rm -f "$RUN/libvirt.up"
 fi
 # shellcheck disable=SC2086  # one word per namespace

@@ -2,7 +2,9 @@
 # nova_lite itself: its virtual environment, database, libvirtd and services.
 
 NOVA_LITE_CONF=$ETC/nova_lite/nova-lite.conf
-if [ -z "${STACK_NOVA_LITE_VENV:-}" ]; then     # one per checkout
+# unstack.sh and check.sh take that which stack.sh used last; stack.sh itself one per checkout
+if [ "$(basename "$0")" != stack.sh ]; then STACK_NOVA_LITE_VENV=${STACK_RUNNING_VENV:-}; fi
+if [ -z "${STACK_NOVA_LITE_VENV:-}" ]; then
     STACK_NOVA_LITE_VENV=$STACK_CACHE/nova-lite-$(echo "$STACK_SOURCE" | sha256sum | cut -c1-8)
 fi
 export STACK_NOVA_LITE_VENV

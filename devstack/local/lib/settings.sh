@@ -8,13 +8,13 @@ export STACK_HERE STACK_SOURCE
 # state, logs and pids of one stack; what is the same for all stacks of a machine (downloads, virtual environments, schemas)
 export STACK_DIR=${STACK_DIR:-/var/lib/nova-lite-stack}
 export STACK_CACHE=${STACK_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/nova_lite/stack}
+# a second run in the same directory keeps the ports and the kind of the first
+# shellcheck source=/dev/null
+[ ! -f "$STACK_DIR/settings.env" ] || . "$STACK_DIR/settings.env"
 export STACK_PYTHON=${STACK_PYTHON:-python3}
 export STACK_VENV=${STACK_VENV:-$STACK_CACHE/venv}
 export BIN=$STACK_VENV/bin ETC=$STACK_DIR/etc LOG=$STACK_DIR/log RUN=$STACK_DIR/run DATA=$STACK_DIR/data
 
-# a second run in the same directory keeps the ports and the kind of the first
-# shellcheck source=/dev/null
-[ ! -f "$STACK_DIR/settings.env" ] || . "$STACK_DIR/settings.env"
 export STACK_HOST=${STACK_HOST:-127.0.0.1}
 export STACK_PORT_BASE=${STACK_PORT_BASE:-21000}
 export STACK_REGION=${STACK_REGION:-RegionOne}
@@ -57,6 +57,8 @@ STACK_PORT_BASE=$STACK_PORT_BASE
 STACK_REGION=$STACK_REGION
 STACK_NODE=\${STACK_NODE:-$STACK_NODE}
 STACK_KIND=$STACK_KIND
+STACK_VENV=\${STACK_VENV:-$STACK_VENV}
+STACK_RUNNING_VENV=$STACK_NOVA_LITE_VENV
 EOF
 }
 

@@ -91,8 +91,9 @@ def test_ports_follow_one_base(shell):
 
 
 def test_a_later_run_keeps_kind_and_ports(shell):
-    shell("STACK_KIND=api STACK_PORT_BASE=30000; remember_settings")
+    shell("STACK_KIND=api STACK_PORT_BASE=30000 STACK_NOVA_LITE_VENV=/venv; remember_settings")
     assert shell("echo $STACK_KIND $STACK_PORT_BASE")[1] == "api 30000\n"
+    assert shell("source $STACK_HERE/lib/nova_lite.sh; echo $STACK_NOVA_LITE_VENV")[1] == "/venv\n"
     done = subprocess.run([LOCAL / "stack.sh"], capture_output=True, text=True, check=False,
                           env={**os.environ, "STACK_DIR": str(shell.directory)})
     assert done.returncode == 1
