@@ -1,10 +1,12 @@
 """Servers with volumes of their own making or choice, from POST to delete."""
+import datetime
 import uuid
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.db import actions
+from nova_lite import exception, units
+from nova_lite.compute import recovery
+from nova_lite.db import actions, models
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import states
 from nova_lite.virt.fake import FakeDriver
@@ -41,7 +43,6 @@ def test_from_an_image(cloud):
 def test_the_room_of_the_root_disk_is_not_claimed(cloud):
     server = cloud.running(made_of("image", cloud.image), flavorRef="1")
     with cloud.db.read() as conn:
-        from nova_lite.db import models
         [claim] = conn.execute(models.allocations.select().where(models.allocations.c.instance_uuid == server)).all()
     assert claim.disk_gb == 0
     plain = cloud.running()
@@ -444,7 +445,20 @@ def test_a_volume_that_cannot_be_deleted_does_not_keep_the_server(cloud):
 def test_guests_of_other_hosts_are_removed_with_their_connections(cloud):
     server = cloud.running(made_of("image", cloud.image))
     instance = cloud.get(server)
-    from nova_lite.compute import recovery
     recovery.remove(cloud.hosts["h1"].host, instance)
     assert cloud.drivers["h1"].calls[-1] == "disconnect_volume"
     assert isinstance(cloud.drivers["h1"]._real, FakeDriver)
+
+
+# what came too late -------------------------------------------------------------------------------------------------------
+def test_what_came_to_be_after_the_delete_is_found_and_given_back(cloud):
+    volume = cloud.volume()
+    server = cloud.running(existing(volume, None), local_image(cloud), imageRef=cloud.image)
+    cloud.delete(server)
+    cloud.volumes.reserve(cloud.user, volume, server)       # a request whose answer nobody waited for
+    cloud.conductor.strays.run()
+    assert cloud.status(volume) == "reserved"
+    cloud.run(models.instances.update().values(deleted_at=units.utcnow() - datetime.timedelta(hours=1)))
+    cloud.conductor.strays.interval = 60.0
+    cloud.conductor.strays.run()
+    assert cloud.status(volume) == "available"
