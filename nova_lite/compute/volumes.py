@@ -37,6 +37,11 @@ def columns(instance: Instance) -> dict[str, Any]:
     return {"block_devices": [d.to_primitive() for d in instance.block_devices]} if instance.volumes else {}
 
 
+def changed(device_id: str, values: dict[str, Any] | None) -> dict[str, Any]:
+    """What the end of an action changes: one block device (None: it is removed) and nothing else."""
+    return {"block_device": {"id": device_id, "values": values}}
+
+
 # builds -------------------------------------------------------------------------------------------------------------------
 def connect_all(work: Work) -> None:
     """Connect every volume of a new server to this host. Raises BuildAborted for a volume that was not made, InvalidVolume
@@ -145,9 +150,9 @@ def attach(work: Work) -> None:
         except Exception as second:
             LOG.exception("volume %s could not be taken back", device.volume_id, extra={"instance_uuid": instance.uuid})
             raise exception.VolumeStuck(volume_id=device.volume_id, reason=error, second=second) from error
-        raise
-    work.update_device(device.id, {"attached": True})
-    work.succeed()
+        work.fail(error, changed(device.id, None))
+        return
+    work.succeed(changed(device.id, {"attached": True}))
     LOG.info("volume %s attached as %s", device.volume_id, device.device_name, extra={"instance_uuid": instance.uuid})
 
 
@@ -163,14 +168,16 @@ def _reserved(host: Host, context: RequestContext, instance: Instance, device: B
 def detach(work: Work) -> None:
     """Take a volume from the guest and give it back; a guest that does not let go keeps it."""
     device = _device(work)
-    if device is not None:
-        _take_back(work, device)
-        LOG.info("volume %s detached", device.volume_id, extra={"instance_uuid": work.instance.uuid})
-    work.succeed()
+    if device is None:
+        work.succeed()
+        return
+    _take_back(work, device)
+    work.succeed(changed(device.id, None))
+    LOG.info("volume %s detached", device.volume_id, extra={"instance_uuid": work.instance.uuid})
 
 
 def _take_back(work: Work, device: BlockDevice) -> None:
-    """Guest, host, Volume service, record: in this order, so that the record goes last."""
+    """Guest, host, Volume service: in this order. The record is left, to go last."""
     host, instance = work.host, work.instance
     if device.connection_info is not None:
         host.driver.detach_volume(instance, device)
@@ -178,7 +185,6 @@ def _take_back(work: Work, device: BlockDevice) -> None:
         device.connection_info, device.attached = None, False
         work.update_device(device.id, {"connection_info": None, "attached": False})
     _release(host, instance, device)
-    work.update_device(device.id, None)
 
 
 def _release(host: Host, instance: Instance, device: BlockDevice) -> None:

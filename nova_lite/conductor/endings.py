@@ -1,12 +1,13 @@
 """How actions end: what is written to the server and to the action, each in one transaction of the caller."""
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import units
+from nova_lite import exception, units
 from nova_lite.db import actions, claims, hosts, instances, networks
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -55,6 +56,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     What keeps a server's state leaves the server alone.
     """
     if operation(action).keeps_state:
+        change_device(conn, action, updates or {})
         actions.finish(conn, [action.id], failed=True)
         return
     values = {"vm_state": states.ERROR, "task_state": None, "fault": fault(message, details), **(updates or {})}
@@ -66,6 +68,14 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     else:
         _update_unless_taken_over(conn, action, values)
     actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
+
+
+def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
+    """Apply ``updates["block_device"]``: {"id", "values"}, values None to remove it. A server that is gone needs none."""
+    change = updates.get("block_device")
+    if change is not None:
+        with contextlib.suppress(exception.InstanceNotFound):
+            instances.change_block_device(conn, action.instance_uuid, change["id"], change["values"])
 
 
 def cancel(conn: sa.Connection, action: Action) -> None:

@@ -155,7 +155,7 @@ class ConductorManager:
             endings.fail(conn, action, error)
             return
         if device_id is not None:
-            instances.change_block_device(conn, action.instance_uuid, device_id, None)
+            endings.change_device(conn, action, {"block_device": {"id": device_id, "values": None}})
         endings.succeed(conn, action, {})
         LOG.info("'%s' done without a host", action.action, extra={"instance_uuid": action.instance_uuid})
 

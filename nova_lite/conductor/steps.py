@@ -196,6 +196,8 @@ class _Run:
         """
         operation = endings.operation(done[0])
         if operation.keeps_state:
+            for action in done:
+                endings.change_device(self.conn, action, updates)
             return
         values: dict[str, Any] = {"vm_state": operation.ends_in, "power_state": operation.power_state, "task_state": None,
                                   "progress": 0, "fault": None, **updates}
