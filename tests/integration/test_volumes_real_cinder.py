@@ -213,7 +213,13 @@ def test_cinder_refuses_what_a_server_needs(cloud: Cloud) -> None:
     status, message = refused(cloud, {**root, "volume_type": "no-such-type"}, device("volume", volume, None))
     assert status == 400, message
     assert "no-such-type" in message
-    status, message = refused(cloud, device("volume", volume, None), {**root, "volume_size": 100_000})     # GiB
+    quota = f"/os-quota-sets/{cloud.neighbours.project_id()}"
+    # GiB: nobody else's volumes are that large
+    cloud.cinder("PUT", quota, "admin", json={"quota_set": {"per_volume_gigabytes": 50}})
+    try:
+        status, message = refused(cloud, device("volume", volume, None), {**root, "volume_size": 60})
+    finally:
+        cloud.cinder("PUT", quota, "admin", json={"quota_set": {"per_volume_gigabytes": -1}})
     assert status == 403, message
     assert "Cinder" in message
     wait_for("no server", lambda: cloud.demo.servers() == [], 30)
