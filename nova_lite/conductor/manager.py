@@ -45,9 +45,10 @@ class ConductorManager:
         self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
         self.ports = networks.DatabasePortStore(self.db)
         self.cleanup = Cleanup(volume_base.load(conf))
-        self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup)
-        self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.hearing = heartbeats.Hearing(conf, self.conductor.ping)
+        self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup,
+                                self.hearing)
+        self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.sweeper = Sweeper(conf, self.db, self.hearing)
         self.reconciler = Reconciler(conf, self.db)
         self.strays = Strays(conf, self.db, self.cleanup)
@@ -160,8 +161,9 @@ class ConductorManager:
         LOG.info("'%s' done without a host", action.action, extra={"instance_uuid": action.instance_uuid})
 
     # compute hosts --------------------------------------------------------------------------------------------------
-    def ping(self, context: RequestContext) -> None:
+    def ping(self, context: RequestContext) -> str:
         """See :meth:`ConductorAPI.wait_until_there`."""
+        return self.conf.host
 
     def heartbeat(self, context: RequestContext, report: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`ConductorAPI.heartbeat`."""

@@ -17,9 +17,10 @@ from nova_lite import exception, units
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings
 from nova_lite.conductor.cleanup import Cleanup
+from nova_lite.conductor.heartbeats import Hearing
 from nova_lite.conductor.leases import Leases
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, hosts, instances, server_groups
+from nova_lite.db import actions, claims, hosts, instances, server_groups, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -41,8 +42,8 @@ class BuildTask:
     """The conductor's half of a build."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, leases: Leases, scheduler: SchedulerAPI,
-                 compute: ComputeAPI, cleanup: Cleanup) -> None:
-        self.conf, self.db, self.leases, self.cleanup = conf, db, leases, cleanup
+                 compute: ComputeAPI, cleanup: Cleanup, hearing: Hearing) -> None:
+        self.conf, self.db, self.leases, self.cleanup, self.hearing = conf, db, leases, cleanup, hearing
         self.scheduler, self.compute = scheduler, compute
         self.lease_seconds = conf.conductor.lease_seconds
         self._lock = threading.Lock()
@@ -107,6 +108,10 @@ class BuildTask:
                 # all or nothing holds for the servers of one request, not for those that happened to come together
                 for request in sorted(requests):
                     self._place([b for b in batch if b.action.request_id == request], started)
+                return
+            if self._hosts_may_come_back():
+                LOG.info("hosts have not reported since an outage; %d builds wait for them", len(waiting))
+                self.db.write(self._release, [a.id for a in waiting], False)
                 return
             self.db.write(self._bury, waiting, error.message, started)
             self._give_back_volumes(waiting)
@@ -183,13 +188,22 @@ class BuildTask:
         last = [a for a in waiting if a.attempts + 1 >= self.conf.conductor.max_attempts]
         again = [a.id for a in waiting if a not in last]
         LOG.warning("%d builds were not placed and will be tried again, %d not: %s", len(again), len(last), reason)
-        self.db.write(self._release, again)
+        self.db.write(self._release, again, True)
         if last:
             self.db.write(self._bury, last, f"Scheduling failed {last[0].attempts + 1} times: {reason}", started)
 
-    def _release(self, conn: sa.Connection, action_ids: Sequence[int]) -> None:
+    def _hosts_may_come_back(self) -> bool:
+        """After an outage that hosts could not report in, those that seem to be down get time to do so."""
+        if not self.hearing.grace():
+            return False
+        with self.db.read() as conn:
+            rows = services.list_all(conn, binary=services.COMPUTE)
+        return any(not (row["disabled"] or row["forced_down"] or services.is_up(row, self.conf.compute.service_down_time))
+                   for row in rows)
+
+    def _release(self, conn: sa.Connection, action_ids: Sequence[int], failed: bool) -> None:
         mine = actions.held(conn, action_ids, self.leases.owner)
-        actions.release(conn, list(mine), 0, died=True)
+        actions.release(conn, list(mine), 0, died=failed)
 
     def _bury(self, conn: sa.Connection, batch: list[Action], message: str, started: datetime.datetime) -> None:
         held = actions.held(conn, [a.id for a in batch], self.leases.owner)

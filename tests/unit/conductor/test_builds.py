@@ -1,6 +1,7 @@
 """Builds from the cast to ACTIVE, and what becomes of those that fail."""
 import contextlib
 import dataclasses
+import time
 
 import oslo_messaging as messaging
 import pytest
@@ -110,6 +111,23 @@ def test_builds_outlive_a_scheduler_that_is_not_there(cloud, error):
     assert cloud.action(action_id).state == objects.PENDING
     cloud.sweep()
     cloud.wait(server, states.ACTIVE)
+
+
+def test_builds_wait_for_hosts_that_could_not_report(cloud):
+    for host in ("h1", "h2"):
+        cloud.silence(host)
+    cloud.conductor.hearing.since = time.monotonic()        # the broker has just come back
+    [(server, action_id)] = cloud.create()
+    cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
+    assert cloud.action(action_id).state == objects.PENDING
+    cloud.report("h1")
+    cloud.sweep()
+    assert cloud.wait(server, states.ACTIVE).host == "h1"
+    for host in ("h1", "h2"):
+        cloud.silence(host)
+    cloud.conductor.hearing.since -= 60         # time enough: those are dead
+    [late] = cloud.build()
+    cloud.wait(late, states.ERROR)
 
 
 class Refusing(fake.FakeDriver):
