@@ -122,7 +122,7 @@ class Neighbours:
     @contextlib.contextmanager
     def catalog_ports(self) -> Iterator[dict[str, int]]:
         """``api__port`` and ``metadata__port`` of the catalog, for one cloud of this machine at a time: waits for its turn."""
-        with _lock("compute", fcntl.LOCK_EX):
+        with _lock(self.directory, "compute", fcntl.LOCK_EX):
             yield {"api__port": self.facts["ports"]["compute"], "metadata__port": self.facts["ports"]["metadata"]}
 
 
@@ -132,16 +132,16 @@ def neighbours() -> Iterator[Neighbours]:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         pytest.skip("the neighbours need root and Debian")
     directory = pathlib.Path(os.environ.get("NOVA_LITE_NEIGHBOURS") or cache_directory() / "neighbours")
-    with _lock("start", fcntl.LOCK_EX):
+    with _lock(directory, "start", fcntl.LOCK_EX):
         if not _answers(directory):
             _run("stack.sh", directory, "--api-only", "--neighbours-only")
             (directory / "started-by-tests").touch()
-        users = _open("users")
+        users = _open(directory, "users")
         fcntl.flock(users, fcntl.LOCK_SH)
     try:
         yield Neighbours(directory)
     finally:
-        with _lock("start", fcntl.LOCK_EX), users:
+        with _lock(directory, "start", fcntl.LOCK_EX), users:
             fcntl.flock(users, fcntl.LOCK_UN)
             with contextlib.suppress(BlockingIOError):     # another session still uses it and will stop it
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,14 +169,14 @@ def _run(script: str, directory: pathlib.Path, *arguments: str) -> None:
     assert done.returncode == 0, f"{script} failed:\n{done.stdout}"
 
 
-def _open(name: str) -> IO[str]:
-    directory = cache_directory()
-    directory.mkdir(parents=True, exist_ok=True)
-    return open(directory / f"neighbours.{name}.lock", "w")
+def _open(directory: pathlib.Path, name: str) -> IO[str]:
+    """A file to lock, beside the directory, which comes and goes."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    return open(directory.with_name(f"{directory.name}.{name}.lock"), "w")
 
 
 @contextlib.contextmanager
-def _lock(name: str, kind: int) -> Iterator[None]:
-    with _open(name) as file:
+def _lock(directory: pathlib.Path, name: str, kind: int) -> Iterator[None]:
+    with _open(directory, name) as file:
         fcntl.flock(file, kind)
         yield
