@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Iterator
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
 
 PAUSE = 5.0         # seconds in which a neighbour that did not answer is not asked again
-# by whether threads are green. A process has 20 native threads for requests: those that wait for one neighbour may never be
-# all of them. Nor does it help to ask a slow neighbour for more at a time.
-AT_ONCE = {True: 20, False: 10}
-PATIENCE = {True: 10.0, False: 3.0}     # seconds that a request of a user waits for its turn
+# calls of one process. It has 20 native threads for requests: those that wait for one neighbour may never be all of them. Nor
+# does it help to ask a slow neighbour for more at a time.
+AT_ONCE = 10
+PATIENCE = {True: 10.0, False: 3.0}     # seconds that a request of a user waits for its turn, by whether threads are green
 
 
 class Breaker:
@@ -22,7 +22,7 @@ class Breaker:
     def __init__(self, name: str, probe_seconds: float) -> None:
         self._name, self._probe_seconds = name, probe_seconds
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(AT_ONCE[concurrency.is_green()])
+        self._places = threading.BoundedSemaphore(AT_ONCE)
         self._failed_at = self._answered_at = self._refuse_until = 0.0
         self._why: exception.ServiceUnavailable | None = None
 

@@ -241,7 +241,7 @@ def make_session(conf: cfg.ConfigOpts) -> session.Session:
         made = loading.load_session_from_conf_options(
             read, group, auth=auth, timeout=conf.service_user.timeout, app_name="nova-lite")
         for scheme in ("http://", "https://"):      # keystoneauth's own keeps ten connections and throws the others away
-            made.session.mount(scheme, session.TCPKeepAliveAdapter(pool_maxsize=max(AT_ONCE.values())))
+            made.session.mount(scheme, session.TCPKeepAliveAdapter(pool_maxsize=2 * AT_ONCE))
         return made
     raise exception.ConfigError(reason="[service_user] has no credentials: auth_type, auth_url, username, password, ...")
 

@@ -18,7 +18,7 @@ from tests.support.fault_proxy import Proxies
 from tests.support.neighbours import Neighbours
 from tests.support.process import wait_for
 
-TIMEOUT = 8         # [service_user] timeout: how long a neighbour may hang
+TIMEOUT = 10        # [service_user] timeout: how long a neighbour may hang
 AT_ONCE = 5         # servers that are asked for at the same time while all is well
 SETTLED = 150.0     # seconds until whatever was asked for has come to an end
 
@@ -224,7 +224,7 @@ def storm(cloud: FaultyCloud, begin: Callable[[], None], end: Callable[[], None]
         answers.append(cloud.user.request("DELETE", f"/servers/{victims[number]}"))
 
     try:
-        with ThreadPoolExecutor(6) as pool:
+        with ThreadPoolExecutor(4) as pool:
             list(pool.map(one, range(count // 2)))
             begin()
             list(pool.map(one, range(count // 2, count)))
