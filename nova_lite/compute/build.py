@@ -7,7 +7,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.compute import volumes
 from nova_lite.compute.external_events import Listener
-from nova_lite.compute.work import Work
+from nova_lite.compute.work import Work, needs_stack
 from nova_lite.objects import states
 from nova_lite.objects.network import VIF, NetworkRequest
 from nova_lite.virt import guest_metadata
@@ -35,7 +35,7 @@ def run(work: Work) -> None:
         # nobody to tell: whoever takes the action next goes on from what is here
         raise
     except Exception as error:
-        LOG.exception("build failed", extra=extra)
+        LOG.error("build failed: %s", error, extra=extra, exc_info=needs_stack(error))
         _clean_up(work)
         work.build_failed(error, _another_host_may_do_better(error))
     else:
@@ -110,8 +110,9 @@ def _clean_up(work: Work) -> None:
         release.release_all(host.volume, instance)
     except exception.LeaseLost:
         raise
-    except Exception:
-        LOG.exception("clean-up after a failed build did not end well", extra={"instance_uuid": instance.uuid})
+    except Exception as error:
+        LOG.error("clean-up after a failed build did not end well: %s", error, extra={"instance_uuid": instance.uuid},
+                  exc_info=needs_stack(error))
 
 
 def _another_host_may_do_better(error: Exception) -> bool:

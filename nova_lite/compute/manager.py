@@ -19,7 +19,7 @@ from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
 from nova_lite.compute.questions import Questions
 from nova_lite.compute.turns import Turns
-from nova_lite.compute.work import Host, Work
+from nova_lite.compute.work import Host, Work, needs_stack
 from nova_lite.conductor.port_store import RpcPortStore
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext, admin_context
@@ -244,7 +244,7 @@ class ComputeManager:
         except (exception.LeaseLost, *_UNREACHABLE):
             raise
         except Exception as error:
-            LOG.exception("delete failed", extra={"instance_uuid": work.instance.uuid})
+            LOG.error("delete failed: %s", error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
             work.fail(error, {})
 
     def _settled(self, instance: Instance) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
-from nova_lite import units
+from nova_lite import exception, units
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
@@ -70,6 +70,11 @@ class Work:
         return {"event": self.event, "host": self.host.name, "start_time": self.started.isoformat(),
                 "finish_time": now.isoformat(), "result": "Error" if error else "Success",
                 "traceback": _trace(error) if error else None, "details": message_of(error)[:255] if error else None}
+
+
+def needs_stack(error: Exception) -> bool:
+    """Whether the log is to have the stack of an error: one of ours, as of a neighbour that is down, says all by itself."""
+    return not isinstance(error, exception.NovaLiteError)
 
 
 def message_of(error: Exception) -> str:
