@@ -13,6 +13,7 @@ PAUSE = 5.0         # seconds in which a neighbour that did not answer is not as
 # does it help to ask a slow neighbour for more at a time.
 AT_ONCE = 10
 PATIENCE = {True: 10.0, False: 3.0}     # seconds that a request of a user waits for its turn, by whether threads are green
+UNHURRIED_PATIENCE = 180.0              # that hosts and conductors do: a crowd before a slow neighbour is no failure
 
 
 class Breaker:
@@ -32,10 +33,12 @@ class Breaker:
 
         Raises ServiceUnavailable while there is no hope of an answer.
         """
+        began = time.monotonic()
         self._check()
         if not self._places.acquire(timeout=patience):
             raise exception.ServiceUnavailable(what=self._name, reason="too many requests wait for its answer")
         try:
+            self.check_since(began)         # those before us may have waited in vain
             yield
         finally:
             self._places.release()

@@ -21,7 +21,7 @@ from oslo_log import log
 
 from nova_lite import concurrency, exception
 from nova_lite.context import RequestContext
-from nova_lite.identity.breaker import AT_ONCE, PATIENCE, Breaker
+from nova_lite.identity.breaker import AT_ONCE, PATIENCE, UNHURRIED_PATIENCE, Breaker
 
 LOG = log.getLogger(__name__)
 GROUP, FALLBACK = "service_user", "keystone_authtoken"
@@ -88,7 +88,7 @@ class Client:
         once = data is not None and not isinstance(data, (bytes, str))       # a stream can be read but once
         arguments = {"json": json, "params": params, "data": data, "stream": stream,
                      "timeout": (CONNECT_SECONDS, seconds), "global_request_id": context.global_id or None}
-        with self._breaker.place(PATIENCE[concurrency.is_green()] if user else seconds):
+        with self._breaker.place(PATIENCE[concurrency.is_green()] if user else UNHURRIED_PATIENCE):
             answer = self._try(method, path.replace("{project}", context.project_id or "") if user else path, user,
                                headers or {}, arguments, once)
         if answer.status_code >= 500:

@@ -127,7 +127,8 @@ def test_volumes_and_attachments_that_cinder_makes_behind_our_back(cloud: Faulty
         assert answer.status_code in (202, 503)
     made = cloud.living() - before
     for state in cloud.settled(sorted(made)).values():
-        assert state is None or re.search("Cinder is unavailable: the connection broke", state["fault"]["message"])
+        if state and state["status"] == "ERROR":        # else the second host has asked again, and got it
+            assert re.search("Cinder is unavailable: the connection broke", state["fault"]["message"])
     cloud.proxies.heal()
     if mode == LATE:
         time.sleep(LATENESS)

@@ -274,6 +274,18 @@ def test_a_neighbour_that_answers_others_is_slow_not_down(client, cloud):
     slow.join()
 
 
+def test_a_crowd_of_hosts_waits_its_turn_and_no_longer(client, cloud):
+    client.call(SERVICE, "GET", "/ports")
+    cloud.calls.clear()
+    cloud.handler = lambda call: Answer(200, {}, hang=0.2)
+    assert _together(25, lambda: client.call(SERVICE, "GET", "/ports").status_code) == [200] * 25
+    cloud.calls.clear()
+    cloud.handler = lambda call: Answer(200, {}, hang=30)
+    waits = _together(25, lambda: _fails("Neutron is unavailable: no answer within 1 s", client.call, SERVICE, "GET", "/ports"))
+    assert max(waits) < 3       # one timeout, not three: those who wait learn what the first have found
+    assert len(cloud.calls) == 10
+
+
 def test_a_neighbour_that_hangs_at_the_first_question(make, cloud):
     versions, cloud.versions = cloud.versions, None
     cloud.handler = lambda call: Answer(200, {}, hang=30)
