@@ -27,14 +27,22 @@ class Leases:
     @contextmanager
     def taking(self, ids: Sequence[int]) -> Iterator[None]:
         """Renew the leases of these actions (those of them that are ours) inside the block."""
-        with self._lock:
-            self._ids.update(ids)
+        self.take(ids)
         try:
             yield
         finally:
-            with self._lock:
-                self._ids.subtract(ids)
-                self._ids += Counter()          # drops what fell to zero
+            self.drop(ids)
+
+    def take(self, ids: Sequence[int]) -> None:
+        """Renew the leases of these actions (those of them that are ours) until they are dropped."""
+        with self._lock:
+            self._ids.update(ids)
+
+    def drop(self, ids: Sequence[int]) -> None:
+        """Once for each time that they were taken."""
+        with self._lock:
+            self._ids.subtract(ids)
+            self._ids += Counter()          # drops what fell to zero
 
     def renew(self) -> None:
         """Lengthen all."""

@@ -102,6 +102,8 @@ class ConductorManager:
                 found, neighbours, gone = self.db.write(self._run, [action_id])
                 builds += found
                 for action, instance in neighbours:
+                    # from here on, not from when it has a thread: it may wait long for one, and nobody died meanwhile
+                    self.leases.take([action.id])
                     self.cleanup.later(self._clean_up, action, instance)
                 for instance in gone:
                     self.cleanup.later(self.strays.give_back_now, instance)
@@ -135,12 +137,11 @@ class ConductorManager:
         device = next((d for d in instance.volumes if d.id == action.arguments.get("device_id")), None)
         error = ""
         try:
-            with self.leases.taking([action.id]):
-                if endings.is_delete(action):
-                    self.cleanup.delete(instance)
-                    self.strays.give_back_now(instance)
-                elif device is not None:
-                    self.cleanup.detach(instance, device)
+            if endings.is_delete(action):
+                self.cleanup.delete(instance)
+                self.strays.give_back_now(instance)
+            elif device is not None:
+                self.cleanup.detach(instance, device)
         except Exception as raised:
             LOG.exception("'%s' failed", action.action, extra={"instance_uuid": instance.uuid})
             error = str(raised) or type(raised).__name__
@@ -148,6 +149,8 @@ class ConductorManager:
             self.db.write(self._end, action, device.id if device else None, error)
         except Exception:
             LOG.exception("the end of action %s was not written; the sweeper brings it again", action.id)
+        finally:
+            self.leases.drop([action.id])
 
     def _end(self, conn: sa.Connection, action: Action, device_id: str | None, error: str) -> None:
         if action.id not in actions.held(conn, [action.id], self.leases.owner):

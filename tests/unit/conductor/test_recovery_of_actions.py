@@ -2,15 +2,18 @@
 import datetime
 import threading
 import time
+import uuid
 
 import pytest
 import sqlalchemy as sa
 
 from nova_lite import exception, units
+from nova_lite.conductor import cleanup
 from nova_lite.context import admin_context
 from nova_lite.db import actions, models
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.objects.block_device import BlockDevice
 
 ADMIN = admin_context()
 
@@ -379,3 +382,25 @@ def test_a_build_that_goes_on_after_a_reset_keeps_its_room(cloud):
     cloud.set(server, vm_state=states.ERROR, task_state=None)
     host = cloud.wait(server, states.ACTIVE).host
     assert cloud.claimed() == {host: {server}}
+
+
+def test_a_clean_up_that_waits_for_its_turn_is_no_dead_worker(cloud):
+    device = BlockDevice(str(uuid.uuid4()), "volume", source_id=str(uuid.uuid4()), volume_id=str(uuid.uuid4()), size=1)
+    server, go_on = cloud.active(), threading.Event()
+    cloud.set(server, host=None, block_devices=[device])
+    for _ in range(cleanup.THREADS):        # a Volume service that is slow has them all
+        cloud.conductor.cleanup.later(go_on.wait, 30)
+    try:
+        action = cloud.operate(server, "delete")
+        cloud.wait_action(action, objects.RUNNING)
+        for _ in range(cloud.conf.conductor.max_attempts + 1):
+            cloud.later(cloud.conf.conductor.lease_seconds / 3)
+            cloud.conductor.leases.renew()
+            cloud.later(cloud.conf.conductor.lease_seconds / 2)
+            cloud.sweep()
+            assert (cloud.action(action).state, cloud.action(action).attempts) == (objects.RUNNING, 0)
+    finally:
+        go_on.set()
+    cloud.wait_action(action, objects.DONE)
+    assert cloud.get(server).deleted
+    cloud.wait_for(lambda: not cloud.conductor.leases._ids)
