@@ -36,6 +36,12 @@ class Cleanup:
         release.release_all(self._volume, instance)
         release.delete_volumes(self._volume, instance)
 
+    def look_again(self, instance: Instance) -> None:
+        """Attachments, and volumes that nobody knows, of a server that was deleted some time ago. A volume that its user knows
+        stays: what the Volume service did not want to delete then may be used for something else by now."""
+        release.release_all(self._volume, instance)
+        release.delete_unknown(self._volume, instance)
+
     def release(self, instance: Instance) -> None:
         """Attachments alone."""
         release.release_all(self._volume, instance)

@@ -101,7 +101,7 @@ class Strays:
                 LOG.warning("the network still has ports for it: given back now", extra={"instance_uuid": server.uuid})
                 self._give_back_ports(context, server)
             if server.volumes and server.deleted:
-                self._cleanup.delete(server)
+                self._cleanup.look_again(server)
             elif server.volumes:
                 self._cleanup.release(server)
 

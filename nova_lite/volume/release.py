@@ -49,13 +49,19 @@ def release_volume(volumes: VolumeAPI, instance_uuid: str, device: BlockDevice) 
 def delete_volumes(volumes: VolumeAPI, instance: Instance) -> None:
     """Delete the volumes that are to go with the server, and those of which nobody was ever told: their request ended in
     the middle. A volume that the Volume service does not want to delete stays, and is logged. Raises ServiceUnavailable."""
+    delete_unknown(volumes, instance)
+    for device in instance.volumes:
+        if device.volume_id is not None and device.delete_on_termination:
+            _delete(volumes, admin_context(), instance.uuid, device.volume_id)
+
+
+def delete_unknown(volumes: VolumeAPI, instance: Instance) -> None:
+    """Delete the volumes of the server of which nobody was ever told. Raises ServiceUnavailable."""
     context = admin_context()
     for device in instance.volumes:
         if device.volume_id is None and device.source_type != VOLUME:
             for volume in volumes.find(context, metadata_of(instance.uuid, device)):
                 _delete(volumes, context, instance.uuid, volume.id)
-        elif device.volume_id is not None and device.delete_on_termination:
-            _delete(volumes, context, instance.uuid, device.volume_id)
 
 
 def undo(volumes: VolumeAPI, instance_uuid: str, devices: Iterable[BlockDevice]) -> None:

@@ -26,7 +26,8 @@ def neutron():
 
 
 @pytest.fixture
-def cloud(make_cloud, neutron):
+def cloud(make_cloud, neutron, monkeypatch):
+    monkeypatch.setattr(release, "PAUSES", (0.01,))
     return make_cloud("h1", config=CREDENTIALS.format(url=neutron.url), network__driver="neutron", service_user__retries=0,
                       service_user__timeout=10, network__vif_plugging_timeout=0)
 
@@ -226,6 +227,17 @@ def test_a_volume_that_could_not_go_with_its_server_goes_later(cloud, volumes):
     cloud.conductor.strays.run()
     with pytest.raises(exception.VolumeNotFound):
         volumes.get(OWNER, late)
+
+
+def test_a_volume_that_stayed_is_its_users(cloud, volumes):
+    server, volume = _with_volume(cloud, volumes, delete_on_termination=True)
+    snapshot = volumes.create_snapshot(OWNER, volume, force=True).id
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE, 15)
+    assert volumes.get(OWNER, volume).status == "available"
+    volumes.delete_snapshot(OWNER, snapshot)
+    _ago(cloud, server, 55)
+    cloud.conductor.strays.run()
+    assert volumes.get(OWNER, volume).status == "available"
 
 
 def test_a_server_that_lives_keeps_its_volume(cloud, volumes):
