@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from nova_lite import version
+from nova_lite.db import schema
 from tests.support.process import BIN, free_port
 
 SERVICES = ["api", "api-metadata", "conductor", "scheduler", "compute"]
@@ -111,11 +112,11 @@ def test_unreachable_broker(script, mode, config):
 
 def test_manage_db(config):
     path = config()
-    assert run("manage", "--config-file", path, "db", "version").stdout == "empty (newest: 0002)\n"
+    assert run("manage", "--config-file", path, "db", "version").stdout == f"empty (newest: {schema.head()})\n"
     done = run("manage", "--config-file", path, "db", "sync")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-1] == "The database is at revision 0002."
-    assert run("manage", "--config-file", path, "db", "version").stdout == "0002 (newest: 0002)\n"
+    assert done.stdout.splitlines()[-1] == f"The database is at revision {schema.head()}."
+    assert run("manage", "--config-file", path, "db", "version").stdout == f"{schema.head()} (newest: {schema.head()})\n"
     assert run("manage", "--config-file", path, "service", "list").stdout.split()[:3] == ["binary", "host", "status"]
 
 
