@@ -75,7 +75,13 @@ start_agents() {
 
 # Ends ovs-vswitchd so that its devices go with it; after SIGTERM they stay, for the next one.
 remove_bridges() {
-    if alive ovs-vswitchd; then ovs-appctl -t "$OVS_RUNDIR/vswitchd.ctl" exit --cleanup || true; fi
+    local i
+    if alive ovs-vswitchd && ovs-appctl -t "$OVS_RUNDIR/vswitchd.ctl" exit --cleanup; then
+        for ((i = 0; i < 100; i++)); do     # a SIGTERM meanwhile would cut it short
+            alive ovs-vswitchd || break
+            sleep 0.1
+        done
+    fi
 }
 
 # What agents leave running on purpose (dnsmasq, haproxy, radvd) and their network namespaces. The names come from the database.
