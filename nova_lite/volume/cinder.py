@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from oslo_config import cfg
+from oslo_utils import uuidutils
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
@@ -26,7 +27,7 @@ class CinderVolumes:
     def get(self, context: RequestContext, volume_id: str) -> Volume:
         """One volume."""
         gone = exception.VolumeNotFound(volume_id=volume_id)
-        return _volume(self._call(context, "GET", f"/volumes/{volume_id}", gone)["volume"])
+        return _volume(self._one(context, "GET", "volumes", volume_id, gone)["volume"])
 
     def list_all(self, context: RequestContext) -> list[Volume]:
         """The volumes of the project."""
@@ -35,7 +36,7 @@ class CinderVolumes:
     def get_snapshot(self, context: RequestContext, snapshot_id: str) -> Snapshot:
         """One snapshot."""
         gone = exception.SnapshotNotFound(snapshot_id=snapshot_id)
-        return _snapshot(self._call(context, "GET", f"/snapshots/{snapshot_id}", gone)["snapshot"])
+        return _snapshot(self._one(context, "GET", "snapshots", snapshot_id, gone)["snapshot"])
 
     def list_snapshots(self, context: RequestContext) -> list[Snapshot]:
         """The snapshots of the project."""
@@ -51,7 +52,7 @@ class CinderVolumes:
     def delete_snapshot(self, context: RequestContext, snapshot_id: str) -> None:
         """Ask for a snapshot's end."""
         try:
-            self._call(context, "DELETE", f"/snapshots/{snapshot_id}", exception.SnapshotNotFound(snapshot_id=snapshot_id))
+            self._one(context, "DELETE", "snapshots", snapshot_id, exception.SnapshotNotFound(snapshot_id=snapshot_id))
         except exception.SnapshotNotFound:
             return
 
@@ -75,7 +76,7 @@ class CinderVolumes:
     def delete(self, context: RequestContext, volume_id: str) -> None:
         """Ask for a volume's end; InvalidVolume while it is in use."""
         try:
-            self._call(context, "DELETE", f"/volumes/{volume_id}", exception.VolumeNotFound(volume_id=volume_id))
+            self._one(context, "DELETE", "volumes", volume_id, exception.VolumeNotFound(volume_id=volume_id))
         except exception.VolumeNotFound:
             return
 
@@ -121,6 +122,12 @@ class CinderVolumes:
             if not answer[key] or not more:
                 return
             marker = {"marker": answer[key][-1]["id"]}
+
+    def _one(self, context: RequestContext, method: str, kind: str, item_id: str, gone: exception.NotFound) -> dict[str, Any]:
+        """One item by an id that may be anything a user wrote into a path of ours: nothing else becomes part of Cinder's."""
+        if not uuidutils.is_uuid_like(item_id):
+            raise gone
+        return self._call(context, method, f"/{kind}/{item_id}", gone)
 
     def _call(self, context: RequestContext, method: str, path: str, gone: exception.NotFound | None,
               body: dict[str, Any] | None = None, params: dict[str, str] | None = None) -> dict[str, Any]:

@@ -98,10 +98,21 @@ def test_lists_come_in_pages(volumes, cinder):
 
 def test_a_snapshot(volumes, cinder):
     volume_id = cinder.add_volume("alice")
-    cinder.snapshots["s"] = {"id": "s", "volume_id": volume_id, "size": 3, "status": "available"}
-    assert volumes.get_snapshot(ALICE, "s").size == 3
+    snapshot_id = str(uuid.uuid4())
+    cinder.snapshots[snapshot_id] = {"id": snapshot_id, "volume_id": volume_id, "size": 3, "status": "available"}
+    assert volumes.get_snapshot(ALICE, snapshot_id).size == 3
     with pytest.raises(exception.SnapshotNotFound):
-        volumes.get_snapshot(BOB, "s")
+        volumes.get_snapshot(BOB, snapshot_id)
+
+
+@pytest.mark.parametrize("name", ["detail", "summary", "..", "../attachments/detail", "x?all_tenants=1", ""])
+def test_what_is_no_id_never_becomes_part_of_a_path(volumes, openstack, name):
+    for call, error in ((volumes.get, exception.VolumeNotFound), (volumes.get_snapshot, exception.SnapshotNotFound)):
+        with pytest.raises(error):
+            call(ALICE, name)
+    volumes.delete(ALICE, name)
+    volumes.delete_snapshot(ALICE, name)
+    assert not openstack.calls
 
 
 def test_what_is_not_there_or_not_ones_own(volumes, cinder):
