@@ -93,6 +93,7 @@ def _leave(work: Work) -> None:
         host.driver.destroy(instance, instance.network_info)
         for vif in instance.network_info:
             host.network.unplug(instance, vif)
+        volumes.disconnect_all(host.driver, instance)
         host.network.deallocate(work.context, instance)
 
 

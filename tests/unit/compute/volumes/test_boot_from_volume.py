@@ -462,3 +462,22 @@ def test_what_came_to_be_after_the_delete_is_found_and_given_back(cloud):
     cloud.conductor.strays.interval = 60.0
     cloud.conductor.strays.run()
     assert cloud.status(volume) == "available"
+
+
+def test_a_host_that_was_given_up_keeps_no_secret_of_a_deleted_server(cloud):
+    volume, driver = cloud.volume(bootable=True), cloud.drivers["h1"]
+    connect = driver.connect_volume
+
+    def connect_late(instance, device, connection_info):
+        made = connect(instance, device, connection_info)
+        cloud.member.delete(f"/servers/{instance.uuid}")
+        cloud.silence("h1")
+        cloud.take_over()
+        cloud.wait_for(lambda: cloud.get(instance.uuid).deleted)
+        return made
+    driver.connect_volume = connect_late
+    server = cloud.boot(existing(volume, 0))
+    cloud.wait_for(lambda: cloud.get(server).deleted and cloud.hosts["h1"].leases.in_flight() == [])
+    assert driver.calls[-1] == "disconnect_volume"
+    assert cloud.guests("h1") == {}
+    assert cloud.attachments() == []
