@@ -30,6 +30,7 @@ from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
 PREPARE_SECONDS = 180.0         # how long a request may reserve and create volumes before the sweeper goes on without it
+DOUBT = 3                       # times [service_user] timeout until a call without an answer has been done, or never will be
 _ABOUT_THE_IMAGE = {"image_id", "image_name", "checksum", "container_format", "disk_format", "min_disk", "min_ram", "size"}
 _BLANK_NAME = "%s-blank-vol"
 _NO_SIZE = {bd.IMAGE: "Images with destination_type 'volume' need to have a non-zero size specified",
@@ -163,7 +164,8 @@ class Volumes(Base):
         try:
             device.attachment_id = self.volume.reserve(context, volume_id, uuid).id
         except exception.ServiceUnavailable:      # whether it was reserved nobody knows
-            self._end(context, self.db.write(_turn_into_detach, context, uuid, device.id, action_id, self._lease()))
+            # it may still be: so the volume is given back by the sweeper, not before Cinder has come to what waits there
+            self.db.write(_turn_into_detach, context, uuid, device.id, action_id, DOUBT * self.conf.service_user.timeout)
             raise
         except Exception:
             self.db.write(_forget, uuid, device.id, action_id)
@@ -296,13 +298,12 @@ def _forget(connection: sa.Connection, uuid: str, device_id: str, action_id: int
 
 
 def _turn_into_detach(connection: sa.Connection, context: RequestContext, uuid: str, device_id: str, action_id: int,
-                      lease_seconds: float) -> tuple[int, str | None]:
+                      seconds: float) -> None:
+    """Whatever became of an attach is undone, after ``seconds``: until then the action waits as one of a request does."""
     action = actions.lock(connection, [action_id])[action_id]
     actions.finish(connection, [action_id], failed=True)
-    stage = action_objects.COMPUTE if action.host else action_objects.CONDUCTOR
-    [undo] = actions.create(connection, context, "detach_volume", [uuid], lease_seconds, stage, action.host,
-                            {"device_id": device_id, "volume_id": action.arguments.get("volume_id")})
-    return undo, action.host
+    actions.create(connection, context, "detach_volume", [uuid], seconds, action_objects.API, action.host,
+                   {"device_id": device_id, "volume_id": action.arguments.get("volume_id")})
 
 
 def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str, volume_id: str,

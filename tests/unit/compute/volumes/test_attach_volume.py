@@ -1,4 +1,5 @@
 """Attach and detach by REST, from the first check to the guest and back."""
+import time
 import uuid
 
 import pytest
@@ -246,6 +247,20 @@ def test_nobody_knows_whether_it_was_reserved(cloud, when):
     cloud.api_volumes.fail("reserve", when=when)
     path = f"/servers/{server}/os-volume_attachments"
     assert "Cinder is unavailable" in cloud.member.fault("POST", path, 503, {"volumeAttachment": {"volumeId": volume}})
+    cloud.take_over()
+    cloud.actions_end(server)
+    _nothing_is_left(cloud, server, volume)
+
+
+def test_what_is_reserved_after_its_caller_gave_up_is_given_back(cloud):
+    server, volume = cloud.running(), cloud.volume()
+    cloud.api_volumes.fail("reserve")
+    cloud.member.fault("POST", f"/servers/{server}/os-volume_attachments", 503, {"volumeAttachment": {"volumeId": volume}})
+    cloud.report("h1")
+    cloud.sweep()
+    time.sleep(0.3)
+    cloud.volumes.reserve(cloud.user, volume, server)       # Cinder hung, and now does what waits there
+    cloud.take_over()
     cloud.actions_end(server)
     _nothing_is_left(cloud, server, volume)
 
