@@ -197,7 +197,7 @@ class Volumes(Base):
         return float(self.conf.conductor.lease_seconds)
 
     def update_attachment(self, context: RequestContext, uuid: str, volume_id: str, delete_on_termination: bool) -> None:
-        """Whether the volume goes with the server. Raises VolumeNotAttached."""
+        """Whether the volume goes with the server. Raises VolumeNotAttached, and InstanceInvalidState (409) in a build."""
         self.db.write(_set_delete_flag, uuid, volume_id, delete_on_termination)
 
 
@@ -328,7 +328,11 @@ def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str,
 
 
 def _set_delete_flag(connection: sa.Connection, uuid: str, volume_id: str, flag: bool) -> None:
-    device = bd.find(instances.get(connection, uuid, lock=True).block_devices, volume_id)
+    instance = instances.get(connection, uuid, lock=True)
+    device = bd.find(instance.block_devices, volume_id)
     if device is None:
         raise exception.VolumeNotAttached(instance_id=uuid, volume_id=volume_id)
+    if instance.task_state in states.BUILD_STATES:      # its host writes all its devices down, as it found them before
+        raise exception.InstanceInvalidState(action="update volume attachment", instance_id=uuid, attr="task_state",
+                                             state=instance.task_state)
     instances.change_block_device(connection, uuid, device.id, {"delete_on_termination": flag})
