@@ -120,6 +120,10 @@ class SecurityGroupCannotBeApplied(Invalid):
     msg_fmt = "Network %(network_id)s requires port_security_enabled and subnet associated in order to apply security groups."
 
 
+class InterfaceAttachFailedNoNetwork(Invalid):
+    msg_fmt = "No specific network was requested and none are available for project '%(project_id)s'."
+
+
 class UnableToAutoAllocateNetwork(Invalid):
     msg_fmt = "Unable to automatically allocate a network for project %(project_id)s"
 
@@ -395,6 +399,11 @@ class BuildAborted(BuildFailed):
 
 class VirtDriverError(NovaLiteError):
     msg_fmt = "%(what)s failed: %(reason)s"
+    safe = True
+
+
+class InterfaceAttachFailed(NovaLiteError):
+    msg_fmt = "Failed to attach a network interface to %(instance_id)s: %(reason)s"
     safe = True
 
 

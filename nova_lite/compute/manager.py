@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import build, delete, external_events, image_cache, power, recovery, volumes
+from nova_lite.compute import build, delete, external_events, image_cache, interfaces, power, recovery, volumes
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
@@ -212,7 +212,9 @@ class ComputeManager:
             elif verb in power.VERBS:
                 self._power(Work(self.host, context, action, instance, power.EVENTS[verb]))
             elif verb in volumes.VERBS:
-                self._attachment(Work(self.host, context, action, instance, volumes.EVENTS[verb]))
+                self._attachment(Work(self.host, context, action, instance, volumes.EVENTS[verb]), volumes.VERBS[verb])
+            elif verb in interfaces.VERBS:
+                self._attachment(Work(self.host, context, action, instance, interfaces.EVENTS[verb]), interfaces.VERBS[verb])
             else:
                 self._delete(Work(self.host, context, action, instance, delete.EVENT))
         except exception.LeaseLost as error:
@@ -227,9 +229,9 @@ class ComputeManager:
             LOG.exception("'%s' failed", work.operation.verb, extra={"instance_uuid": work.instance.uuid})
             work.fail(error, self._settled(work.instance))
 
-    def _attachment(self, work: Work) -> None:
+    def _attachment(self, work: Work, carry_out: Callable[[Work], None]) -> None:
         try:
-            volumes.VERBS[work.operation.verb](work)
+            carry_out(work)
         except (exception.LeaseLost, *_UNREACHABLE):
             raise
         except exception.InstanceNotFound:
@@ -262,8 +264,8 @@ class ComputeManager:
         self._take_up(action_ids if action_id is None else [action_id])
 
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
-        suspend_instance = resume_instance = attach_volume = detach_volume = set_admin_password = trigger_crash_dump = \
-        build_and_run_instance
+        suspend_instance = resume_instance = attach_volume = detach_volume = attach_interface = detach_interface = \
+        set_admin_password = trigger_crash_dump = build_and_run_instance
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
         """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""

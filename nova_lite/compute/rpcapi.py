@@ -76,6 +76,14 @@ class ComputeAPI(rpc.Client):
         """Take a volume from a server."""
         self.wake(context, host, "detach_volume", action_id)
 
+    def attach_interface(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Give a server a nic."""
+        self.wake(context, host, "attach_interface", action_id)
+
+    def detach_interface(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Take a nic from a server."""
+        self.wake(context, host, "detach_interface", action_id)
+
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of a server's console (None: all that there is)."""
         return self.call(context, "get_console_output", server=host, instance_uuid=instance_uuid, length=length)

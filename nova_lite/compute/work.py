@@ -51,6 +51,10 @@ class Work:
         """Change one block device, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""
         self.host.conductor.block_device_update(self.instance.uuid, device_id, values, self.action.id, self.host.owner)
 
+    def update_nic(self, port_id: str, nic: dict[str, Any] | None) -> None:
+        """Put one nic in its place, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""
+        self.host.conductor.nic_update(self.instance.uuid, port_id, nic, self.action.id, self.host.owner)
+
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
         """The server ends where the table of operations says."""
         self.host.conductor.finish_action(self.action.id, self.host.owner, updates or {}, [self._event()])

@@ -57,7 +57,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     """
     if operation(action).keeps_state:
         change_device(conn, action, updates or {})
-        actions.finish(conn, [action.id], failed=True)
+        error = (updates or {}).get("error")
+        actions.finish(conn, [action.id], failed=True, arguments={**action.arguments, "error": error} if error else None)
         return
     values = {"vm_state": states.ERROR, "task_state": None, "fault": fault(message, details), **(updates or {})}
     if operation(action).verb == "build":
@@ -71,11 +72,13 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
 
 
 def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
-    """Apply ``updates["block_device"]``: {"id", "values"}, values None to remove it. A server that is gone needs none."""
-    change = updates.get("block_device")
-    if change is not None:
-        with contextlib.suppress(exception.InstanceNotFound):
-            instances.change_block_device(conn, action.instance_uuid, change["id"], change["values"])
+    """Apply ``updates["block_device"]`` and ``updates["nic"]``: {"id", "values"}, values None to remove it. A server that is
+    gone needs none."""
+    for name, apply in (("block_device", instances.change_block_device), ("nic", instances.change_nic)):
+        change = updates.get(name)
+        if change is not None:
+            with contextlib.suppress(exception.InstanceNotFound):
+                apply(conn, action.instance_uuid, change["id"], change["values"])
 
 
 def cancel(conn: sa.Connection, action: Action) -> None:

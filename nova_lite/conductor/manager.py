@@ -236,6 +236,11 @@ class ConductorManager:
         self.ports.release_ports(instance_uuid)
 
     @expected
+    def release_port(self, context: RequestContext, instance_uuid: str, port_id: str | None, key: str | None) -> None:
+        """Give one back."""
+        self.ports.release_port(instance_uuid, port_id, key)
+
+    @expected
     def list_host_ports(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
         """All ports of a host."""
         return _plain(self.ports.list_host_ports(host))

@@ -29,6 +29,10 @@ class RpcPortStore:
         """Give them back."""
         self._conductor.release_ports(admin_context(), instance_uuid)
 
+    def release_port(self, instance_uuid: str, port_id: str | None, key: str | None) -> None:
+        """Give one back."""
+        self._conductor.release_port(admin_context(), instance_uuid, port_id, key)
+
     def list_host_ports(self, host: str) -> list[dict[str, Any]]:
         """All ports of a host."""
         return self._conductor.list_host_ports(admin_context(), host)

@@ -106,6 +106,12 @@ class ConductorAPI(rpc.Client):
         self._tell([("block_device_update", {"instance_uuid": instance_uuid, "device_id": device_id, "values": values,
                                              "action_id": action_id, "owner": owner})])
 
+    def nic_update(self, instance_uuid: str, port_id: str, nic: dict[str, Any] | None, action_id: int, owner: str) -> None:
+        """Put one nic into the place of that with the same port, or add it (None: remove it), on behalf of an action. Raises
+        InstanceNotFound or LeaseLost."""
+        self._tell([("nic_update", {"instance_uuid": instance_uuid, "port_id": port_id, "nic": nic, "action_id": action_id,
+                                    "owner": owner})])
+
     def finish_action(self, action_id: int, owner: str, updates: dict[str, Any], events: Sequence[dict[str, Any]],
                       error: str | None = None) -> None:
         """The action ended, well or (``error``) not; ``updates`` go to the server. Raises LeaseLost."""
@@ -163,6 +169,10 @@ class ConductorAPI(rpc.Client):
     def release_ports(self, context: RequestContext, instance_uuid: str) -> None:
         """Give them back."""
         self._ask(context, "release_ports", instance_uuid=instance_uuid)
+
+    def release_port(self, context: RequestContext, instance_uuid: str, port_id: str | None, key: str | None) -> None:
+        """Give one back."""
+        self._ask(context, "release_port", instance_uuid=instance_uuid, port_id=port_id, key=key)
 
     def list_host_ports(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
         """All ports of a host."""

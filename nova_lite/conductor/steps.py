@@ -52,7 +52,8 @@ class Steps:
             by_name[name].append((position, arguments))
         handlers: dict[str, Callable[[list[Call]], None]] = {
             "claim_action": run.claim, "instance_update": run.update,
-            "block_device_update": run.update_device, "finish_action": run.finish, "build_failed": run.build_failed}
+            "block_device_update": run.update_device, "nic_update": run.update_nic,
+            "finish_action": run.finish, "build_failed": run.build_failed}
         for name, some in by_name.items():
             handlers[name](some)
         actions.add_events(conn, run.events)
@@ -137,6 +138,16 @@ class _Run:
                 self.answers[position] = {"result": None}
                 try:
                     instances.change_block_device(self.conn, asked["instance_uuid"], asked["device_id"], asked["values"])
+                except exception.InstanceNotFound as error:
+                    self.answers[position] = _error(error)
+
+    def update_nic(self, calls: list[Call]) -> None:
+        """Change single nics, as ``update_device`` does block devices."""
+        for position, asked in calls:
+            if self._holds(position, asked):
+                self.answers[position] = {"result": None}
+                try:
+                    instances.change_nic(self.conn, asked["instance_uuid"], asked["port_id"], asked["nic"])
                 except exception.InstanceNotFound as error:
                     self.answers[position] = _error(error)
 

@@ -187,6 +187,23 @@ def change_block_device(conn: sa.Connection, uuid: str, device_id: str, values: 
     return True
 
 
+def change_nic(conn: sa.Connection, uuid: str, port_id: str, nic: Mapping[str, Any] | None) -> bool:
+    """Put one nic of a living server into the place of that with the same port, or add it (None: remove it); the row is locked.
+
+    False when there is nothing to remove. Raises InstanceNotFound.
+    """
+    row = conn.execute(sa.select(T.c.network_info).where(T.c.uuid == uuid, T.c.deleted == 0).with_for_update()).first()
+    if row is None:
+        raise exception.InstanceNotFound(instance_id=uuid)
+    nics = list(row.network_info or [])
+    place = next((number for number, known in enumerate(nics) if known["id"] == port_id), len(nics))
+    changed = [*nics[:place], *([dict(nic)] if nic is not None else []), *nics[place + 1:]]
+    if nic is None and place == len(nics):
+        return False
+    update(conn, uuid, {"network_info": changed})
+    return True
+
+
 def forget_connections(conn: sa.Connection, uuid: str) -> None:
     """The host that has connected the volumes of this server is not its host any more."""
     row = conn.execute(sa.select(T.c.block_devices).where(T.c.uuid == uuid, T.c.deleted == 0).with_for_update()).first()

@@ -183,6 +183,14 @@ def release_ports(c: sa.Connection, instance_uuid: str) -> None:
     c.execute(sa.update(PORTS).where(mine).values(instance_uuid=None, host=None, updated_at=utcnow()))
 
 
+def release_port(c: sa.Connection, instance_uuid: str, port_id: str | None, key: str | None) -> None:
+    """The same for one port of the server, by its id or by the key of its request."""
+    which = PORTS.c.uuid == port_id if port_id else PORTS.c.request_key == _key(instance_uuid, key or "")
+    mine = sa.and_(PORTS.c.instance_uuid == instance_uuid, which)
+    c.execute(sa.delete(PORTS).where(mine, PORTS.c.request_key.is_not(None)))
+    c.execute(sa.update(PORTS).where(mine).values(instance_uuid=None, host=None, updated_at=utcnow()))
+
+
 def with_ports(c: sa.Connection, instance_uuids: Sequence[str]) -> list[str]:
     """Those of the servers that have ports."""
     query = sa.select(PORTS.c.instance_uuid).where(PORTS.c.instance_uuid.in_(instance_uuids)).distinct()
@@ -194,8 +202,8 @@ def _made_ports(c: sa.Connection, instance_uuid: str) -> dict[str, dict[str, Any
     return {p["request_key"]: p for p in list_ports(c, instance_uuid=instance_uuid) if p["request_key"]}
 
 
-def _key(instance_uuid: str, position: int) -> str:
-    return f"{instance_uuid}/{position}"
+def _key(instance_uuid: str, name: int | str) -> str:
+    return f"{instance_uuid}/{name}"
 
 
 def _resolve(c: sa.Connection, project_id: str, requests: Sequence[dict[str, Any]], done: Collection[str],
@@ -203,7 +211,7 @@ def _resolve(c: sa.Connection, project_id: str, requests: Sequence[dict[str, Any
     """(request_key, request, network to take an address of) for each request; ``done`` keys need no network any more."""
     resolved = []
     for position, request in enumerate(requests):
-        key, network = _key(instance_uuid, position), None
+        key, network = _key(instance_uuid, request.get("key") or position), None
         if key not in done and not request.get("port_id"):
             if request.get("network_id"):
                 network = get_network(c, request["network_id"], project_id)
@@ -329,6 +337,9 @@ class DatabasePortStore:
 
     def release_ports(self, instance_uuid: str) -> None:
         self.db.write(release_ports, instance_uuid)
+
+    def release_port(self, instance_uuid: str, port_id: str | None, key: str | None) -> None:
+        self.db.write(release_port, instance_uuid, port_id, key)
 
     def list_host_ports(self, host: str) -> list[dict[str, Any]]:
         with self.db.read() as c:

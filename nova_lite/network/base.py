@@ -44,6 +44,9 @@ class PortStore(Protocol):
     def release_ports(self, instance_uuid: str) -> None:
         """Delete the ports that ``allocate_ports`` made for the instance, unbind those that the user brought."""
 
+    def release_port(self, instance_uuid: str, port_id: str | None, key: str | None) -> None:
+        """The same for one port, named by its id or by the key of the NetworkRequest that it was made for."""
+
     def list_host_ports(self, host: str) -> list[dict[str, Any]]:
         """All ports bound to a host, each with its ``network`` and instance ``hostname``: what DHCP must know."""
 
@@ -132,6 +135,17 @@ class NetworkAPI(Protocol):
 
     def deallocate(self, context: RequestContext, instance: Instance) -> None:
         """Give back what ``allocate`` took; ports of the user are unbound, not deleted."""
+
+    def attach(self, context: RequestContext, instance: Instance, request: NetworkRequest, host: str) -> VIF:
+        """A port for one more nic of a server on ``host``, whose nics so far are ``instance.network_info``; run again it gives
+        the same one. Raises PortInUse, PortNotFound, NetworkNotFound, NoMoreFixedIps, FixedIpAlreadyInUse and kin."""
+
+    def detach(self, context: RequestContext, instance: Instance, vif: VIF) -> None:
+        """Give the port of one nic back: deleted when it was made for the server, else unbound. One that is gone, or that is
+        somebody else's by now, is left alone."""
+
+    def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
+        """Give back what an ``attach`` may have taken that did not come to its end."""
 
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """The nics of ``instance.network_info`` as the network has them now, those that are gone left out."""

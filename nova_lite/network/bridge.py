@@ -69,6 +69,23 @@ class BridgeNetwork:
         """See NetworkAPI."""
         self._store.release_ports(instance.uuid)
 
+    def attach(self, context: RequestContext, instance: Instance, request: NetworkRequest, host: str) -> VIF:
+        """See NetworkAPI."""
+        ports = self._store.allocate_ports(instance.uuid, instance.project_id, host, [request.to_primitive()])
+        if not ports:
+            raise exception.InterfaceAttachFailedNoNetwork(project_id=instance.project_id)
+        vif = make_vif(ports[0], request.tag)
+        vif.key = request.key
+        return vif
+
+    def detach(self, context: RequestContext, instance: Instance, vif: VIF) -> None:
+        """See NetworkAPI."""
+        self._store.release_port(instance.uuid, vif.id, None)
+
+    def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
+        """See NetworkAPI."""
+        self._store.release_port(instance.uuid, request.port_id, request.key)
+
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """Nothing changes by itself here."""
         return instance.network_info
@@ -98,6 +115,8 @@ class BridgeNetwork:
 
     def plug(self, instance: Instance, vif: VIF) -> None:
         """See NetworkAPI."""
+        if vif.type == "null":
+            return
         with self._lock:
             ports = self._ports_by_bridge().get(vif.details["bridge"], [])
             network = next((p["network"] for p in ports if p["uuid"] == vif.id), None)

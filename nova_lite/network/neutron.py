@@ -68,6 +68,23 @@ class NeutronNetwork:
         """See NetworkAPI."""
         self._ports.release(context, instance)
 
+    def attach(self, context: RequestContext, instance: Instance, request: NetworkRequest, host: str) -> VIF:
+        """See NetworkAPI."""
+        port = self._ports.attach(context, instance, request, host)
+        names = {request.network_id: (request.network_name, request.mtu)} if request.network_name is not None else {}
+        known = {network: name for network, name in names.items() if network}
+        [vif] = self._vifs(context, [port], known, [bool(request.port_id)], [request.tag])
+        vif.key = request.key
+        return vif
+
+    def detach(self, context: RequestContext, instance: Instance, vif: VIF) -> None:
+        """See NetworkAPI."""
+        self._ports.detach(context, instance, vif.id, vif.preserve_on_delete)
+
+    def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
+        """See NetworkAPI."""
+        self._ports.abandon(context, instance, request)
+
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """See NetworkAPI; here also floating IPs are asked for, as a new port has none."""
         cached = instance.network_info
@@ -79,8 +96,11 @@ class NeutronNetwork:
         floating: dict[tuple[str, str], list[str]] = defaultdict(list)
         for one in self._api.by_ids(context, "floatingips", [v.id for v in old], key="port_id"):
             floating[one["port_id"], one["fixed_ip_address"]].append(one["floating_ip_address"])
-        return self._vifs(context, [found[v.id] for v in old], {v.network_id: (v.network_name, v.mtu) for v in old},
+        vifs = self._vifs(context, [found[v.id] for v in old], {v.network_id: (v.network_name, v.mtu) for v in old},
                           [v.preserve_on_delete for v in old], [v.tag for v in old], floating)
+        for vif, before in zip(vifs, old, strict=True):
+            vif.key = before.key
+        return vifs
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """See NetworkAPI."""

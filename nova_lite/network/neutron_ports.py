@@ -49,12 +49,45 @@ class Ports:
         made = iter(self._api.create_ports(context, [self._new(instance, r, host) for r in missing]) if missing else ())
         ports = [port if port is not None else next(made) for port in bound]
         for port in ports:
-            check_port(port)
-            if port.get("binding:vif_type") == FAILED:
-                raise exception.BuildFailed(
-                    f"Binding failed for port {port['id']}: Neutron found no way to connect it on host {host}; the logs of "
-                    "neutron-server and of this host's agent say why.")
+            _check_bound(port, host)
         return ports
+
+    def attach(self, context: RequestContext, instance: Instance, request: NetworkRequest, host: str) -> Json:
+        """One more port; what an earlier run made is among the server's ports, but not among its nics."""
+        if request.port_id:
+            port = None if request.revision is not None else self._get(context, request.port_id)
+            port = self._bind(context, instance, request.port_id, port, host, request.revision)
+        elif left := self._left_by(context, instance, request):
+            port = self._bind(context, instance, left[0]["id"], left[0], host, None)
+        else:
+            port = self._api.create_ports(context, [self._new(instance, request, host)])[0]
+        _check_bound(port, host)
+        return port
+
+    def detach(self, context: RequestContext, instance: Instance, port_id: str, preserve: bool) -> None:
+        """Delete or (``preserve``) unbind one port, if it still is the server's."""
+        for port in self.of_server(context, instance):
+            if port["id"] == port_id:
+                self._release_one(context, instance, port, [port_id] if preserve else ())
+
+    def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
+        """Give back what ``attach`` may have made or bound for a request."""
+        if request.port_id:
+            self.detach(context, instance, request.port_id, preserve=True)
+            return
+        for port in self._left_by(context, instance, request):
+            self._release_one(context, instance, port, ())
+
+    def _left_by(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> list[Json]:
+        known = {v.id for v in instance.network_info} | {r["port_id"] for r in _listed(instance) if r.get("port_id")}
+        return [p for p in self.of_server(context, instance)
+                if p["id"] not in known and p["project_id"] == instance.project_id and _fits(p, request)]
+
+    def _get(self, context: RequestContext, port_id: str) -> Json:
+        found = next(iter(self._api.list(context, "ports", id=port_id)), None)
+        if found is None:
+            raise exception.PortNotFound(port_id=port_id)
+        return found
 
     def release(self, context: RequestContext, instance: Instance) -> None:
         """Delete the ports that were made for the server, unbind the user's own; raises the first error after all tries."""
@@ -97,9 +130,7 @@ class Ports:
             try:
                 return self._api.update_port(context, port_id, self._owned(instance, host), revision)
             except StaleRevision:
-                port = next(iter(self._api.list(context, "ports", id=port_id)), None)
-                if port is None:
-                    raise exception.PortNotFound(port_id=port_id) from None
+                port = self._get(context, port_id)
                 revision = port.get("revision_number")
         raise exception.PortInUse(f"Port {port_id} is changed by others again and again.")
 
@@ -117,6 +148,14 @@ class Ports:
         if request.dns and instance.hostname:
             body["dns_name"] = instance.hostname.partition(".")[0][:63]
         return body
+
+
+def _check_bound(port: Json, host: str) -> None:
+    check_port(port)
+    if port.get("binding:vif_type") == FAILED:
+        raise exception.BuildFailed(
+            f"Binding failed for port {port['id']}: Neutron found no way to connect it on host {host}; the logs of "
+            "neutron-server and of this host's agent say why.")
 
 
 def _listed(instance: Instance) -> list[Json]:

@@ -54,4 +54,4 @@ def _address(address: str, subnet: Json, floating_ips: list[str]) -> FixedIP:
     routes = [{"cidr": r["destination"], "gateway": r["nexthop"]} for r in subnet.get("host_routes") or ()]
     return FixedIP(address, int(subnet["ip_version"]), subnet["cidr"], subnet.get("gateway_ip"),
                    list(subnet.get("dns_nameservers") or ()), routes, floating_ips, dhcp=bool(subnet.get("enable_dhcp")),
-                   ipv6_address_mode=subnet.get("ipv6_address_mode"))
+                   ipv6_address_mode=subnet.get("ipv6_address_mode"), subnet_id=subnet["id"])

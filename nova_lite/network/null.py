@@ -47,6 +47,16 @@ class NullNetwork:
     def deallocate(self, context: RequestContext, instance: Instance) -> None:
         """Nothing was taken."""
 
+    def attach(self, context: RequestContext, instance: Instance, request: NetworkRequest, host: str) -> VIF:
+        """There is nothing to attach to."""
+        raise exception.NetworkNotFound(network_id=request.network_id or "")
+
+    def detach(self, context: RequestContext, instance: Instance, vif: VIF) -> None:
+        """Nothing was taken."""
+
+    def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
+        """Nothing was taken."""
+
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """No nic."""
         return []

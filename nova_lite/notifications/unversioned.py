@@ -12,7 +12,9 @@ Payload = dict[str, Any]
 
 
 def event_type(event: Event) -> str | None:
-    """What it is called; None: this format does not tell of it. Of volumes it has told only when all was done."""
+    """What it is called; None: this format does not tell of it: nics never, volumes only when all was done."""
+    if event.name.startswith("interface_"):
+        return None
     if event.name.startswith("volume_"):
         return f"compute.instance.{event.name.replace('_', '.')}" if event.phase == END else None
     return f"compute.instance.{event.text}"

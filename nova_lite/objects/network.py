@@ -20,6 +20,7 @@ class NetworkRequest(Record):
     dns: bool = False                   # ports of the network have names
     security_groups: list[str] | None = None    # ids for the port to be made; None: the project's default group
     revision: int | None = None         # of the user's port, when the API looked at it
+    key: str | None = None              # names a nic that was attached later: its place in the list does not
 
 
 @dataclass
@@ -39,6 +40,7 @@ class FixedIP(Record):
     floating_ips: list[str] = field(default_factory=list)
     dhcp: bool | None = None
     ipv6_address_mode: str | None = None
+    subnet_id: str | None = None
 
 
 @dataclass
@@ -46,7 +48,8 @@ class VIF(Record):
     """One nic of a server, as cached in ``instances.network_info``.
 
     ``type`` is the VIF type (bridge, ovs, null ...); ``details`` what the host needs to plug it, e.g. {"bridge": "nlbr1"}.
-    ``active`` is false until the network says that the port is wired: a new guest waits for that.
+    ``active`` is false until the network says that the port is wired: a new guest waits for that. ``key`` is that of the
+    NetworkRequest by which it was attached. Type "null": a port that is about to be the server's, unknown to its guest.
     """
 
     id: str
@@ -61,6 +64,7 @@ class VIF(Record):
     preserve_on_delete: bool = False
     tag: str | None = None
     active: bool = True
+    key: str | None = None
 
     def __post_init__(self) -> None:
         self.fixed_ips = [f if isinstance(f, FixedIP) else FixedIP.from_primitive(f) for f in self.fixed_ips]

@@ -121,6 +121,12 @@ class ComputeDriver(Protocol):
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A volume has grown to ``size`` GiB: the guest is to see it."""
 
+    def attach_interface(self, instance: Instance, vif: VIF) -> None:
+        """Give the guest a nic whose network is plugged, live when it runs; a guest that has it already keeps it."""
+
+    def detach_interface(self, instance: Instance, vif: VIF) -> None:
+        """Take a nic from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
+
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs; memory stays."""
 

@@ -147,6 +147,15 @@ class FakeDriver:
         """And sees it grow."""
         self._act("extend_volume", instance)
 
+    def attach_interface(self, instance: Instance, vif: VIF) -> None:
+        """A fake guest takes any nic."""
+        self._act("attach_interface", instance)
+        self._known("attach_interface", instance)
+
+    def detach_interface(self, instance: Instance, vif: VIF) -> None:
+        """And lets it go at once."""
+        self._act("detach_interface", instance)
+
     def pause(self, instance: Instance) -> None:
         """Paused."""
         self._change("pause", instance, POWER_PAUSED)

@@ -19,7 +19,7 @@ from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
-from nova_lite.virt.libvirt import guest_disks, volumes
+from nova_lite.virt.libvirt import guest_devices, volumes
 from tests.guest import tiny_image
 from tests.libvirt_host import LibvirtHost
 from tests.support import storage
@@ -248,8 +248,8 @@ def test_a_file_that_is_not_there_is_refused_before_anything_is_attached(driver,
 
 
 def test_a_guest_that_never_lets_go_is_an_error_in_time(driver, hypervisor, guest, tmp_path, monkeypatch):
-    monkeypatch.setattr(guest_disks, "ASKS", 2)
-    monkeypatch.setattr(guest_disks, "ASK_EVERY", 1.0)
+    monkeypatch.setattr(guest_devices, "ASKS", 2)
+    monkeypatch.setattr(guest_devices, "ASK_EVERY", 1.0)
     info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path))}}
     device = _connected(driver, guest, _device(), info)
     driver.attach_volume(guest, device)

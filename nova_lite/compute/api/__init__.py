@@ -9,10 +9,11 @@ from nova_lite.compute.api.changes import Changes
 from nova_lite.compute.api.create import Creation
 from nova_lite.compute.api.events import ExternalEvents
 from nova_lite.compute.api.image_cache import ImageCache
+from nova_lite.compute.api.interfaces import Interfaces
 from nova_lite.compute.api.listing import Listing
 from nova_lite.compute.api.operations import Operations
 from nova_lite.compute.api.questions import Questions
 
 
-class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents, ImageCache, Questions):
+class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents, ImageCache, Interfaces, Questions):
     """All of them in one object; see the modules of this package."""

@@ -29,6 +29,7 @@ from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
+from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 
@@ -151,6 +152,14 @@ class LibvirtDriver:
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A running guest sees the new size."""
         GuestDisks(self._guest(instance)).resize(str(device.volume_id), size)
+
+    def attach_interface(self, instance: Instance, vif: VIF) -> None:
+        """Live where the guest runs, and in its configuration."""
+        GuestNics(self._guest(instance)).attach(domain_xml.build_nic(guest_config.nic(instance, vif)), vif.mac_address)
+
+    def detach_interface(self, instance: Instance, vif: VIF) -> None:
+        """Ask the guest, several times when it does not answer."""
+        GuestNics(self._guest(instance)).detach(vif.mac_address)
 
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs."""

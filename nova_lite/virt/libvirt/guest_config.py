@@ -66,7 +66,7 @@ def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirecto
         uuid=instance.uuid, name=name, virt_type=host.virt_type, arch=host.arch,
         machine=str(_property(instance, "hw_machine_type", host.machine)), memory_mb=instance.flavor.memory_mb,
         cpu=_cpu(instance, host), console_log=str(files.console_log), description=_description(instance, vifs),
-        disks=disks, nics=tuple(_nic(instance, vif) for vif in vifs if vif.type != "null"),
+        disks=disks, nics=tuple(nic(instance, vif) for vif in vifs if vif.type != "null"),
         graphics=_graphics(instance, host), rng=_rng(instance),
         firmware="efi" if _property(instance, "hw_firmware_type", "bios") == "uefi" else None,
         boot_menu=_true(specs.get("hw:boot_menu", _property(instance, "hw_boot_menu", False))),
@@ -197,7 +197,8 @@ def _in_boot_order(disks: list[Disk], connected: list[BlockDevice], names: dict[
     return [dataclasses.replace(disk, boot_order=order.get(disk.target)) for disk in disks]
 
 
-def _nic(instance: Instance, vif: VIF) -> Nic:
+def nic(instance: Instance, vif: VIF) -> Nic:
+    """The nic of a port; raises BuildAborted for one that this driver does not offer."""
     kind, source_key, mode_key = _VIF_TYPES.get(vif.type, ("", "", ""))
     if not kind:
         raise _aborted(instance, f"port {vif.id} has VIF type {vif.type}, which this driver does not offer")

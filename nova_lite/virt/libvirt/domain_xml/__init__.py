@@ -4,7 +4,7 @@ from __future__ import annotations
 from lxml import etree
 from lxml.builder import E
 
-from nova_lite.virt.libvirt.config import Disk, GuestConfig
+from nova_lite.virt.libvirt.config import Disk, GuestConfig, Nic
 from nova_lite.virt.libvirt.domain_xml import consoles, description, disks, interfaces, machine, others
 
 
@@ -21,3 +21,8 @@ def build(config: GuestConfig) -> str:
 def build_disk(disk: Disk) -> str:
     """The XML of one disk, to be given to a guest that lives."""
     return etree.tostring(disks.element(disk), encoding="unicode")
+
+
+def build_nic(nic: Nic) -> str:
+    """The XML of one nic, to be given to a guest that lives."""
+    return etree.tostring(interfaces.element(nic), encoding="unicode")

@@ -1,0 +1,58 @@
+"""/servers/{server_id}/os-interface: the nics of a server."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import attach_interfaces as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.compute.views.attach_interfaces import attachment
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.network import NetworkRequest
+
+RULE = "os_compute_api:os-attach-interfaces:"
+PATH = "/servers/{server_id}/os-interface"
+
+
+def index(req: Request, server_id: str) -> dict[str, Any]:
+    """All nics."""
+    instance = find(req, server_id, f"{RULE}list")
+    found = req.services.compute.list_interfaces(req.context, instance)
+    return {"interfaceAttachments": [attachment(req, vif, state) for vif, state in found]}
+
+
+def show(req: Request, server_id: str, port_id: str) -> dict[str, Any]:
+    """One nic."""
+    instance = find(req, server_id, f"{RULE}show")
+    return {"interfaceAttachment": attachment(req, *req.services.compute.get_interface(req.context, instance, port_id))}
+
+
+def create(req: Request, server_id: str) -> dict[str, Any]:
+    """Attach a nic; the answer comes when the guest has it. Without any wish: one on the project's only network."""
+    instance = find(req, server_id, f"{RULE}create")
+    wanted = req.json_in.get("interfaceAttachment", {})
+    network_id, port_id = wanted.get("net_id"), wanted.get("port_id")
+    address = wanted["fixed_ips"][0]["ip_address"] if "fixed_ips" in wanted else None
+    if network_id and port_id:
+        raise exception.Invalid("Must not input both network_id and port_id")
+    if address and not network_id:
+        raise exception.Invalid("Must input network_id when request IP address")
+    request = NetworkRequest(network_id, port_id, address, wanted.get("tag"))
+    external = bool(req.can("network:attach_external_network", fatal=False))
+    vif, state = req.services.compute.attach_interface(req.context, instance, request, external)
+    return {"interfaceAttachment": attachment(req, vif, state)}
+
+
+def delete(req: Request, server_id: str, port_id: str) -> None:
+    """Detach a nic; it is done after the answer."""
+    instance = find(req, server_id, f"{RULE}delete")
+    req.services.compute.detach_interface(req.context, instance, port_id)
+
+
+ROUTES = [
+    Route("GET", PATH, index, f"{RULE}list", response=schema.LISTED),
+    Route("POST", PATH, create, f"{RULE}create", body=schema.CREATE, response=schema.SHOWN),
+    Route("GET", PATH + "/{port_id}", show, f"{RULE}show", response=schema.SHOWN),
+    Route("DELETE", PATH + "/{port_id}", delete, f"{RULE}delete", status=202),
+]

@@ -1,0 +1,142 @@
+"""Nics of existing servers: attach, which waits for the host, and detach, which does not.
+
+Both are durable: a request that ends in the middle, or a host that dies, does not lose them.
+"""
+from __future__ import annotations
+
+import itertools
+import time
+import uuid as uuids
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute.api.base import Base
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, instances
+from nova_lite.objects import action as action_objects
+from nova_lite.objects import states
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF, NetworkRequest
+
+LOG = log.getLogger(__name__)
+ATTACH_SECONDS = 60.0                       # how long a request waits for the host
+_LOOKS = (0.05, 0.05, 0.1, 0.2, 0.5)        # between looks at the action, in seconds; the last one again and again
+
+
+class Interfaces(Base):
+    """The part of the compute API that knows nics."""
+
+    def list_interfaces(self, context: RequestContext, instance: Instance) -> list[tuple[VIF, str]]:
+        """The nics with the states of their ports; those that the network does not know any more are left out."""
+        vifs = [vif for vif in instance.network_info if vif.type != "null"]
+        found = self.network.port_states(context, [vif.id for vif in vifs]) if vifs else {}
+        return [(vif, found[vif.id]) for vif in vifs if vif.id in found]
+
+    def get_interface(self, context: RequestContext, instance: Instance, port_id: str) -> tuple[VIF, str]:
+        """One of them. Raises PortNotFound."""
+        found = next((pair for pair in self.list_interfaces(context, instance) if pair[0].id == port_id), None)
+        if found is None:
+            raise exception.PortNotFound(port_id=port_id)
+        return found
+
+    def attach_interface(self, context: RequestContext, instance: Instance, request: NetworkRequest,
+                         may_use_external: bool = False) -> tuple[VIF, str]:
+        """Give a server a nic and wait until it has it. Raises what the network says (400, 403, 404, 409), what
+        ``states.check`` raises (409), InterfaceAttachFailed (500) and ServiceUnavailable."""
+        _check(context, instance, "attach_interface")
+        with _as_nova_answers():
+            request = self._checked(context, request, may_use_external)
+        request.key = uuids.uuid4().hex[:16]
+        lease = float(self.conf.conductor.lease_seconds)
+        action_id, host = self.db.write(_begin, context, instance.uuid, "attach_interface", request, None, lease)
+        LOG.info("attach_interface: action %s on %s", action_id, host, extra={"instance_uuid": instance.uuid})
+        self.wakeups.send(self.compute_rpc.wake, context, host, "attach_interface", action_id)
+        with _as_nova_answers():
+            self._wait(instance.uuid, action_id)
+        with self.db.read() as connection:
+            found = instances.get(connection, instance.uuid)
+        vif = next((v for v in found.network_info if v.key == request.key), None)
+        if vif is None:
+            raise exception.InterfaceAttachFailed(instance_id=instance.uuid, reason="it was detached again meanwhile")
+        return vif, self.network.port_states(context, [vif.id]).get(vif.id, "DOWN")
+
+    def detach_interface(self, context: RequestContext, instance: Instance, port_id: str) -> None:
+        """Let the host take a nic from the guest and give its port back. Raises PortNotFound and as ``states.check``."""
+        lease = float(self.conf.conductor.lease_seconds)
+        action_id, host = self.db.write(_begin, context, instance.uuid, "detach_interface", None, port_id, lease)
+        LOG.info("detach_interface %s: action %s on %s", port_id, action_id, host, extra={"instance_uuid": instance.uuid})
+        self.wakeups.send(self.compute_rpc.wake, context, host, "detach_interface", action_id)
+
+    def _checked(self, context: RequestContext, request: NetworkRequest, may_use_external: bool) -> NetworkRequest:
+        """The request with what the network knows; one that names nothing means the project's only network."""
+        named = [request] if request.network_id or request.port_id else None
+        wanted = self.network.validate(context, named, 1, may_use_external=may_use_external).requests
+        if isinstance(wanted, list) and wanted:
+            [made] = wanted
+            made.tag = request.tag
+            return made
+        if wanted == "none" or not self.network.list_networks(context):
+            raise exception.InterfaceAttachFailedNoNetwork(project_id=context.project_id)
+        return request
+
+    def _wait(self, instance_uuid: str, action_id: int) -> None:
+        deadline = time.monotonic() + ATTACH_SECONDS
+        for pause in itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1])):
+            with self.db.read() as connection:
+                action = actions.get(connection, action_id)
+            if action is not None and action.state == action_objects.DONE:
+                return
+            if action is None or action.state == action_objects.ERROR:
+                raise _error(instance_uuid, action)
+            if time.monotonic() > deadline:
+                raise exception.ServiceUnavailable(
+                    what=f"Host {action.host}", reason="it did not attach the interface within "
+                    f"{ATTACH_SECONDS:.0f} seconds; it may still do so: see the server's actions")
+            time.sleep(pause)
+
+
+@contextmanager
+def _as_nova_answers() -> Iterator[None]:
+    """Two errors have another status here than at the creation of a server."""
+    try:
+        yield
+    except exception.NetworkAmbiguous as error:
+        raise exception.Invalid(error.message) from error
+    except exception.FixedIpAlreadyInUse as error:
+        raise exception.Conflict(error.message) from error
+
+
+def _error(instance_uuid: str, action: Action | None) -> exception.NovaLiteError:
+    """What the host ran into: a mistake of the request as what it is, all else as a failed attach."""
+    name, message = (action.arguments.get("error") if action else None) or ("", "its host gave up")
+    kind = getattr(exception, name, None)
+    if isinstance(kind, type) and issubclass(kind, exception.NovaLiteError) and (
+            kind.code < 500 or kind in (exception.ServiceUnavailable, exception.InterfaceAttachFailed)):
+        return kind(message)
+    return exception.InterfaceAttachFailed(instance_id=instance_uuid, reason=message)
+
+
+def _check(context: RequestContext, instance: Instance, verb: str) -> str:
+    """The host. Raises what ``states.check`` raises, InstanceNotReady for a server without one."""
+    states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
+    if not instance.host:
+        raise exception.InstanceNotReady(instance_id=instance.uuid)
+    return instance.host
+
+
+def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: str, request: NetworkRequest | None,
+           port_id: str | None, lease_seconds: float) -> tuple[int, str]:
+    instance = instances.get(connection, uuid, lock=True)
+    if port_id is not None and all(vif.id != port_id for vif in instance.network_info):
+        raise exception.PortNotFound(port_id=port_id)
+    host = _check(context, instance, verb)
+    if request is not None and request.tag and any(v.tag == request.tag for v in instance.network_info):
+        raise exception.Invalid(f"The device tag {request.tag} is in use already")
+    arguments = {"port_id": port_id} if request is None else {"request": request.to_primitive()}
+    [action_id] = actions.create(connection, context, verb, [uuid], lease_seconds, action_objects.COMPUTE, host, arguments)
+    return action_id, host

@@ -1,0 +1,110 @@
+"""Devices that come and go while a guest lives."""
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lxml import etree
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.virt.libvirt.guest import Guest
+
+LOG = log.getLogger(__name__)
+
+ASKS, ASK_EVERY = 8, 20.0       # a guest that is just booting does not hear that a device is to go: so ask again
+_POLL = 0.3
+
+
+class GuestDevices:
+    """Devices of one guest, in its running domain and in its configuration; either may be missing.
+
+    ``kind`` is what they are called in messages, ``element`` finds one by its key.
+    """
+
+    kind = "device"
+
+    @staticmethod
+    def element(domain: etree._Element, key: str) -> etree._Element | None:
+        """The element of a device of a domain."""
+        raise NotImplementedError
+
+    def __init__(self, guest: Guest) -> None:
+        self.guest = guest
+        self.lib = guest.lib
+
+    def attach(self, xml: str, key: str) -> None:
+        """Add one wherever it is not yet. VirtDriverError when QEMU cannot open it."""
+        for flag in self._both():
+            side = self.side(flag)
+            if side is not None and self.element(side, key) is None:
+                self.guest.do(functools.partial(_attach, xml, flag))
+
+    def detach(self, key: str) -> None:
+        """Take one away and wait until the guest let go; VirtDriverError when it never does."""
+        config, live = self.lib.VIR_DOMAIN_AFFECT_CONFIG, self.lib.VIR_DOMAIN_AFFECT_LIVE
+        if (found := self.find(key, config)) is not None:
+            self._ask(found, config)
+        for _ in range(ASKS):
+            if (found := self.find(key, live)) is None:
+                return
+            self._ask(found, live)
+            if self._gone_within(key, ASK_EVERY):
+                return
+            LOG.warning("The guest does not let go of %s %s: asking again", self.kind, key,
+                        extra={"instance_uuid": self.guest.uuid})
+        raise exception.VirtDriverError(what=f"Detaching {self.kind} {key}",
+                                        reason=f"the guest did not let go of it within {ASKS * ASK_EVERY:.0f} seconds")
+
+    def _both(self) -> tuple[int, int]:
+        return self.lib.VIR_DOMAIN_AFFECT_LIVE, self.lib.VIR_DOMAIN_AFFECT_CONFIG
+
+    def side(self, flag: int) -> etree._Element | None:
+        """The running domain, or its configuration; None where there is no such thing."""
+        live, inactive = flag == self.lib.VIR_DOMAIN_AFFECT_LIVE, self.lib.VIR_DOMAIN_XML_INACTIVE
+
+        def read(domain: Any) -> str | None:
+            if live:
+                return domain.XMLDesc(0) if domain.isActive() else None
+            return domain.XMLDesc(inactive) if domain.isPersistent() else None
+
+        text = self.guest.do(read, retry=True)
+        return etree.fromstring(text) if text else None
+
+    def find(self, key: str, flag: int) -> str | None:
+        """The XML of one in the running domain or its configuration."""
+        side = self.side(flag)
+        found = None if side is None else self.element(side, key)
+        return None if found is None else etree.tostring(found, encoding="unicode", with_tail=False)
+
+    def _ask(self, xml: str, flag: int) -> None:
+        """It is no error that it is gone, that the guest is off meanwhile, or that it is being asked already."""
+        lib = self.lib
+
+        def detach(domain: Any) -> None:
+            try:
+                domain.detachDeviceFlags(xml, flag)
+            except lib.libvirtError as error:
+                gone = error.get_error_code() in (lib.VIR_ERR_DEVICE_MISSING, lib.VIR_ERR_OPERATION_INVALID)
+                if not gone and "in the process of unplug" not in str(error):
+                    raise
+
+        self.guest.do(detach)
+
+    def _gone_within(self, key: str, seconds: float) -> bool:
+        return _becomes_true(lambda: self.find(key, self.lib.VIR_DOMAIN_AFFECT_LIVE) is None, seconds)
+
+
+def _attach(xml: str, flag: int, domain: Any) -> None:
+    domain.attachDeviceFlags(xml, flag)
+
+
+def _becomes_true(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL)
+    return True
