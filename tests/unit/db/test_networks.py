@@ -100,6 +100,25 @@ def test_the_same_server_gets_the_same_ports_on_any_host(db, store, network):
     assert store.list_host_ports("two") == []
 
 
+def test_a_port_more_has_a_key_of_its_own_and_goes_alone(db, store, network):
+    server = add_server(db).uuid
+    mine = db.write(networks.create_port, network["uuid"], "p")["uuid"]
+    [first] = _ids(store.allocate_ports(server, "p", "h", [{"network_id": network["uuid"]}]))
+    more = {"network_id": network["uuid"], "key": "0123456789abcdef"}
+    [second] = _ids(store.allocate_ports(server, "p", "h", [more]))
+    assert second != first
+    assert _ids(store.allocate_ports(server, "p", "h", [more])) == [second]
+    store.allocate_ports(server, "p", "h", [{"port_id": mine, "key": "k"}])
+    store.release_port(add_server(db).uuid, second, None)
+    assert set(_ids(store.list_host_ports("h"))) == {first, second, mine}
+    for _ in range(2):
+        store.release_port(server, None, more["key"])
+        store.release_port(server, mine, None)
+    assert _ids(store.list_host_ports("h")) == [first]
+    with db.read() as connection:
+        assert networks.get_port(connection, mine)["instance_uuid"] is None
+
+
 def test_auto_means_the_only_network(db, store):
     server = add_server(db).uuid
     assert store.allocate_ports(server, "p", "h", AUTO) == []

@@ -1,0 +1,87 @@
+"""Nics that come to a real QEMU guest while it runs, and go again. Needs root and libvirtd."""
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import uuid
+
+import pytest
+
+import nova_lite.conf
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+from nova_lite.virt import driver as virt_driver
+from nova_lite.virt.driver import GuestFiles
+from tests.guest import tiny_image
+from tests.libvirt_host import LibvirtHost
+from tests.support.process import wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
+BRIDGE = f"nlif{os.getpid() % 100000}"
+
+
+@pytest.fixture(scope="module")
+def bridge():
+    subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
+    subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
+    yield BRIDGE
+    subprocess.run(["ip", "link", "delete", BRIDGE], check=True)
+
+
+@pytest.fixture(scope="module")
+def hypervisor(tmp_path_factory):
+    with LibvirtHost(tmp_path_factory.mktemp("libvirt"), hostname="node-nic") as host:
+        yield host
+
+
+@pytest.fixture
+def driver(hypervisor, tmp_path):
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path), libvirt__connection_uri=hypervisor.uri)
+    made = virt_driver.load(conf, "node-nic")
+    made.init_host(lambda *_news: None)
+    yield made
+    made.stop_host()
+
+
+def _vif(bridge):
+    port = str(uuid.uuid4())
+    return VIF(port, "n", "private", "fa:16:3e:" + ":".join((port[0:2], port[2:4], port[4:6])), "bridge", mtu=1450,
+               details={"bridge": bridge})
+
+
+def _xml(hypervisor, guest, *side):
+    return subprocess.run(["virsh", "-q", "-c", hypervisor.uri, "dumpxml", guest.uuid, *side], capture_output=True, text=True,
+                          check=True).stdout
+
+
+def test_a_nic_comes_and_goes_while_the_guest_runs_and_while_it_is_off(driver, hypervisor, bridge):
+    image = ImageMeta(str(uuid.uuid4()))
+    guest = Instance(uuid=str(uuid.uuid4()), id=1, project_id="p", user_id="u", display_name="one",
+                     flavor=Flavor("1", "tiny", 128, 1, 1), image_ref=image.id, image=image)
+    first, second = _vif(bridge), _vif(bridge)
+    driver.spawn(guest, [first], GuestFiles(), lambda _image, path: shutil.copyfile(tiny_image(), path))
+    try:
+        wait_for("the login prompt", lambda: "login:" in driver.console_output(guest, None), 180, 0.5)
+        for _ in range(2):
+            driver.attach_interface(guest, second)
+        tap = pathlib.Path("/sys/class/net", second.devname)
+        assert tap.joinpath("master").resolve().name == bridge
+        for side in ([], ["--inactive"]):
+            assert _xml(hypervisor, guest, *side).count(second.mac_address) == 1
+        for _ in range(2):
+            driver.detach_interface(guest, second)
+        for side in ([], ["--inactive"]):
+            text = _xml(hypervisor, guest, *side)
+            assert (text.count(second.mac_address), text.count(first.mac_address)) == (0, 1)
+        assert not tap.exists()
+        driver.power_off(guest, 0)
+        driver.attach_interface(guest, second)
+        assert second.mac_address in _xml(hypervisor, guest)
+        driver.detach_interface(guest, second)
+        assert second.mac_address not in _xml(hypervisor, guest)
+    finally:
+        driver.destroy(guest, [first, second])
