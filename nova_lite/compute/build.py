@@ -5,14 +5,13 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import volumes
+from nova_lite.compute import delete, volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.objects import states
 from nova_lite.objects.network import VIF, NetworkRequest
 from nova_lite.virt import guest_metadata
 from nova_lite.virt.driver import GuestFiles
-from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
 EVENT = "compute__do_build_and_run_instance"
@@ -107,8 +106,7 @@ def _clean_up(work: Work) -> None:
         volumes.disconnect_all(host.driver, instance)
         # ports and volumes are the server's, not this host's: another host may use them by now if the lease was lost
         work.update(volumes.columns(instance), [*states.BUILD_STATES, states.DELETING])
-        host.network.deallocate(work.context, instance)
-        release.release_all(host.volume, instance)
+        delete.give_back(work)
     except exception.LeaseLost:
         raise
     except Exception as error:

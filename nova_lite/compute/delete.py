@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from oslo_log import log
 
+from nova_lite import exception
 from nova_lite.compute import volumes
 from nova_lite.compute.work import Work
 from nova_lite.volume import release
@@ -18,8 +19,21 @@ def run(work: Work) -> None:
     for vif in instance.network_info:
         host.network.unplug(instance, vif)
     volumes.disconnect_all(host.driver, instance)
-    release.release_all(host.volume, instance)
-    host.network.deallocate(work.context, instance)
+    give_back(work)
     release.delete_volumes(host.volume, instance)
     work.succeed()
     LOG.info("deleted", extra={"instance_uuid": instance.uuid})
+
+
+def give_back(work: Work) -> None:
+    """Attachments and ports: a neighbour that is down must not keep what the other holds. Raises the first error."""
+    host, instance, first = work.host, work.instance, None
+    for what, step in (("volumes", lambda: release.release_all(host.volume, instance)),
+                       ("ports", lambda: host.network.deallocate(work.context, instance))):
+        try:
+            step()
+        except exception.NovaLiteError as error:
+            LOG.warning("its %s were not given back: %s", what, error, extra={"instance_uuid": instance.uuid})
+            first = first or error
+    if first is not None:
+        raise first

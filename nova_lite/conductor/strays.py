@@ -26,13 +26,13 @@ from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
 LOOKS = (5, 15, 60)     # when, since the server's end, counted in [service_user] timeout
-LIMIT = 500             # servers in one run
+LIMIT = 1000            # servers in one run; the next run takes the others
 AT_ONCE = 100           # servers in one question
 
 
 @dataclass(frozen=True)
 class _Ended:
-    """A server that needs nothing any more, and how many looks are due."""
+    """A server that needs nothing any more, and which look is due."""
 
     uuid: str
     looks: int
@@ -51,7 +51,7 @@ class Strays:
         """Look at the servers whose time has come. A neighbour that is down is tried again in the next run."""
         with self._db.read() as conn:
             ended = self._ended(conn)
-            due = [e for e in ended if e.looks > self._looked.get(e.uuid, 0)]
+            due = [e for e in ended if e.looks > self._looked.get(e.uuid, 0)][:LIMIT]
             found = instances.get_many(conn, [e.uuid for e in due], deleted=True, tags=False)
             busy = actions.open_of_instances(conn, list(found))
         self._looked = {e.uuid: self._looked[e.uuid] for e in ended if e.uuid in self._looked}
@@ -67,16 +67,17 @@ class Strays:
             self._looked |= {server.uuid: looks[server.uuid] for server in group}
 
     def _ended(self, conn: sa.Connection) -> list[_Ended]:
+        """The servers in the window of each look; a window is as long as the time before the first look."""
         table, now = models.instances, units.utcnow()
-        horizon = now - datetime.timedelta(seconds=(LOOKS[-1] + LOOKS[0]) * self.interval)
-        first = now - datetime.timedelta(seconds=LOOKS[0] * self.interval)
-        deleted = sa.select(table.c.uuid, table.c.deleted_at.label("end")).where(
-            table.c.deleted != 0, table.c.deleted_at.between(horizon, first)).order_by(table.c.deleted_at.desc()).limit(LIMIT)
-        failed = sa.select(table.c.uuid, table.c.updated_at.label("end")).where(
-            table.c.deleted == 0, table.c.vm_state == states.ERROR, table.c.launched_at.is_(None), table.c.task_state.is_(None),
-            table.c.updated_at.between(horizon, first)).order_by(table.c.updated_at.desc()).limit(LIMIT)
-        rows = [*conn.execute(deleted), *conn.execute(failed)]
-        return [_Ended(r.uuid, sum((now - r.end).total_seconds() >= look * self.interval for look in LOOKS)) for r in rows]
+        failed = sa.and_(table.c.deleted == 0, table.c.vm_state == states.ERROR, table.c.launched_at.is_(None),
+                         table.c.task_state.is_(None))
+        found: list[_Ended] = []
+        for number, look in enumerate(LOOKS, 1):
+            begin, end = (now - datetime.timedelta(seconds=n * self.interval) for n in (look + LOOKS[0], look))
+            for end_of, chosen in ((table.c.deleted_at, table.c.deleted != 0), (table.c.updated_at, failed)):
+                query = sa.select(table.c.uuid).where(chosen, end_of.between(begin, end)).order_by(end_of)
+                found += [_Ended(uuid, number) for uuid in conn.execute(query).scalars()]
+        return found
 
     def give_back_now(self, server: Instance) -> None:
         """The ports of a server that was deleted without a host, if it ever had one: its network may be wanted again. When the

@@ -412,6 +412,22 @@ def test_a_delete_takes_a_half_attached_volume_with_it(cloud):
     assert cloud.attachments() == []
 
 
+def test_a_delete_gives_back_ports_though_the_volume_service_is_down(cloud, monkeypatch):
+    server, volume = cloud.running(), cloud.volume()
+    cloud.attach(server, volume)
+    released = []
+    monkeypatch.setattr(type(cloud.hosts["h1"].host.network), "deallocate",
+                        lambda _self, _context, instance: released.append(instance.uuid))
+    cloud.host_volumes["h1"].fail("attachments")
+    cloud.member.delete(f"/servers/{server}")
+    cloud.wait(server, states.ERROR)
+    assert released == [server]
+    assert "Cinder" in cloud.get(server).fault["message"]
+    cloud.delete(server)
+    assert released == [server, server]
+    assert cloud.status(volume) == "available"
+
+
 # extend -------------------------------------------------------------------------------------------------------------------
 def test_a_guest_hears_that_its_volume_has_grown(cloud):
     server, volume = cloud.running(), cloud.volume()
