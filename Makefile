@@ -40,8 +40,9 @@ stack:
 
 # green threads are the default of everything; what differs with native threads is run with those too
 test: install neighbours
+	$(PYTEST) -n 3 tests/unit
 	NOVA_LITE_CONCURRENCY=threading $(PYTEST) tests/functional
-	$(PYTEST) tests
+	$(PYTEST) tests/chaos tests/functional tests/integration
 
 # the programs of the real Keystone, Glance, Neutron, Cinder, which tests/integration start; not in the directory of a cloud
 # that `make stack` has started
@@ -49,8 +50,9 @@ NEIGHBOURS ?= $(or $(NOVA_LITE_CACHE),$(HOME)/.cache/nova_lite)/neighbours
 neighbours:
 	@STACK_DIR=$(NEIGHBOURS) devstack/local/stack.sh --api-only --neighbours-only --install-only
 
+# they wait more than they work, so there are more of them than cores
 unit: install
-	$(PYTEST) tests/unit
+	$(PYTEST) -n 3 tests/unit
 
 functional: install
 	NOVA_LITE_CONCURRENCY=eventlet $(PYTEST) tests/functional
