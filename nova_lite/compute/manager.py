@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import build, delete, external_events, image_cache, interfaces, power, recovery, volumes
+from nova_lite.compute import build, delete, external_events, image_cache, interfaces, power, recovery, snapshot, volumes
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
@@ -215,6 +215,8 @@ class ComputeManager:
                 self._attachment(Work(self.host, context, action, instance, volumes.EVENTS[verb]), volumes.VERBS[verb])
             elif verb in interfaces.VERBS:
                 self._attachment(Work(self.host, context, action, instance, interfaces.EVENTS[verb]), interfaces.VERBS[verb])
+            elif verb in snapshot.EVENTS:
+                self._snapshot(Work(self.host, context, action, instance, snapshot.EVENTS[verb]))
             else:
                 self._delete(Work(self.host, context, action, instance, delete.EVENT))
         except exception.LeaseLost as error:
@@ -238,6 +240,16 @@ class ComputeManager:
             LOG.info("deleted meanwhile", extra={"instance_uuid": work.instance.uuid})
         except Exception as error:
             LOG.exception("'%s' failed", work.operation.verb, extra={"instance_uuid": work.instance.uuid})
+            work.fail(error, {})
+
+    def _snapshot(self, work: Work) -> None:
+        try:
+            snapshot.run(work)
+        except (exception.LeaseLost, *_UNREACHABLE):
+            raise
+        except Exception as error:
+            LOG.error("'%s' failed: %s", work.operation.verb, error, extra={"instance_uuid": work.instance.uuid},
+                      exc_info=needs_stack(error))
             work.fail(error, {})
 
     def _delete(self, work: Work) -> None:
@@ -265,7 +277,7 @@ class ComputeManager:
 
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
         suspend_instance = resume_instance = attach_volume = detach_volume = attach_interface = detach_interface = \
-        set_admin_password = trigger_crash_dump = build_and_run_instance
+        set_admin_password = trigger_crash_dump = snapshot_instance = backup_instance = build_and_run_instance
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
         """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""

@@ -31,6 +31,14 @@ def is_delete(action: Action) -> bool:
     return operation(action).ends_in == states.DELETED
 
 
+def success(done: states.Operation, updates: Mapping[str, Any]) -> dict[str, Any]:
+    """What a success writes to the server: where the table says that it ends, or only that it is idle again."""
+    if done.ends_in is None:
+        return {"task_state": None, **updates}
+    return {"vm_state": done.ends_in, "power_state": done.power_state, "task_state": None, "progress": 0, "fault": None,
+            **updates}
+
+
 def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
     """The work is done: the server ends where the table says. A delete that came in between keeps the server."""
     done = operation(action)
@@ -39,8 +47,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
         networks.release_ports(conn, action.instance_uuid)
         _close_others(conn, action)
     elif not done.keeps_state:
-        values: dict[str, Any] = {"vm_state": done.ends_in, "power_state": done.power_state, "task_state": None, "progress": 0,
-                                  "fault": None, **updates}
+        values = success(done, updates)
         if done.verb == "build":
             values |= {"launched_at": units.utcnow(), "personality": None}
             if action.host:
@@ -53,14 +60,15 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
          updates: Mapping[str, Any] | None = None) -> None:
     """The work cannot be done: the server ends in ERROR, or where ``updates`` say, with a fault; a build holds no room.
 
-    What keeps a server's state leaves the server alone.
+    What keeps a server's state leaves the server alone; what ends where it began leaves it idle.
     """
     if operation(action).keeps_state:
         change_device(conn, action, updates or {})
         error = (updates or {}).get("error")
         actions.finish(conn, [action.id], failed=True, arguments={**action.arguments, "error": error} if error else None)
         return
-    values = {"vm_state": states.ERROR, "task_state": None, "fault": fault(message, details), **(updates or {})}
+    failure = {} if operation(action).ends_in is None else {"vm_state": states.ERROR, "fault": fault(message, details)}
+    values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     if operation(action).verb == "build":
         values["personality"] = None
         claims.release(conn, action.instance_uuid)

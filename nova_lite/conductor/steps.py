@@ -210,8 +210,7 @@ class _Run:
             for action in done:
                 endings.change_device(self.conn, action, updates)
             return
-        values: dict[str, Any] = {"vm_state": operation.ends_in, "power_state": operation.power_state, "task_state": None,
-                                  "progress": 0, "fault": None, **updates}
+        values = endings.success(operation, updates)
         if operation.verb == "build":
             values |= {"launched_at": units.utcnow(), "personality": None}
             for host in {a.host for a in done if a.host}:

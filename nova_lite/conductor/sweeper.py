@@ -104,7 +104,7 @@ class Sweeper:
                 found.run.append(action.id)
             else:
                 endings.succeed(conn, action, {})
-        elif endings.operation(action).keeps_state:
+        elif endings.operation(action).ends_in is None:
             # its guest is as it was: the host goes on when it is back, or a delete takes all
             actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
         elif endings.operation(action).verb == "build" and action.attempts + 1 < self.conf.conductor.max_attempts:

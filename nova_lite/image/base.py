@@ -1,7 +1,7 @@
 """The interface to images: the Image service, or a local directory."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from oslo_config import cfg
@@ -17,8 +17,8 @@ class ImageAPI(Protocol):
     def get(self, context: RequestContext, image_id: str) -> ImageMeta:
         """One image."""
 
-    def list(self, context: RequestContext) -> list[ImageMeta]:
-        """The images that the project may use: its own and the public ones."""
+    def list(self, context: RequestContext, properties: Mapping[str, str] | None = None) -> list[ImageMeta]:
+        """The images that the project may use: its own and the public ones; only those with these properties."""
 
     def download(self, context: RequestContext, image_id: str, path: str, expected: ImageMeta | None = None) -> None:
         """Write the data to ``path``; raises ImageUnacceptable when it does not fit its checksum.

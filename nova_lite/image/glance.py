@@ -39,10 +39,11 @@ class GlanceImages:
         """One image; ImageNotFound for what the user may not see."""
         return _image(self._call(context, image_id, "GET").json())
 
-    def list(self, context: RequestContext) -> list[ImageMeta]:
-        """The images that the project may use: its own, public ones, and those shared with it that it accepted."""
+    def list(self, context: RequestContext, properties: Mapping[str, str] | None = None) -> list[ImageMeta]:
+        """The images that the project may use: its own, public ones, and those shared with it that it accepted; only those
+        with these properties."""
         found: list[ImageMeta] = []
-        query: dict[str, Any] = {"limit": PAGE}
+        query: dict[str, Any] = {**(properties or {}), "limit": PAGE}
         while True:
             try:
                 page = self._client.call(context, "GET", "/images", params=query).json()

@@ -15,7 +15,7 @@ import os
 import pathlib
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from oslo_config import cfg
@@ -50,13 +50,15 @@ class LocalImages:
             raise exception.ImageNotFound(image_id=image_id)
         return image
 
-    def list(self, context: RequestContext) -> list[ImageMeta]:
-        """The project's own images and the public ones, newest first."""
+    def list(self, context: RequestContext, properties: Mapping[str, str] | None = None) -> list[ImageMeta]:
+        """The project's own images and the public ones, newest first; only those with these properties."""
         images = []
         for path in self._directory.glob("*.json"):
             with contextlib.suppress(exception.ImageNotFound):      # deleted since the directory was read
                 images.append(self._read(path.stem))
         wanted = [i for i in images if _visible(context, i) and (i.visibility != COMMUNITY or _owned(context, i))]
+        asked = (properties or {}).items()
+        wanted = [i for i in wanted if all(i.properties.get(name) == value for name, value in asked)]
         return sorted(wanted, key=lambda i: (i.created_at, i.id), reverse=True)
 
     def download(self, context: RequestContext, image_id: str, path: str, expected: ImageMeta | None = None) -> None:

@@ -23,6 +23,8 @@ REBOOTING, REBOOTING_HARD = "rebooting", "rebooting_hard"
 REBOOT_STARTED, REBOOT_STARTED_HARD = "reboot_started", "reboot_started_hard"
 MIGRATING, UPDATING_PASSWORD = "migrating", "updating_password"
 PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
+IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_BACKUP = "image_snapshot_pending", "image_snapshot", "image_backup"
+IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING = "image_pending_upload", "image_uploading"
 
 # power_state
 NOSTATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
@@ -30,6 +32,7 @@ POWER_NAMES = {NOSTATE: "pending", RUNNING: "running", POWER_PAUSED: "paused", S
                POWER_SUSPENDED: "suspended"}
 
 ANY: tuple[str, ...] = ()
+_QUIET = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
 _WITH_DISKS = (ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 IDLE: tuple[str | None, ...] = (None,)
 ANY_TASK: tuple[str | None, ...] = ()
@@ -37,7 +40,7 @@ ANY_TASK: tuple[str | None, ...] = ()
 
 @dataclass(frozen=True)
 class Operation:
-    """One row: what an operation needs, the task_state that it sets, and where a success ends.
+    """One row: what an operation needs, the task_state that it sets, and where a success ends (``ends_in`` None: where it was).
 
     ``vm_states`` and ``task_states`` empty: any. ``method`` is the RPC method of the compute manager that does the work.
     ``verb`` is what errors call it ("Cannot 'reboot' instance ..."), ``action`` the name in os-instance-actions.
@@ -57,7 +60,7 @@ class Operation:
     @property
     def keeps_state(self) -> bool:
         """True when the server is in the same state before, meanwhile and after, however it ends."""
-        return self.ends_in is None
+        return self.ends_in is None and self.task_state is None
 
 
 OPERATIONS = {o.verb: o for o in (
@@ -77,6 +80,9 @@ OPERATIONS = {o.verb: o for o in (
     Operation("changePassword", "changePassword", "set_admin_password", (ACTIVE,), IDLE, UPDATING_PASSWORD, ACTIVE, RUNNING),
     Operation("trigger_crash_dump", "trigger_crash_dump", "trigger_crash_dump", (ACTIVE, PAUSED, RESCUED, RESIZED, ERROR), IDLE,
               None, None, None),
+    # these end where they began, idle again
+    Operation("createImage", "createImage", "snapshot_instance", _QUIET, IDLE, IMAGE_SNAPSHOT_PENDING, None, None, False),
+    Operation("createBackup", "createBackup", "backup_instance", _QUIET, IDLE, IMAGE_BACKUP, None, None, False),
     # these change no state, so several may be under way: the host does them one after the other
     Operation("attach_volume", "attach_volume", "attach_volume", _WITH_DISKS, IDLE, None, None, None),
     Operation("detach_volume", "detach_volume", "detach_volume", _WITH_DISKS, IDLE, None, None, None),
@@ -87,7 +93,9 @@ OPERATIONS = {o.verb: o for o in (
 # the task_states of a build, in order
 BUILD_STATES = (SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING)
 _ON_THE_WAY: dict[str, tuple[str, ...]] = {
-    "build": BUILD_STATES, "reboot": (REBOOTING, REBOOT_STARTED), "reboot_hard": (REBOOTING_HARD, REBOOT_STARTED_HARD)}
+    "build": BUILD_STATES, "reboot": (REBOOTING, REBOOT_STARTED), "reboot_hard": (REBOOTING_HARD, REBOOT_STARTED_HARD),
+    "createImage": (IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
+    "createBackup": (IMAGE_BACKUP, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING)}
 
 
 def working(operation: Operation) -> tuple[str, ...]:
@@ -96,7 +104,6 @@ def working(operation: Operation) -> tuple[str, ...]:
 
 
 # changes of the record that no host works on: only their preconditions are used
-_QUIET = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
 UPDATE_METADATA = Operation("update metadata", "update_metadata", "", _QUIET, IDLE, None, None, None)
 INJECT_NETWORK_INFO = Operation("inject_network_info", "inject_network_info", "", ANY, ANY_TASK, None, None, None, True, False)
 ABORT_LIVE_MIGRATION = Operation("abort live migration", "live_migration_cancel", "", ANY, (MIGRATING,), None, None, None)

@@ -6,6 +6,7 @@ inside go through ``concurrency.native``. A driver knows objects, configuration 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,6 +46,14 @@ class GuestFiles:
     injected_files: list[dict[str, str]] = field(default_factory=list)
     admin_password: str | None = None
     metadata: dict[str, bytes] = field(default_factory=dict)     # config drive: path inside the drive -> content
+
+
+@dataclass(frozen=True)
+class DiskCopy:
+    """A whole disk in one file that stands on nothing else; ``disk_format`` is qcow2 or raw."""
+
+    path: str
+    disk_format: str
 
 
 PowerCallback = Callable[[str, int], None]
@@ -126,6 +135,10 @@ class ComputeDriver(Protocol):
 
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Take a nic from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
+
+    def snapshot(self, instance: Instance) -> AbstractContextManager[DiskCopy]:
+        """The root disk as it is at this moment, copied while the guest goes on. The file is there within the ``with`` block;
+        one that a killed run left is thrown away first. Raises VirtDriverError, or OSError when there is no room."""
 
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs; memory stays."""

@@ -5,6 +5,7 @@ what the control plane does around a hypervisor.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import random
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from oslo_config import cfg
@@ -23,7 +25,7 @@ from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
-from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
+from nova_lite.virt.driver import DiskCopy, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 
 CONSOLE_LINES = 20
 
@@ -155,6 +157,16 @@ class FakeDriver:
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """And lets it go at once."""
         self._act("detach_interface", instance)
+
+    @contextlib.contextmanager
+    def snapshot(self, instance: Instance) -> Iterator[DiskCopy]:
+        """A few bytes that name the guest."""
+        self._act("snapshot", instance)
+        self._known("snapshot", instance)
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, "snapshot")
+            path.write_text(f"disk of {instance.uuid}\n")
+            yield DiskCopy(str(path), "raw")
 
     def pause(self, instance: Instance) -> None:
         """Paused."""

@@ -13,7 +13,8 @@ from nova_lite.compute.api.interfaces import Interfaces
 from nova_lite.compute.api.listing import Listing
 from nova_lite.compute.api.operations import Operations
 from nova_lite.compute.api.questions import Questions
+from nova_lite.compute.api.server_images import ServerImages
 
 
-class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents, ImageCache, Interfaces, Questions):
+class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents, ImageCache, Interfaces, Questions, ServerImages):
     """All of them in one object; see the modules of this package."""

@@ -21,7 +21,7 @@ from nova_lite.objects.diagnostics import Diagnostics
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
+from nova_lite.virt.driver import DiskCopy, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, uptime
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -31,6 +31,7 @@ from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.libvirt.snapshot import copied_disk
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 
 LOG = log.getLogger(__name__)
@@ -160,6 +161,10 @@ class LibvirtDriver:
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Ask the guest, several times when it does not answer."""
         GuestNics(self._guest(instance)).detach(vif.mac_address)
+
+    def snapshot(self, instance: Instance) -> contextlib.AbstractContextManager[DiskCopy]:
+        """By a backup job of QEMU where the guest runs, else by qemu-img."""
+        return copied_disk(self._guest(instance), self._files(instance), self._ready().facts.disk_format)
 
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs."""

@@ -21,6 +21,7 @@ class GuestDirectory:
         self.ephemeral = self.path / "disk.eph0"
         self.swap = self.path / "disk.swap"
         self.config_drive = self.path / "disk.config"
+        self.snapshot = self.path / "snapshot.part"
         self.console_log = self.path / "console.log"
 
     def make(self) -> None:

@@ -28,6 +28,16 @@ RESET_STATE = _body("os-resetState", {"type": "object", "required": ["state"], "
 CHANGE_PASSWORD = _body("changePassword", {"type": "object", "required": ["adminPass"], "additionalProperties": False,
                                            "properties": {"adminPass": p.STRING}})
 TRIGGER_CRASH_DUMP = _body("trigger_crash_dump", {"type": "null"})
+_IMAGE: Json = {"name": p.NAME, "metadata": p.METADATA}
+_BACKUP: Json = {**_IMAGE, "backup_type": p.STRING, "rotation": p.NON_NEGATIVE_INTEGER}
+CREATE_IMAGE = _body("createImage", {"type": "object", "properties": _IMAGE, "required": ["name"],
+                                     "additionalProperties": False})
+CREATE_BACKUP = _body("createBackup", {"type": "object", "properties": _BACKUP, "additionalProperties": False,
+                                       "required": ["name", "backup_type", "rotation"]})
+# a backup with rotation 0 has no image to name
+_IMAGE_ID: Json = {"type": "object", "properties": {"image_id": p.UUID}, "additionalProperties": False}
+CREATE_IMAGE_ANSWER = {"2.1": None, "2.45": {**_IMAGE_ID, "required": ["image_id"]}}
+CREATE_BACKUP_ANSWER = {"2.1": None, "2.45": _IMAGE_ID}
 CONSOLE_OUTPUT = _body("os-getConsoleOutput", {"type": "object", "additionalProperties": False, "properties": {
     # -1 and null: all of it
     "length": {"type": ["integer", "string", "null"], "pattern": r"^-?[0-9]+$", "minimum": -1, "maximum": 0x7FFFFFFF}}})

@@ -1,0 +1,53 @@
+"""POST /servers/{server_id}/action: createImage and createBackup."""
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import server_actions as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+
+PATH = "/servers/{server_id}/action"
+_IMAGE, _BACKUP = "os_compute_api:servers:create_image", "os_compute_api:os-create-backup"
+
+
+def create_image(req: Request, server_id: str) -> dict[str, Any] | webob.Response:
+    """Begin to make an image of the server's disk."""
+    instance = find(req, server_id, _IMAGE)
+    if instance.is_volume_backed:
+        req.can(f"{_IMAGE}:allow_volume_backed", {"project_id": instance.project_id, "user_id": instance.user_id})
+        raise exception.NotImplementedByDriver(what="images of servers that boot from a volume; make a snapshot of the volume")
+    asked = req.argument
+    return _answer(req, req.services.compute.create_image(req.context, instance, asked["name"], asked.get("metadata") or {}))
+
+
+def create_backup(req: Request, server_id: str) -> dict[str, Any] | webob.Response:
+    """Begin to make an image that takes the place of the oldest of its kind."""
+    instance = find(req, server_id, _BACKUP)
+    if instance.is_volume_backed:
+        raise exception.Invalid("Backup is not supported for volume-backed instances.")
+    asked = req.argument
+    rotation = int(asked["rotation"])
+    image_id = req.services.compute.create_backup(req.context, instance, asked["name"], asked.get("metadata") or {},
+                                                  asked["backup_type"], rotation)
+    return _answer(req, image_id if rotation else None)
+
+
+def _answer(req: Request, image_id: str | None) -> dict[str, Any] | webob.Response:
+    """Where the image is; None: it will not stay."""
+    if req.since("2.45"):
+        return {"image_id": image_id} if image_id else {}
+    headers = [("Location", req.link("bookmark", "images", image_id))] if image_id else []
+    return webob.Response(status=202, headerlist=headers)
+
+
+ROUTES = [
+    Route("POST", PATH, create_image, _IMAGE, action="createImage", body=schema.CREATE_IMAGE, status=202,
+          response=schema.CREATE_IMAGE_ANSWER),
+    Route("POST", PATH, create_backup, _BACKUP, action="createBackup", body=schema.CREATE_BACKUP, status=202,
+          response=schema.CREATE_BACKUP_ANSWER),
+]

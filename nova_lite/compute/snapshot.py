@@ -1,0 +1,113 @@
+"""Images of servers: the disk is copied on its host and uploaded into the image that the API has made for it.
+
+The image's record stands in the action's arguments, so a second run goes on with the first one's: an image that is active is
+done, one that has no data gets it, one that somebody has deleted ends the action. What fails leaves no image behind, and the
+server as it was.
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import concurrency, exception, units
+from nova_lite.compute.work import Work
+from nova_lite.context import admin_context
+from nova_lite.objects import states
+from nova_lite.objects.image import ImageMeta
+from nova_lite.virt.driver import DiskCopy
+
+LOG = log.getLogger(__name__)
+EVENTS = {"createImage": "compute_snapshot_instance", "createBackup": "compute_backup_instance"}
+CHUNK = units.MiB
+LOOK_SECONDS = 5.0              # while data flows, between looks whether the server is still ours
+SAVING_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)   # looks at an upload that a killed run has left in Glance's hands
+_RUN_AGAIN = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+QUEUED, SAVING, ACTIVE = "queued", "saving", "active"
+BARE = "bare"
+
+
+def run(work: Work) -> None:
+    """Make the image active; a backup takes the place of the oldest. Raises what kept it from becoming active."""
+    image_id = work.action.arguments["image_id"]
+    try:
+        _make(work, image_id)
+    except (*_RUN_AGAIN, exception.ImageNotFound):      # the last: its owner has deleted it
+        raise
+    except Exception:
+        _discard(work, image_id)
+        raise
+    if work.operation.verb == "createBackup":
+        _rotate(work)
+    work.succeed()
+
+
+def _make(work: Work, image_id: str) -> None:
+    context, host = admin_context(), work.host
+    steps: list[str | None] = list(states.working(work.operation))
+    if work.operation.verb == "createImage":
+        work.update({"task_state": states.IMAGE_SNAPSHOT}, steps)
+    image = _settled(work, image_id)
+    if image.status == ACTIVE:
+        return
+    if image.status != QUEUED:
+        raise exception.ImageUnacceptable(image_id=image_id, reason=f"it is {image.status}, and takes no data")
+    work.update({"task_state": states.IMAGE_PENDING_UPLOAD}, steps)
+    with host.driver.snapshot(work.instance) as copy:
+        work.update({"task_state": states.IMAGE_UPLOADING}, steps)
+        if (image.disk_format, image.container_format) != (copy.disk_format, BARE):
+            host.image.update(context, image_id, {"disk_format": copy.disk_format, "container_format": BARE})
+        try:
+            host.image.upload(context, image_id, _pieces(work, copy))
+        except (exception.Conflict, exception.ServiceUnavailable):
+            if host.image.get(context, image_id).status != ACTIVE:      # the answer was lost, not the data
+                raise
+    LOG.info("image %s was made", image_id, extra={"instance_uuid": work.instance.uuid})
+
+
+def _settled(work: Work, image_id: str) -> ImageMeta:
+    """The image, after an upload that a killed run began has come to its end: Glance makes it queued again."""
+    for pause in SAVING_PAUSES:
+        image = work.host.image.get(admin_context(), image_id)
+        if image.status != SAVING:
+            return image
+        time.sleep(pause)
+    return work.host.image.get(admin_context(), image_id)
+
+
+def _pieces(work: Work, copy: DiskCopy) -> Iterator[bytes]:
+    """The data. Raises UnexpectedTaskState when the server is deleted meanwhile."""
+    looked = time.monotonic()
+    with open(copy.path, "rb") as stream:
+        while piece := concurrency.native(stream.read, CHUNK):
+            yield piece
+            if time.monotonic() - looked > LOOK_SECONDS:
+                work.update({}, [states.IMAGE_UPLOADING])
+                looked = time.monotonic()
+
+
+def _discard(work: Work, image_id: str) -> None:
+    """No image is better than half of one. When that fails, too, its owner has to delete it: the first error counts."""
+    try:
+        work.host.image.delete(admin_context(), image_id)
+    except exception.ImageNotFound:
+        return
+    except exception.NovaLiteError as error:
+        LOG.warning("image %s has no data and could not be deleted: %s", image_id, error,
+                    extra={"instance_uuid": work.instance.uuid})
+
+
+def _rotate(work: Work) -> None:
+    """Delete the oldest backups of this server and type, as many as there are more than the rotation."""
+    images, wanted = work.host.image, work.action.arguments
+    kept = {"instance_uuid": work.instance.uuid, "image_type": "backup", "backup_type": wanted["backup_type"]}
+    found = [i for i in images.list(admin_context(), kept) if i.owner == work.instance.project_id and i.status == ACTIVE]
+    found.sort(key=lambda image: (image.created_at, image.id == wanted["image_id"]), reverse=True)
+    for old in found[int(wanted["rotation"]):]:
+        LOG.info("backup %s goes by rotation", old.id, extra={"instance_uuid": work.instance.uuid})
+        try:
+            images.delete(admin_context(), old.id)
+        except (exception.ImageNotFound, exception.Forbidden, exception.Conflict) as error:
+            LOG.warning("backup %s stays: %s", old.id, error, extra={"instance_uuid": work.instance.uuid})
