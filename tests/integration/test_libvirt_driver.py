@@ -403,3 +403,69 @@ def test_a_real_guest_from_boot_to_delete(driver, conf, hypervisor, told, tmp_pa
 
 def _boot(driver, instance):
     return wait_for("the login prompt", lambda: "login:" in (text := driver.console_output(instance, None)) and text, 120, 0.5)
+
+
+def test_a_copy_of_the_disk_of_a_guest_that_runs_or_not(driver, conf, hypervisor, instance, tmp_path):
+    """The base brings data, the guest's overlay another; the copy has both, stands alone, and the guest runs on."""
+    base = tmp_path / "base.qcow2"
+    _qemu_io("create", base, "16M")
+    _qemu_io(base, "write -P 0x11 1M 64k")
+    driver.spawn(instance, [], FILES, lambda _image_id, path: shutil.copyfile(base, path))
+    driver.power_off(instance, 0)
+    disk = _directory(conf, instance) / "disk"
+    _qemu_io(disk, "write -P 0x22 2M 64k")
+    shared = pathlib.Path(conf.state_path, "instances", "_base", instance.image.id)
+    before = shared.read_bytes()
+    leftover = _directory(conf, instance) / "snapshot.part"
+    leftover.write_text("of a run that was killed")
+    _check_copy(driver, instance, tmp_path / "cold")
+    driver.power_on(instance, [])
+    pid = _qemu_pid(instance)
+    for step, state in ((driver.unpause, states.RUNNING), (driver.pause, states.POWER_PAUSED)):
+        step(instance)
+        leftover.write_text("of a run that was killed")
+        _check_copy(driver, instance, tmp_path / "live")
+        assert driver.power_state(instance) == state
+    assert _qemu_pid(instance) == pid
+    assert shared.read_bytes() == before
+    with pytest.raises(ValueError, match="upload"), driver.snapshot(instance):
+        raise ValueError("the upload fails")
+    assert not leftover.exists()
+
+
+def _check_copy(driver, instance, kept):
+    with driver.snapshot(instance) as copy:
+        assert copy.disk_format == "qcow2"
+        shutil.copyfile(copy.path, kept)
+    assert not os.path.exists(copy.path)
+    info = subprocess.run(["qemu-img", "info", kept], check=True, capture_output=True, text=True).stdout
+    assert "file format: qcow2" in info
+    assert "backing file" not in info
+    assert "virtual size: 1 GiB" in info
+    for pattern, place in (("0x11", "1M"), ("0x22", "2M"), ("0", "3M")):
+        _qemu_io(kept, f"read -P {pattern} {place} 64k")
+
+
+def test_a_backup_job_that_a_killed_run_left_is_ended(driver, conf, hypervisor, instance, fetch):
+    """One in pull mode stands for it: it never ends by itself."""
+    driver.spawn(instance, [], FILES, fetch)
+    job = _directory(conf, instance) / "job.xml"
+    job.write_text(f"<domainbackup mode='pull'><server transport='unix' socket='/tmp/nl-{instance.uuid}'/><disks>"
+                   "<disk name='vda' backup='yes' type='file'>"
+                   f"<scratch file='{_directory(conf, instance) / 'snapshot.part'}'/></disk></disks></domainbackup>")
+    _virsh(hypervisor, "backup-begin", instance.uuid, str(job))
+    assert "Backup" in _virsh(hypervisor, "domjobinfo", instance.uuid)
+    with driver.snapshot(instance) as copy:
+        _qemu_io(copy.path, "read -P 0 4M 64k")
+    assert "None" in _virsh(hypervisor, "domjobinfo", instance.uuid)
+
+
+def _qemu_io(*arguments):
+    """``create`` PATH SIZE, or [options] PATH COMMAND; a read that finds other bytes than its pattern fails."""
+    if arguments[0] == "create":
+        command = ["qemu-img", "create", "-q", "-f", "qcow2", *map(str, arguments[1:])]
+    else:
+        *options, path, order = map(str, arguments)
+        command = ["qemu-io", "-f", "qcow2", *options, "-c", order, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "verification failed" not in done.stdout, done.stdout + done.stderr
