@@ -468,4 +468,5 @@ def _qemu_io(*arguments):
         *options, path, order = map(str, arguments)
         command = ["qemu-io", "-f", "qcow2", *options, "-c", order, path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "verification failed" not in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verification failed" not in done.stdout, done.stdout
