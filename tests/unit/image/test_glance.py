@@ -174,7 +174,8 @@ def test_refusals_say_what_glance_says(images):
         images.create(ALICE, {"id": _made(images).id})
 
 
-@pytest.mark.parametrize("bad", ["", "..", "x", "a/b", "%2e%2e", "../v3", str(uuid.uuid4()) + "?x=1", uuid.uuid4().hex])
+@pytest.mark.parametrize("bad", ["", "..", "x", "a/b", "%2e%2e", "../v3", "11111111-2222-4333-8444-555555555555?x=1",
+                                 "11111111222243338444555555555555"])
 def test_ids_are_uuids_and_lead_nowhere_else(images, cloud, bad):
     for call in (images.get, images.read, images.delete):
         with pytest.raises(exception.ImageNotFound):
