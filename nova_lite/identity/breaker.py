@@ -18,13 +18,13 @@ UNHURRIED_PATIENCE = 180.0              # that hosts and conductors do: a crowd 
 
 class Breaker:
     """One per neighbour and process. Open after a failure for ``PAUSE`` seconds; then a single call finds out for all
-    whether the neighbour is back."""
+    whether the neighbour is back, and the others wait for what it finds."""
 
     def __init__(self, name: str, probe_seconds: float) -> None:
         self._name, self._probe_seconds = name, probe_seconds
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._places = threading.BoundedSemaphore(AT_ONCE)
-        self._failed_at = self._answered_at = self._refuse_until = 0.0
+        self._failed_at = self._answered_at = self._refuse_until = self._probe_until = 0.0
         self._why: exception.ServiceUnavailable | None = None
 
     @contextlib.contextmanager
@@ -34,7 +34,7 @@ class Breaker:
         Raises ServiceUnavailable while there is no hope of an answer.
         """
         began = time.monotonic()
-        self._check()
+        self._check(began + patience)
         if not self._places.acquire(timeout=patience):
             raise exception.ServiceUnavailable(what=self._name, reason="too many requests wait for its answer")
         try:
@@ -43,29 +43,34 @@ class Breaker:
         finally:
             self._places.release()
 
-    def _check(self) -> None:
-        with self._lock:
-            if self._why is None:
-                return
-            now = time.monotonic()
-            if now < self._refuse_until:
-                raise exception.ServiceUnavailable(**self._why.kwargs)
-            self._refuse_until = now + self._probe_seconds      # this call is the probe; the others go on being refused
+    def _check(self, deadline: float) -> None:
+        with self._changed:
+            while self._why is not None:
+                now = time.monotonic()
+                if now >= max(self._refuse_until, self._probe_until):
+                    self._probe_until = now + self._probe_seconds       # this call is the probe
+                    return
+                if now < self._refuse_until or now >= deadline:
+                    raise exception.ServiceUnavailable(**self._why.kwargs)
+                self._changed.wait(min(deadline, self._probe_until) - now)
 
     def check_since(self, began: float) -> None:
         """Raise what another call has found since a call that waited for it ``began`` (a monotonic time)."""
-        with self._lock:
+        with self._changed:
             if self._why is not None and self._failed_at > began:
                 raise exception.ServiceUnavailable(**self._why.kwargs)
 
     def failed(self, error: exception.ServiceUnavailable, began: float) -> None:
         """No answer came to a call that ``began`` then: nobody asks again for a while, unless others were answered since."""
-        with self._lock:
+        with self._changed:
             if self._answered_at > began:
                 return
             self._failed_at = time.monotonic()
-            self._why, self._refuse_until = error, self._failed_at + PAUSE
+            self._why, self._refuse_until, self._probe_until = error, self._failed_at + PAUSE, 0.0
+            self._changed.notify_all()
 
     def answered(self) -> None:
         """It is there."""
-        self._answered_at, self._why = time.monotonic(), None
+        with self._changed:
+            self._answered_at, self._why, self._probe_until = time.monotonic(), None, 0.0
+            self._changed.notify_all()

@@ -36,6 +36,7 @@ def cloud(neighbours: Neighbours, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(autouse=True)
 def healed(cloud: FaultyCloud) -> Iterator[None]:
     cloud.proxies.heal()
+    cloud.goes_on()         # what one test has broken is no fault of the next
     yield
     cloud.proxies.heal()
 
