@@ -34,25 +34,37 @@ class Breaker:
         Raises ServiceUnavailable while there is no hope of an answer.
         """
         began = time.monotonic()
-        self._check(began + patience)
-        if not self._places.acquire(timeout=patience):
-            raise exception.ServiceUnavailable(what=self._name, reason="too many requests wait for its answer")
+        probes = self._check(began + patience)
         try:
-            self.check_since(began)         # those before us may have waited in vain
-            yield
+            if not self._places.acquire(timeout=patience):
+                raise exception.ServiceUnavailable(what=self._name, reason="too many requests wait for its answer")
+            try:
+                self.check_since(began)         # those before us may have waited in vain
+                yield
+            finally:
+                self._places.release()
         finally:
-            self._places.release()
+            if probes:
+                self._probe_ends()
 
-    def _check(self, deadline: float) -> None:
+    def _check(self, deadline: float) -> bool:
+        """Whether this call is the probe."""
         with self._changed:
             while self._why is not None:
                 now = time.monotonic()
                 if now >= max(self._refuse_until, self._probe_until):
-                    self._probe_until = now + self._probe_seconds       # this call is the probe
-                    return
+                    self._probe_until = now + self._probe_seconds
+                    return True
                 if now < self._refuse_until or now >= deadline:
                     raise exception.ServiceUnavailable(**self._why.kwargs)
                 self._changed.wait(min(deadline, self._probe_until) - now)
+        return False
+
+    def _probe_ends(self) -> None:
+        """Also when it has found nothing out: the next call is the probe then."""
+        with self._changed:
+            self._probe_until = 0.0
+            self._changed.notify_all()
 
     def check_since(self, began: float) -> None:
         """Raise what another call has found since a call that waited for it ``began`` (a monotonic time)."""

@@ -378,3 +378,15 @@ def test_a_process_goes_on_while_a_neighbour_hangs(cloud, tmp_path, mode):
     assert "Neutron is unavailable: no answer within 2 s" in out
     assert float(took) < 10
     assert float(longest) < 1.5     # no turn of the other threads was lost to the waiting ones
+
+
+def test_one_who_finds_nothing_out_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr(breaker, "PAUSE", 0.05)
+    one = breaker.Breaker("Neutron", 30)
+    one.failed(exception.ServiceUnavailable(what="Neutron", reason="it cannot be reached"), time.monotonic())
+    time.sleep(0.1)
+    with pytest.raises(ValueError, match="discovery"), one.place(1):
+        raise ValueError("discovery")
+    began = time.monotonic()
+    with one.place(1):
+        assert time.monotonic() - began < 0.5
