@@ -133,7 +133,7 @@ def _connected(driver, instance, device, info):
 def _disks(driver, instance):
     """{serial as the guest sees it: sectors}, by the last line that it wrote."""
     lines = re.findall(r"disks:(.*)\.", driver.console_output(instance, None))
-    return {e.split("=")[1]: int(e.split("=")[2]) for e in lines[-1].split()} if lines else {}
+    return {e.split("=")[1]: int(e.split("=")[2] or 0) for e in lines[-1].split()} if lines else {}
 
 
 def _command_lines():
