@@ -170,7 +170,8 @@ def test_boot_from_snapshot_volume_and_blank(cloud: Cloud) -> None:
 
 def test_the_old_mapping_and_several_servers(cloud: Cloud) -> None:
     volume = cloud.volume(imageRef=cloud.image)
-    body = {"name": "s", "flavorRef": cloud.flavor, "imageRef": "", "block_device_mapping": [
+    body = {"name": "s", "flavorRef": cloud.flavor, "imageRef": "",
+            "networks": [{"uuid": cloud.neighbours.network_id()}], "block_device_mapping": [
         {"device_name": "vda", "volume_id": volume, "delete_on_termination": True}]}
     server = cloud.demo.ok("POST", "/servers", "2.1", json={"server": body})["server"]["id"]
     cloud.demo.wait(server, "ACTIVE")
