@@ -4,6 +4,7 @@ The neighbours are real, and so are the five services, with the fake hypervisor;
 """
 from __future__ import annotations
 
+import pathlib
 import re
 import signal
 import threading
@@ -317,24 +318,34 @@ def test_an_image_that_a_server_cannot_have(cloud: FaultyCloud, change: str, cod
     call("DELETE", "glance", f"/v2/images/{image}", owner)
 
 
-def test_what_a_build_costs(cloud: FaultyCloud) -> None:
+@pytest.fixture
+def fresh(neighbours: Neighbours, tmp_path: pathlib.Path) -> Iterator[FaultyCloud]:
+    """A cloud without a past: the conductor of the other one still looks for what its servers may have left behind."""
+    made = FaultyCloud(neighbours, tmp_path)
+    try:
+        yield made.start()
+    finally:
+        made.close()
+
+
+def test_what_a_build_costs(fresh: FaultyCloud) -> None:
     """At most 4 calls to Neutron and 2 to Glance, 1 when the host has the image; a list of 100 servers costs none."""
-    call = cloud.neighbours.call
+    call = fresh.neighbours.call
     image = call("POST", "glance", "/v2/images", json={"name": "counted", "disk_format": "raw",
                                                        "container_format": "bare"})["id"]
     call("PUT", "glance", f"/v2/images/{image}/file", data=b"x" * 1000, headers={"Content-Type": "application/octet-stream"})
-    cloud.ready += cloud.active(1)
-    host = cloud.admin.server(cloud.ready[-1])["OS-EXT-SRV-ATTR:host"]      # the same host twice: it has the image then
+    fresh.ready += fresh.active(1)
+    host = fresh.admin.server(fresh.ready[-1])["OS-EXT-SRV-ATTR:host"]      # the same host twice: it has the image then
     costs = []
     for _ in range(2):
-        cloud.proxies.forget()
-        answer = cloud.services.client(cloud.neighbours.token("admin")).boot(
-            flavor=cloud.flavor, image=image, networks=[{"uuid": cloud.network}], availability_zone=f"nova:{host}")
-        cloud.made.append(answer["id"])
-        cloud.admin.wait(answer["id"], "ACTIVE")
-        costs.append({name: proxy.counts() for name, proxy in cloud.proxies.all.items()})
-        cloud.admin.delete(answer["id"])
-        cloud.admin.wait_gone(answer["id"])
+        fresh.proxies.forget()
+        answer = fresh.services.client(fresh.neighbours.token("admin")).boot(
+            flavor=fresh.flavor, image=image, networks=[{"uuid": fresh.network}], availability_zone=f"nova:{host}")
+        fresh.made.append(answer["id"])
+        fresh.admin.wait(answer["id"], "ACTIVE")
+        costs.append({name: proxy.counts() for name, proxy in fresh.proxies.all.items()})
+        fresh.admin.delete(answer["id"])
+        fresh.admin.wait_gone(answer["id"])
     for cost, glance in zip(costs, (2, 1), strict=True):
         assert sum(cost["neutron"].values()) <= 4, cost
         assert sum(cost["glance"].values()) <= glance, cost
@@ -342,12 +353,12 @@ def test_what_a_build_costs(cloud: FaultyCloud) -> None:
     call("DELETE", "glance", f"/v2/images/{image}")
 
 
-def test_a_list_of_a_hundred_servers_asks_nobody(cloud: FaultyCloud) -> None:
-    missing = 100 - len(cloud.living())
-    cloud.ready += cloud.active(max(0, missing))
-    cloud.proxies.forget()
-    assert len(cloud.user.servers()) >= 100
-    assert not sum((proxy.counts() for proxy in cloud.proxies.all.values()), start=type(cloud.proxies.glance.counts())())
-    cloud.delete(cloud.ready)
-    cloud.ready.clear()
-    cloud.consistent()
+def test_a_list_of_a_hundred_servers_asks_nobody(fresh: FaultyCloud) -> None:
+    missing = 100 - len(fresh.living())
+    fresh.ready += fresh.active(max(0, missing))
+    fresh.proxies.forget()
+    assert len(fresh.user.servers()) >= 100
+    assert not sum((proxy.counts() for proxy in fresh.proxies.all.values()), start=type(fresh.proxies.glance.counts())())
+    fresh.delete(fresh.ready)
+    fresh.ready.clear()
+    fresh.consistent()
