@@ -1,2 +1,41 @@
 """Fixtures of the integration tests."""
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import pytest
+
+from tests.guest import tiny_image
+from tests.support.engines import MariaDB, RabbitMQ
 from tests.support.neighbours import neighbours  # noqa: F401
+from tests.support.two_hosts import TwoHosts
+
+
+@pytest.fixture(scope="session")
+def two_hosts(tmp_path_factory):
+    """Two libvirt hosts, real broker and database, the tiny image, one tenant network across both."""
+    directory = tmp_path_factory.mktemp("two")
+    rabbit, maria = RabbitMQ(directory / "rabbitmq", "0.0.0.0"), MariaDB(directory / "mariadb")  # noqa: S104
+    cloud = None
+    try:
+        rabbit.start()
+        maria.start()
+        cloud = TwoHosts(directory / "cloud", rabbit, maria.new_database(), conductor__lease_seconds=9,
+                         conductor__sweep_interval=2, conductor__max_attempts=20, compute__report_interval=3,
+                         compute__service_down_time=15, compute__sync_power_state_interval=5)
+        cloud.start().add_image(tiny_image())
+        yield cloud
+    finally:
+        if cloud is not None:
+            cloud.stop()
+        rabbit.close()
+        maria.close()
+
+
+@pytest.fixture(scope="session")
+def ssh_key(tmp_path_factory) -> pathlib.Path:
+    """The private key of a user of guests; its public half lies beside it."""
+    path = tmp_path_factory.mktemp("key") / "id"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path

@@ -21,9 +21,9 @@ def _listens(port: int) -> bool:
 
 
 class RabbitMQ:
-    """A one-node broker; ``url`` is its transport_url."""
+    """A one-node broker; ``url`` is its transport_url on this machine, ``address`` where it listens."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, address: str = "127.0.0.1") -> None:
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self.port, dist, epmd = free_port(), free_port(), free_port()
@@ -31,7 +31,7 @@ class RabbitMQ:
         self.url = f"rabbit://guest:guest@127.0.0.1:{self.port}/"
         (directory / "enabled_plugins").write_text("[].\n")
         (directory / "rabbitmq.conf").write_text(
-            f"listeners.tcp.1 = 127.0.0.1:{self.port}\nloopback_users = none\ndisk_free_limit.absolute = 50MB\n"
+            f"listeners.tcp.1 = {address}:{self.port}\nloopback_users = none\ndisk_free_limit.absolute = 50MB\n"
             "vm_memory_high_watermark.absolute = 1GB\nlog.file.level = warning\n")
         self.env = {"RABBITMQ_NODENAME": self.node, "RABBITMQ_NODE_PORT": str(self.port), "RABBITMQ_DIST_PORT": str(dist),
                     "ERL_EPMD_PORT": str(epmd), "RABBITMQ_MNESIA_BASE": str(directory / "data"),
