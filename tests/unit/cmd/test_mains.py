@@ -11,7 +11,7 @@ from nova_lite.db import schema
 from tests.support.process import BIN, free_port
 
 SERVICES = ["api", "api-metadata", "conductor", "scheduler", "compute"]
-SCRIPTS = [*SERVICES, "manage", "status", "standalone"]
+SCRIPTS = [*SERVICES, "manage", "status", "policy", "standalone"]
 WITH_DATABASE = ["api", "conductor", "scheduler"]
 
 
@@ -53,7 +53,7 @@ def test_version_and_help(script):
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_unknown_argument(script):
-    assert "--bogus" in one_line(run(script, "--bogus"), script) or script in ("manage", "status")
+    assert "--bogus" in one_line(run(script, "--bogus"), script) or script in ("manage", "status", "policy")
 
 
 @pytest.mark.parametrize("script", SERVICES)
