@@ -241,6 +241,16 @@ class ConductorManager:
         self.ports.release_port(instance_uuid, port_id, key)
 
     @expected
+    def move_ports(self, context: RequestContext, instance_uuid: str, host: str) -> None:
+        """Bind all ports of a server to another host."""
+        self.ports.move_ports(instance_uuid, host)
+
+    @expected
+    def list_server_ports(self, context: RequestContext, instance_uuid: str) -> list[dict[str, Any]]:
+        """All ports of a server."""
+        return _plain(self.ports.list_server_ports(instance_uuid))
+
+    @expected
     def list_host_ports(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
         """All ports of a host."""
         return _plain(self.ports.list_host_ports(host))

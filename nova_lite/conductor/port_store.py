@@ -33,6 +33,14 @@ class RpcPortStore:
         """Give one back."""
         self._conductor.release_port(admin_context(), instance_uuid, port_id, key)
 
+    def move_ports(self, instance_uuid: str, host: str) -> None:
+        """Bind all ports of a server to another host."""
+        self._conductor.move_ports(admin_context(), instance_uuid, host)
+
+    def list_server_ports(self, instance_uuid: str) -> list[dict[str, Any]]:
+        """All ports of a server."""
+        return self._conductor.list_server_ports(admin_context(), instance_uuid)
+
     def list_host_ports(self, host: str) -> list[dict[str, Any]]:
         """All ports of a host."""
         return self._conductor.list_host_ports(admin_context(), host)

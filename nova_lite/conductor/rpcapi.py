@@ -174,6 +174,14 @@ class ConductorAPI(rpc.Client):
         """Give one back."""
         self._ask(context, "release_port", instance_uuid=instance_uuid, port_id=port_id, key=key)
 
+    def move_ports(self, context: RequestContext, instance_uuid: str, host: str) -> None:
+        """Bind all ports of a server to another host."""
+        self._ask(context, "move_ports", instance_uuid=instance_uuid, host=host)
+
+    def list_server_ports(self, context: RequestContext, instance_uuid: str) -> list[dict[str, Any]]:
+        """All ports of a server."""
+        return self._ask(context, "list_server_ports", instance_uuid=instance_uuid)
+
     def list_host_ports(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
         """All ports of a host."""
         return self._ask(context, "list_host_ports", host=host)

@@ -120,10 +120,24 @@ def delete_port(c: sa.Connection, uuid: str, project_id: str | None = None) -> N
 
 def list_host_ports(c: sa.Connection, host: str) -> list[dict[str, Any]]:
     """Ports bound to a host, each with its ``network`` and the ``hostname`` of its server."""
+    return _with_hostnames(c, PORTS.c.host == host)
+
+
+def list_server_ports(c: sa.Connection, instance_uuid: str) -> list[dict[str, Any]]:
+    """The same for the ports of one server."""
+    return _with_hostnames(c, PORTS.c.instance_uuid == instance_uuid)
+
+
+def move_ports(c: sa.Connection, instance_uuid: str, host: str) -> None:
+    """The ports of a server are bound to another host from now on."""
+    c.execute(sa.update(PORTS).where(PORTS.c.instance_uuid == instance_uuid).values(host=host, updated_at=utcnow()))
+
+
+def _with_hostnames(c: sa.Connection, which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
     instances = models.instances
     query = (sa.select(PORTS, instances.c.hostname)
              .join(instances, instances.c.uuid == PORTS.c.instance_uuid, isouter=True)
-             .where(PORTS.c.host == host).order_by(PORTS.c.id))
+             .where(which).order_by(PORTS.c.id))
     return _with_networks(c, [dict(row) for row in c.execute(query).mappings()])
 
 
@@ -340,6 +354,13 @@ class DatabasePortStore:
 
     def release_port(self, instance_uuid: str, port_id: str | None, key: str | None) -> None:
         self.db.write(release_port, instance_uuid, port_id, key)
+
+    def move_ports(self, instance_uuid: str, host: str) -> None:
+        self.db.write(move_ports, instance_uuid, host)
+
+    def list_server_ports(self, instance_uuid: str) -> list[dict[str, Any]]:
+        with self.db.read() as c:
+            return list_server_ports(c, instance_uuid)
 
     def list_host_ports(self, host: str) -> list[dict[str, Any]]:
         with self.db.read() as c:

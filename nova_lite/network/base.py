@@ -47,6 +47,12 @@ class PortStore(Protocol):
     def release_port(self, instance_uuid: str, port_id: str | None, key: str | None) -> None:
         """The same for one port, named by its id or by the key of the NetworkRequest that it was made for."""
 
+    def move_ports(self, instance_uuid: str, host: str) -> None:
+        """All ports of a server are bound to ``host`` from now on."""
+
+    def list_server_ports(self, instance_uuid: str) -> list[dict[str, Any]]:
+        """All ports of a server, each as in ``list_host_ports``."""
+
     def list_host_ports(self, host: str) -> list[dict[str, Any]]:
         """All ports bound to a host, each with its ``network`` and instance ``hostname``: what DHCP must know."""
 
@@ -149,6 +155,16 @@ class NetworkAPI(Protocol):
 
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """The nics of ``instance.network_info`` as the network has them now, those that are gone left out."""
+
+    def move(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
+        """The server lives on ``host`` from now on: all its nics are bound there and nowhere else. Answers them as they are
+        there; nics whose port is gone are left out. Run again, it gives the same. Raises VirtDriverError when it cannot be."""
+
+    def expect(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
+        """Before a running server moves: its nics as they will be on ``host``, while they go on working where they are."""
+
+    def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
+        """The server will not come to ``host``: undo ``expect``."""
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """port id -> its status ("ACTIVE", "DOWN", ...); without ports that are gone."""

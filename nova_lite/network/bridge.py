@@ -90,6 +90,18 @@ class BridgeNetwork:
         """Nothing changes by itself here."""
         return instance.network_info
 
+    def move(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
+        """A bridge has the same name on every host."""
+        self._store.move_ports(instance.uuid, host)
+        return instance.network_info
+
+    def expect(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
+        """The same."""
+        return instance.network_info
+
+    def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
+        """Nothing was written down."""
+
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """A port is wired as soon as its guest is there."""
         return dict.fromkeys(port_ids, "ACTIVE")
@@ -119,6 +131,8 @@ class BridgeNetwork:
             return
         with self._lock:
             ports = self._ports_by_bridge().get(vif.details["bridge"], [])
+            if vif.id not in (p["uuid"] for p in ports):        # of a guest that is on its way to this host
+                ports += [p for p in self._store.list_server_ports(instance.uuid) if p["uuid"] == vif.id]
             network = next((p["network"] for p in ports if p["uuid"] == vif.id), None)
             if network is None:
                 raise exception.PortNotFound(port_id=vif.id)

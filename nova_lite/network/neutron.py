@@ -16,6 +16,7 @@ from nova_lite.network.host import NetworkHost, check_name, run
 from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
 from nova_lite.network.neutron_floating import FloatingIPs
 from nova_lite.network.neutron_groups import Groups
+from nova_lite.network.neutron_moves import PortMoves, of_instance
 from nova_lite.network.neutron_ports import Ports
 from nova_lite.network.neutron_requests import NETWORK_FIELDS, RequestChecker, available
 from nova_lite.network.neutron_views import SUBNET_FIELDS, make_vif, subnet_ids
@@ -36,6 +37,7 @@ class NeutronNetwork:
         self._api = NeutronAPI(conf)
         self._requests = RequestChecker(self._api)
         self._ports = Ports(conf, self._api)
+        self._moves = PortMoves(self._api)
         self.groups: GroupsAPI = Groups(self._api)
         self.floating_ips: FloatingIPsAPI = FloatingIPs(self._api)
         self._at = NetworkHost(conf.network.netns)
@@ -100,6 +102,32 @@ class NeutronNetwork:
                           [v.preserve_on_delete for v in old], [v.tag for v in old], floating)
         for vif, before in zip(vifs, old, strict=True):
             vif.key = before.key
+        return vifs
+
+    def move(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
+        """See NetworkAPI."""
+        return self._as_before(context, instance, self._moves.move(context, self._ports_of(context, instance), host))
+
+    def expect(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
+        """See NetworkAPI."""
+        return self._as_before(context, instance, self._moves.expect(context, self._ports_of(context, instance), host))
+
+    def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
+        """See NetworkAPI."""
+        self._moves.forget(context, self._ports_of(context, instance), host)
+
+    def _ports_of(self, context: RequestContext, instance: Instance) -> list[Json]:
+        return of_instance(self._ports.of_server(context, instance), instance)
+
+    def _as_before(self, context: RequestContext, instance: Instance, ports: Sequence[Json]) -> list[VIF]:
+        """The nics of ports, with what is known of them already."""
+        before = {vif.id: vif for vif in instance.network_info}
+        old = [before[port["id"]] for port in ports]
+        floating = {(v.id, f.address): f.floating_ips for v in old for f in v.fixed_ips}
+        vifs = self._vifs(context, ports, {v.network_id: (v.network_name, v.mtu) for v in old},
+                          [v.preserve_on_delete for v in old], [v.tag for v in old], floating)
+        for vif, one in zip(vifs, old, strict=True):
+            vif.key = one.key
         return vifs
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:

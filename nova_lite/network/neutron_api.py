@@ -71,6 +71,34 @@ class NeutronAPI:
         except exception.PortNotFound:
             return
 
+    def bindings(self, context: RequestContext, port_id: str) -> Sequence[Json]:
+        """The hosts that a port is bound to, one of them actively."""
+        return self._call(context, "GET", f"/ports/{port_id}/bindings", subject={"port_id": port_id})["bindings"]
+
+    def add_binding(self, context: RequestContext, port_id: str, host: str, vnic_type: str | None = None) -> Json:
+        """A second, inactive binding of a port; its ``vif_type`` and ``vif_details`` are those of ``host``."""
+        values = {"host": host, **({"vnic_type": vnic_type} if vnic_type else {})}
+        return self._call(context, "POST", f"/ports/{port_id}/bindings", json={"binding": values},
+                          subject={"port_id": port_id})["binding"]
+
+    def activate_binding(self, context: RequestContext, port_id: str, host: str) -> bool:
+        """Let the binding of ``host`` be the one that counts; False: there is none. One that counts already is no error."""
+        try:
+            self._call(context, "PUT", f"/ports/{port_id}/bindings/{host}/activate")
+        except NeutronRefusal as error:
+            if error.code not in (404, 409):
+                raise
+            return error.code == 409
+        return True
+
+    def delete_binding(self, context: RequestContext, port_id: str, host: str) -> None:
+        """Remove one; one that is gone, like its port, is no error."""
+        try:
+            self._call(context, "DELETE", f"/ports/{port_id}/bindings/{host}")
+        except NeutronRefusal as error:
+            if error.code != 404:
+                raise
+
     def auto_allocated_network(self, context: RequestContext, project_id: str, dry_run: bool = False) -> str:
         """The id of the network that Neutron makes (or made before) for a project; raises UnableToAutoAllocateNetwork."""
         try:

@@ -61,6 +61,17 @@ class NullNetwork:
         """No nic."""
         return []
 
+    def move(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
+        """No nic."""
+        return []
+
+    def expect(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
+        """No nic."""
+        return []
+
+    def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
+        """Nothing was expected."""
+
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """No port."""
         return {}

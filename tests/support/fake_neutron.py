@@ -113,6 +113,8 @@ class FakeNeutron:
                     raise Refused(409, "AutoAllocationFailure", "Deployment error: No default router:external network.")
                 found = "dry-run=pass" if query.get("fields") == ["dry-run"] else self.auto_network
                 return 200, {"auto_allocated_topology": {"id": found, "tenant_id": parts[1]}}
+            if method == "GET" and parts[2:] == ["bindings"]:
+                return 200, {"bindings": self._bindings_of(self.ports[parts[1]])}
             if method == "GET" and len(parts) == 2:
                 return 200, {KEYS[parts[0]]: self._one(*parts)}
             if method == "GET":
@@ -123,11 +125,13 @@ class FakeNeutron:
                 return self._groups(method, parts, body, project or "service")
             if project is not None and (method, list(body.get("port", ()))) != ("PUT", ["security_groups"]):
                 raise Refused(403, "PolicyNotAuthorized", "only the service user changes ports")
-            if method == "POST":
+            if (method, len(parts)) == ("POST", 1):
                 return 201, {"ports": self._create_many(body["ports"])}
             port = self.ports.get(parts[1])
             if port is None:
                 raise Refused(404, "PortNotFound", f"Port {parts[1]} could not be found.")
+            if parts[2:3] == ["bindings"]:
+                return self._bindings(method, port, parts[3:], body)
             if method == "DELETE":
                 del self.ports[parts[1]]
                 return 204, None
@@ -266,11 +270,38 @@ class FakeNeutron:
         self._bind(port)
         return copy.deepcopy(port)
 
+    def _bindings_of(self, port: Row) -> list[Row]:
+        return [{"host": port["binding:host_id"], "status": "ACTIVE"}] + [
+            {"host": h, "status": "INACTIVE", **_bound_at(h)} for h in port.get("waiting", ())]
+
+    def _bindings(self, method: str, port: Row, rest: list[str], body: Row) -> tuple[int, Row | None]:
+        """The inactive bindings of a port are its ``waiting`` hosts, here only."""
+        waiting = port.setdefault("waiting", [])
+        if method == "POST":
+            host = body["binding"]["host"]
+            waiting.append(host)
+            return 201, {"binding": {"host": host, "status": "INACTIVE", **_bound_at(host)}}
+        host = rest[0]
+        if method == "PUT" and host == port["binding:host_id"]:
+            raise Refused(409, "PortBindingAlreadyActive", f"Binding for port {port['id']} on host {host} is already active.")
+        if host not in waiting and (method == "PUT" or host != port["binding:host_id"]):
+            raise Refused(404, "PortBindingNotFound", f"Binding for port {port['id']} for host {host} could not be found.")
+        if method == "DELETE":
+            waiting.remove(host)
+            return 204, None
+        waiting[waiting.index(host)] = port["binding:host_id"]
+        self._update(port, {"binding:host_id": host}, None)
+        return 200, {"binding": {"host": host, "status": "ACTIVE"}}
+
     @staticmethod
     def _bind(port: Row) -> None:
-        host = port.get("binding:host_id")
-        port["binding:vif_type"] = "unbound" if not host else "binding_failed" if host == "deaf" else "ovs"
-        port["binding:vif_details"] = {"bridge_name": "br-int", "port_filter": True} if host and host != "deaf" else {}
+        found = _bound_at(port.get("binding:host_id"))
+        port |= {f"binding:{key}": value for key, value in found.items()}
+
+
+def _bound_at(host: str | None) -> Row:
+    return {"vif_type": "unbound" if not host else "binding_failed" if host == "deaf" else "ovs",
+            "vif_details": {"bridge_name": "br-int", "port_filter": True} if host and host != "deaf" else {}}
 
 
 def _matches(row: Row, key: str, values: list[str]) -> bool:

@@ -95,6 +95,9 @@ def test_the_same_server_gets_the_same_ports_on_any_host(db, store, network):
     assert _ids(store.list_host_ports("two")) == _ids(first)
     assert store.list_host_ports("one") == []
     json.dumps(again)      # crosses RPC
+    store.move_ports(server, "three")
+    assert _ids(store.list_host_ports("three")) == _ids(store.list_server_ports(server)) == _ids(first)
+    store.move_ports(server, "two")
     store.release_ports(server)
     store.release_ports(server)
     assert store.list_host_ports("two") == []

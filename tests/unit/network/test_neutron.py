@@ -365,3 +365,38 @@ def test_nobody_waits_for_a_port_that_is_switched_off(driver, neutron):
 def test_networks_for_old_clients(driver, neutron):
     network = neutron.add_network()
     assert driver.list_networks(USER) == [{"id": network, "label": "private", "cidr": None}]
+
+
+# moves ------------------------------------------------------------------------------------------------------------------
+def test_ports_of_a_moving_server_wait_on_both_hosts(driver, neutron):
+    server = _build(driver, [NetworkRequest(neutron.add_network(), tag="front")], host="old")
+    [port] = neutron.of(server.uuid)
+    for _ in range(2):
+        [there] = driver.expect(HOST, server, "new")
+        assert (there.id, there.type, there.tag, there.details["bridge"]) == (port["id"], "ovs", "front", "br-int")
+        assert (port["binding:host_id"], port["waiting"]) == ("old", ["new"])
+    for _ in range(2):
+        driver.forget(HOST, server, "new")
+        assert (port["binding:host_id"], port["waiting"]) == ("old", [])
+    driver.expect(HOST, server, "new")
+    for _ in range(2):
+        [there] = driver.move(HOST, server, "new")
+        assert (there.tag, there.network_name) == ("front", "private")
+        assert (port["binding:host_id"], port["waiting"]) == ("new", [])
+    driver.forget(HOST, server, "new")
+    assert port["binding:host_id"] == "new"     # where the server is stays
+
+
+def test_a_server_that_was_not_expected_moves_all_the_same(driver, neutron):
+    server = _build(driver, [NetworkRequest(neutron.add_network())], host="old")
+    driver.move(HOST, server, "new")
+    [port] = neutron.of(server.uuid)
+    assert port["binding:host_id"] == "new"
+
+
+def test_a_host_without_the_network_is_told_before_the_move(driver, neutron):
+    server = _build(driver, [NetworkRequest(neutron.add_network())], host="old")
+    [port] = neutron.of(server.uuid)
+    with pytest.raises(exception.VirtDriverError, match="deaf"):
+        driver.expect(HOST, server, "deaf")
+    assert (port["binding:host_id"], port["waiting"]) == ("old", [])
