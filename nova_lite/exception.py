@@ -228,6 +228,10 @@ class VolumeNotAttached(NotFound):
     msg_fmt = "Instance %(instance_id)s is not attached to volume %(volume_id)s."
 
 
+class MigrationNotFound(NotFound):
+    msg_fmt = "Migration %(migration_id)s could not be found."
+
+
 class KeypairNotFound(NotFound):
     msg_fmt = "Keypair %(name)s not found for user %(user_id)s"
 

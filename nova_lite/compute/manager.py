@@ -6,20 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
-from nova_lite.compute import build, delete, external_events, image_cache, interfaces, power, recovery, snapshot, volumes
+from nova_lite.compute import external_events, image_cache, recovery, verbs, volumes
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
 from nova_lite.compute.questions import Questions
 from nova_lite.compute.turns import Turns
-from nova_lite.compute.work import Host, Work, needs_stack
+from nova_lite.compute.work import Host
 from nova_lite.conductor.port_store import RpcPortStore
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext, admin_context
@@ -28,6 +27,7 @@ from nova_lite.network import base as network_base
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt import vendor_data
 from nova_lite.volume import base as volume_base
@@ -39,8 +39,21 @@ _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory g
 # A host that was silent may have been given up: its servers were deleted or built elsewhere, until its first report was
 # written down. So it looks at all its guests after its first reports.
 _LOOKS = 2
-# the conductor did not answer, or failed itself: nothing is known of the step, so the action stays open and is run again
-_UNREACHABLE = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+
+
+class _Claimed(NamedTuple):
+    """An action that is ours, with its server and, where it is a move, with that."""
+
+    action: Action
+    instance: Instance
+    migration: Migration | None
+
+    @classmethod
+    def read(cls, answer: dict[str, Any]) -> _Claimed:
+        """From what the conductor answers."""
+        moving = answer.get("migration")
+        return cls(Action.from_primitive(answer["action"]), Instance.from_primitive(answer["instance"]),
+                   Migration.from_primitive(moving) if moving else None)
 
 
 class ComputeManager:
@@ -52,7 +65,7 @@ class ComputeManager:
         self.leases = Leases(host)
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
-                         volume_base.load(conf), self.conductor, ExternalEvents(conf, network),
+                         volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf,
                          vendor_data=vendor_data.load(conf))
         self.endpoints: list[object] = [self, Questions(self.host)]
         self._turns = Turns()
@@ -170,104 +183,38 @@ class ComputeManager:
         try:
             for claimed in self._claimed(action_ids):
                 if claimed is not None:
-                    self._queue(*claimed)
-                    left.discard(claimed[0].id)
+                    self._queue(claimed)
+                    left.discard(claimed.action.id)
         except Exception:
             LOG.exception("actions %s were not claimed; they are taken up again", sorted(left))
         finally:
             self.leases.drop(left)
 
-    def _claimed(self, action_ids: list[int]) -> list[tuple[Action, Instance] | None]:
+    def _claimed(self, action_ids: list[int]) -> list[_Claimed | None]:
         answers = self.conductor.claim_actions(action_ids, self.host.name, self.host.owner, self._first_task_state)
-        return [(Action.from_primitive(a["action"]), Instance.from_primitive(a["instance"])) if a is not None else None
-                for a in answers]
+        return [_Claimed.read(answer) if answer is not None else None for answer in answers]
 
-    def _queue(self, action: Action, instance: Instance) -> None:
+    def _queue(self, claimed: _Claimed) -> None:
+        action, uuid = claimed.action, claimed.instance.uuid
         pool = self._builds if action.verb == "build" else self._pool
         if states.OPERATIONS[action.verb].ends_in == states.DELETED:
-            self.host.events.interrupt(instance.uuid)
-        self._turns.submit(instance.uuid, pool, lambda waited: self._turn(action, instance, waited))
+            self.host.events.interrupt(uuid)
+        self._turns.submit(uuid, pool, lambda waited: self._turn(claimed, waited))
 
-    def _turn(self, action: Action, instance: Instance, waited: bool) -> None:
+    def _turn(self, claimed: _Claimed, waited: bool) -> None:
+        action = claimed.action
         try:
             if self._stopping.is_set():
                 return
             # what came before us has changed the server
-            claimed = self._claimed([action.id])[0] if waited else (action, instance)
-            if claimed is not None:
-                self._carry_out(*claimed)
+            now = self._claimed([action.id])[0] if waited else claimed
+            if now is not None:
+                verbs.carry_out(self.host, now.action, now.instance, now.migration)
         except Exception:
             LOG.exception("action %s was not finished; it is taken up again", action.id,
-                          extra={"instance_uuid": instance.uuid})
+                          extra={"instance_uuid": claimed.instance.uuid})
         finally:
             self.leases.drop([action.id])
-
-    def _carry_out(self, action: Action, instance: Instance) -> None:
-        context = RequestContext.from_rpc(action.context or {})
-        verb = action.arguments["verb"]
-        extra = {"instance_uuid": instance.uuid}
-        try:
-            if verb == "build":
-                build.run(Work(self.host, context, action, instance, build.EVENT))
-            elif verb in power.VERBS:
-                self._power(Work(self.host, context, action, instance, power.EVENTS[verb]))
-            elif verb in volumes.VERBS:
-                self._attachment(Work(self.host, context, action, instance, volumes.EVENTS[verb]), volumes.VERBS[verb])
-            elif verb in interfaces.VERBS:
-                self._attachment(Work(self.host, context, action, instance, interfaces.EVENTS[verb]), interfaces.VERBS[verb])
-            elif verb in snapshot.EVENTS:
-                self._snapshot(Work(self.host, context, action, instance, snapshot.EVENTS[verb]))
-            else:
-                self._delete(Work(self.host, context, action, instance, delete.EVENT))
-        except exception.LeaseLost as error:
-            LOG.warning("%s", error, extra=extra)
-
-    def _power(self, work: Work) -> None:
-        try:
-            power.run(work, self.conf.compute.shutdown_timeout)
-        except (exception.LeaseLost, *_UNREACHABLE):
-            raise
-        except Exception as error:
-            LOG.exception("'%s' failed", work.operation.verb, extra={"instance_uuid": work.instance.uuid})
-            work.fail(error, self._settled(work.instance))
-
-    def _attachment(self, work: Work, carry_out: Callable[[Work], None]) -> None:
-        try:
-            carry_out(work)
-        except (exception.LeaseLost, *_UNREACHABLE):
-            raise
-        except exception.InstanceNotFound:
-            LOG.info("deleted meanwhile", extra={"instance_uuid": work.instance.uuid})
-        except Exception as error:
-            LOG.exception("'%s' failed", work.operation.verb, extra={"instance_uuid": work.instance.uuid})
-            work.fail(error, {})
-
-    def _snapshot(self, work: Work) -> None:
-        try:
-            snapshot.run(work)
-        except (exception.LeaseLost, *_UNREACHABLE):
-            raise
-        except Exception as error:
-            LOG.error("'%s' failed: %s", work.operation.verb, error, extra={"instance_uuid": work.instance.uuid},
-                      exc_info=needs_stack(error))
-            work.fail(error, {})
-
-    def _delete(self, work: Work) -> None:
-        try:
-            delete.run(work)
-        except (exception.LeaseLost, *_UNREACHABLE):
-            raise
-        except Exception as error:
-            LOG.error("delete failed: %s", error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
-            work.fail(error, {})
-
-    def _settled(self, instance: Instance) -> dict[str, Any]:
-        """Where a server is after an operation failed: what its guest says, ERROR when it has none."""
-        state = self.host.driver.power_state(instance)
-        vm_state = {states.RUNNING: states.ACTIVE, states.POWER_PAUSED: states.PAUSED,
-                    states.SHUTDOWN: states.SUSPENDED if instance.vm_state == states.SUSPENDED else states.STOPPED}.get(
-            state if state is not None else states.NOSTATE, states.ERROR)
-        return {"vm_state": vm_state, "power_state": state or states.NOSTATE, "task_state": None}
 
     # RPC ------------------------------------------------------------------------------------------------------------
     def build_and_run_instance(self, context: RequestContext, action_id: int | None = None,

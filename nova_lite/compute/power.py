@@ -64,7 +64,7 @@ VERBS: dict[str, Callable[[Work, int], None]] = {
     "suspend": _suspend, "resume": _resume, "changePassword": _change_password, "trigger_crash_dump": _trigger_crash_dump}
 
 
-def run(work: Work, timeout: int) -> None:
-    """Carry one out; ``timeout`` is how long a guest may take to shut down, in seconds."""
-    VERBS[work.operation.verb](work, timeout)
+def run(work: Work) -> None:
+    """Carry one out. A guest may take ``[compute] shutdown_timeout`` seconds to shut down."""
+    VERBS[work.operation.verb](work, work.host.conf.compute.shutdown_timeout)
     work.succeed()

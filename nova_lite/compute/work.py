@@ -6,6 +6,8 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
+from oslo_config import cfg
+
 from nova_lite import exception, units
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.conductor.rpcapi import ConductorAPI
@@ -15,6 +17,7 @@ from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
 from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume.base import VolumeAPI
 
@@ -31,14 +34,17 @@ class Host:
     volume: VolumeAPI
     conductor: ConductorAPI
     events: ExternalEvents
+    conf: cfg.ConfigOpts
     vendor_data: dict[str, Any] = field(default_factory=dict)
 
 
 class Work:
-    """An action that this process holds, with its server as the database has it."""
+    """An action that this process holds, with its server (and its move, when it is one) as the database has it."""
 
-    def __init__(self, host: Host, context: RequestContext, action: Action, instance: Instance, event: str) -> None:
+    def __init__(self, host: Host, context: RequestContext, action: Action, instance: Instance, event: str,
+                 migration: Migration | None = None) -> None:
         self.host, self.context, self.action, self.instance, self.event = host, context, action, instance, event
+        self.migration = migration
         self.operation = states.OPERATIONS[action.arguments["verb"]]
         self.started = units.utcnow()
 
@@ -54,6 +60,21 @@ class Work:
     def update_nic(self, port_id: str, nic: dict[str, Any] | None) -> None:
         """Put one nic in its place, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""
         self.host.conductor.nic_update(self.instance.uuid, port_id, nic, self.action.id, self.host.owner)
+
+    def update_migration(self, values: dict[str, Any]) -> None:
+        """Change the move that the action is: its status, its progress, its facts. Raises LeaseLost: then stop."""
+        assert self.migration is not None
+        self.host.conductor.migration_update(self.migration.id, values, self.action.id, self.host.owner)
+        for name, value in values.items():
+            setattr(self.migration, name, value)
+
+    def hand_over(self, host: str | None, updates: dict[str, Any] | None = None,
+                  arguments: dict[str, Any] | None = None) -> None:
+        """Another host (None: the conductor) goes on with the action; this step of it is done, and told as an event.
+
+        ``updates`` go to the server, ``arguments`` are added to the action's. Raises LeaseLost: then stop.
+        """
+        self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, [self._event()])
 
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
         """The server ends where the table of operations says."""

@@ -8,8 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.db import actions, claims, hosts, instances, networks
+from nova_lite.db import actions, claims, hosts, instances, moves, networks
 from nova_lite.objects import action as objects
+from nova_lite.objects import migration as migration_objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 
@@ -67,8 +68,13 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         error = (updates or {}).get("error")
         actions.finish(conn, [action.id], failed=True, arguments={**action.arguments, "error": error} if error else None)
         return
-    failure = {} if operation(action).ends_in is None else {"vm_state": states.ERROR, "fault": fault(message, details)}
+    failure: dict[str, Any] = {} if operation(action).ends_in is None else {
+        "vm_state": states.ERROR, "fault": fault(message, details)}
+    if operation(action).begins_at_conductor and action.stage == objects.CONDUCTOR:
+        failure.pop("vm_state", None)       # no host has touched the guest yet
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
+    if operation(action).begins_at_conductor and "migration_id" in action.arguments:
+        _give_up_move(conn, action)
     if operation(action).verb == "build":
         values["personality"] = None
         claims.release(conn, action.instance_uuid)
@@ -77,6 +83,20 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     else:
         _update_unless_taken_over(conn, action, values)
     actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
+
+
+def _give_up_move(conn: sa.Connection, action: Action) -> None:
+    """The move failed: the server has the room where it is, and nothing elsewhere."""
+    move = moves.get(conn, action.arguments["migration_id"], lock=True)
+    if move.has_ended:
+        return
+    server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
+    if server is not None and server.host == move.source_compute:
+        claims.release(conn, server.uuid)
+        claims.rename(conn, move.uuid, server.uuid)
+    else:
+        claims.release(conn, move.uuid)
+    moves.update(conn, move.id, {"status": migration_objects.ERROR})
 
 
 def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:

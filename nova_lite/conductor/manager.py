@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import oslo_messaging as messaging
 import sqlalchemy as sa
@@ -20,7 +20,9 @@ from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.steps import Steps
 from nova_lite.conductor.strays import Strays
 from nova_lite.conductor.sweeper import Sweeper
+from nova_lite.conductor.tasks.base import Tools
 from nova_lite.conductor.tasks.build import BuildTask
+from nova_lite.conductor.tasks.runner import Tasks
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
@@ -32,6 +34,15 @@ from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
 expected = messaging.expected_exceptions(exception.NovaLiteError)
+
+
+class _Todo(NamedTuple):
+    """Builds to be placed, tasks to be run, what has to be given back by neighbours first, and servers that are gone."""
+
+    builds: list[int]
+    tasks: list[tuple[Action, Instance]]
+    neighbours: list[tuple[Action, Instance]]
+    gone: list[Instance]
 
 
 class ConductorManager:
@@ -50,9 +61,10 @@ class ConductorManager:
                                 self.hearing)
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.sweeper = Sweeper(conf, self.db, self.hearing)
+        self.tasks = Tasks(Tools(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.conductor))
         self.reconciler = Reconciler(conf, self.db)
         self.strays = Strays(conf, self.db, self.cleanup)
-        self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute)]
+        self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor)]
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -61,6 +73,7 @@ class ConductorManager:
 
     def stop(self) -> None:
         """Let go of the database; leases that are left run out and are taken over."""
+        self.tasks.stop()
         self.cleanup.stop()
         self.heartbeats.flush()
         self.db.dispose()
@@ -95,43 +108,47 @@ class ConductorManager:
         self.builds.schedule(context, action_ids)
 
     def run_action(self, context: RequestContext, action_ids: list[int]) -> None:
-        """What no host has to do: deletes and detaches of servers without one. Builds go on to their task."""
+        """What begins here, as moves do, and what no host has to do: deletes and detaches of servers without one. Builds go
+        on to their task."""
         builds: list[int] = []
         for action_id in action_ids:        # each for itself: one that cannot be done holds up no other
             try:
-                found, neighbours, gone = self.db.write(self._run, [action_id])
-                builds += found
-                for action, instance in neighbours:
+                todo = self.db.write(self._run, [action_id])
+                builds += todo.builds
+                for action, instance in todo.tasks:
+                    self.tasks.start(action, instance)
+                for action, instance in todo.neighbours:
                     # from here on, not from when it has a thread: it may wait long for one, and nobody died meanwhile
                     self.leases.take([action.id])
                     self.cleanup.later(self._clean_up, action, instance)
-                for instance in gone:
+                for instance in todo.gone:
                     self.cleanup.later(self.strays.give_back_now, instance)
             except Exception:
                 LOG.exception("action %s was not done; the sweeper brings it again", action_id)
         if builds:
             self.builds.schedule(context, builds)
 
-    def _run(self, conn: sa.Connection,
-             action_ids: Sequence[int]) -> tuple[list[int], list[tuple[Action, Instance]], list[Instance]]:
-        """Builds, what has to be given back by neighbours first, and servers that are gone; the rest is done in here."""
-        builds, neighbours, gone = [], [], []
+    def _run(self, conn: sa.Connection, action_ids: Sequence[int]) -> _Todo:
+        """What is left to do outside of the transaction; the rest is done in here."""
+        todo = _Todo([], [], [], [])
         claimed = actions.claim(conn, action_ids, self.leases.owner, self.lease_seconds, objects.CONDUCTOR)
         servers = instances.get_many(conn, [a.instance_uuid for a in claimed], tags=False)
         for action in claimed:
             server, verb = servers.get(action.instance_uuid), endings.operation(action).verb
             if verb == "build":
-                builds.append(action.id)
+                todo.builds.append(action.id)
+            elif server is not None and verb in self.tasks:
+                todo.tasks.append((action, server))
             elif server is not None and (verb == "detach_volume" or endings.is_delete(action) and server.volumes):
-                neighbours.append((action, server))
+                todo.neighbours.append((action, server))
             elif endings.is_delete(action):
                 endings.succeed(conn, action, {})
                 LOG.info("deleted without a host", extra={"instance_uuid": action.instance_uuid})
-                gone += [server] if server is not None else []
+                todo.gone.extend([server] if server is not None else [])
             else:
                 endings.fail(conn, action, f"'{action.action}' needs a host, and the server has none")
-        actions.release(conn, builds, self.lease_seconds, died=False)
-        return builds, neighbours, gone
+        actions.release(conn, todo.builds, self.lease_seconds, died=False)
+        return todo
 
     def _clean_up(self, action: Action, instance: Instance) -> None:
         device = next((d for d in instance.volumes if d.id == action.arguments.get("device_id")), None)
@@ -189,7 +206,7 @@ class ConductorManager:
         here = instances.on_host(conn, host)
         known = instances.get_many(conn, guests, deleted=True)
         # a guest whose server is deleted or lives on another host; what the database does not know is not ours to touch
-        remove = [i.to_primitive() for i in known.values() if power_states.is_stray(i, host)]
+        remove = [i.to_primitive() for i in power_states.strays(conn, known, host)]
         return {"actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here], "remove": remove}
 
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite.db import instances, models
+from nova_lite.db import instances, models, moves
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
@@ -19,8 +19,15 @@ _FOUND = {(states.ACTIVE, states.SHUTDOWN): states.STOPPED, (states.ACTIVE, stat
           (states.SUSPENDED, states.RUNNING): states.ACTIVE}
 
 
-def is_stray(instance: Instance, host: str) -> bool:
-    """True for a server whose guest must not be on this host: it is gone, or it has settled on another one."""
+def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str) -> list[Instance]:
+    """Servers whose guests must not be on this host: they are gone, or have settled on another one. What a move has set
+    aside until its user confirms it stays."""
+    candidates = [i for i in found.values() if _is_stray(i, host)]
+    kept = moves.kept_on(conn, host, [i.uuid for i in candidates]) if candidates else set()
+    return [i for i in candidates if i.deleted or i.uuid not in kept]
+
+
+def _is_stray(instance: Instance, host: str) -> bool:
     return bool(instance.deleted) or (instance.host != host and (instance.host is None or instance.task_state is None))
 
 
@@ -35,7 +42,7 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
     look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR
             and found.get(row.uuid, states.NOSTATE) != row.power_state]
     others = instances.get_many(conn, set(found) - {row.uuid for row in rows}, deleted=True)
-    return {"look": look, "remove": [i.to_primitive() for i in others.values() if is_stray(i, host)]}
+    return {"look": look, "remove": [i.to_primitive() for i in strays(conn, others, host)]}
 
 
 def sync(conn: sa.Connection, host: str, found: Mapping[str, int]) -> None:

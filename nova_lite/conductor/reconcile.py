@@ -8,7 +8,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import units
-from nova_lite.db import actions, claims, instances, models
+from nova_lite.db import actions, claims, instances, models, moves
 from nova_lite.db.core import Database
 
 LOG = log.getLogger(__name__)
@@ -43,7 +43,8 @@ class Reconciler:
         query = sa.select(ALLOCATIONS.c.instance_uuid, ALLOCATIONS.c.compute_node_id).select_from(joined).where(
             ALLOCATIONS.c.created_at < before, astray)
         rows = conn.execute(query).all()
-        busy = actions.open_of_instances(conn, [r.instance_uuid for r in rows])
+        busy = set(actions.open_of_instances(conn, [r.instance_uuid for r in rows])) | moves.holding(
+            conn, [r.instance_uuid for r in rows])
         stray = [(r.instance_uuid, r.compute_node_id) for r in rows if r.instance_uuid not in busy]
         for uuid, node_id in stray:
             claims.release(conn, uuid, node_id)

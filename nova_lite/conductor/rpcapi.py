@@ -112,6 +112,18 @@ class ConductorAPI(rpc.Client):
         self._tell([("nic_update", {"instance_uuid": instance_uuid, "port_id": port_id, "nic": nic, "action_id": action_id,
                                     "owner": owner})])
 
+    def migration_update(self, migration_id: int, values: dict[str, Any], action_id: int, owner: str) -> None:
+        """Change the move that an action is. Raises LeaseLost."""
+        self._tell([("migration_update", {"migration_id": migration_id, "values": values, "action_id": action_id,
+                                          "owner": owner})])
+
+    def hand_over(self, action_id: int, owner: str, host: str | None, updates: dict[str, Any], arguments: dict[str, Any],
+                  events: Sequence[dict[str, Any]]) -> None:
+        """Another host (None: the conductor) goes on with an action: it is woken for it. ``updates`` go to the server,
+        ``arguments`` to the action. Raises LeaseLost."""
+        self._tell([("hand_over", {"action_id": action_id, "owner": owner, "host": host, "updates": updates,
+                                   "arguments": arguments, "events": list(events)})])
+
     def finish_action(self, action_id: int, owner: str, updates: dict[str, Any], events: Sequence[dict[str, Any]],
                       error: str | None = None) -> None:
         """The action ended, well or (``error``) not; ``updates`` go to the server. Raises LeaseLost."""

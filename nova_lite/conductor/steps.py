@@ -18,9 +18,10 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings
+from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, hosts, instances, networks
+from nova_lite.db import actions, hosts, instances, moves, networks
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -33,19 +34,23 @@ Call = tuple[int, dict[str, Any]]     # position in the message, arguments
 class Steps:
     """An endpoint of the conductor. ``calls`` are [name, arguments]; the answers, in order, are {"result"} or {"error"}."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database, builds: BuildTask, compute: ComputeAPI) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, builds: BuildTask, compute: ComputeAPI,
+                 conductor: ConductorAPI) -> None:
         self.lease_seconds = conf.conductor.lease_seconds
-        self.db, self.builds, self.compute = db, builds, compute
+        self.db, self.builds, self.compute, self.conductor = db, builds, compute, conductor
 
     def steps(self, context: RequestContext, calls: list[list[Any]]) -> list[dict[str, Any]]:
         """Carry out the steps of one message."""
         answers, woken = self.db.write(self._write, calls)
         for host, action in woken:
+            if host is None:
+                self.conductor.run_action(context, [action.id])
+                continue
             self.compute.wake(RequestContext.from_rpc(action.context or {}), host, endings.operation(action).method, action.id)
         return answers
 
     def _write(self, conn: sa.Connection,
-               calls: Sequence[Sequence[Any]]) -> tuple[list[dict[str, Any]], list[tuple[str, Action]]]:
+               calls: Sequence[Sequence[Any]]) -> tuple[list[dict[str, Any]], list[tuple[str | None, Action]]]:
         run = _Run(conn, self, [c[1]["action_id"] for c in calls])
         by_name: dict[str, list[Call]] = defaultdict(list)
         for position, (name, arguments) in enumerate(calls):
@@ -53,6 +58,7 @@ class Steps:
         handlers: dict[str, Callable[[list[Call]], None]] = {
             "claim_action": run.claim, "instance_update": run.update,
             "block_device_update": run.update_device, "nic_update": run.update_nic,
+            "migration_update": run.update_migration, "hand_over": run.hand_over,
             "finish_action": run.finish, "build_failed": run.build_failed}
         for name, some in by_name.items():
             handlers[name](some)
@@ -68,7 +74,7 @@ class _Run:
         self.locked = actions.lock(conn, set(action_ids))
         self.answers: dict[int, dict[str, Any]] = {}
         self.events: list[tuple[int, Mapping[str, Any]]] = []
-        self.woken: list[tuple[str, Action]] = []
+        self.woken: list[tuple[str | None, Action]] = []
 
     # claims ---------------------------------------------------------------------------------------------------------
     def claim(self, calls: list[Call]) -> None:
@@ -110,8 +116,14 @@ class _Run:
             if operation.verb == "build" and task_state:
                 server.task_state = task_state
                 moved.append(server.uuid)
-            self.answers[position] = {"result": {"action": action.to_primitive(), "instance": server.to_primitive()}}
+            self.answers[position] = {"result": {"action": action.to_primitive(), "instance": server.to_primitive(),
+                                                 "migration": self._move_of(action)}}
         instances.update_many(self.conn, moved, {"task_state": task_state})
+
+    def _move_of(self, action: Action) -> dict[str, Any] | None:
+        if "migration_id" not in action.arguments:
+            return None
+        return moves.get(self.conn, action.arguments["migration_id"]).to_primitive()
 
     # on the way -----------------------------------------------------------------------------------------------------
     def update(self, calls: list[Call]) -> None:
@@ -150,6 +162,36 @@ class _Run:
                     instances.change_nic(self.conn, asked["instance_uuid"], asked["port_id"], asked["nic"])
                 except exception.InstanceNotFound as error:
                     self.answers[position] = _error(error)
+
+    def update_migration(self, calls: list[Call]) -> None:
+        """Change moves."""
+        for position, asked in calls:
+            if self._holds(position, asked):
+                self.answers[position] = {"result": None}
+                moves.update(self.conn, asked["migration_id"], asked["values"])
+
+    def hand_over(self, calls: list[Call]) -> None:
+        """Let another host, or a conductor, go on with actions. Told twice, the second finds that it was done."""
+        for position, asked in calls:
+            self.answers[position] = {"result": None}
+            action = self.locked.get(asked["action_id"])
+            if action is not None and action.state == objects.PENDING and action.host == asked["host"]:
+                continue
+            action = self._holds(position, asked)
+            if action is None:
+                continue
+            if asked["updates"]:
+                try:
+                    working = [*states.working(endings.operation(action))]
+                    instances.update(self.conn, action.instance_uuid, asked["updates"], working)
+                except exception.NovaLiteError as error:
+                    self.answers[position] = _error(error)
+                    continue
+            self.events += [(action.id, event) for event in asked["events"]]
+            stage = objects.COMPUTE if asked["host"] else objects.CONDUCTOR
+            actions.hand_over(self.conn, [action.id], self.lease_seconds, stage, asked["host"],
+                              {**action.arguments, **asked["arguments"]})
+            self.woken.append((asked["host"], action))
 
     def _holds(self, position: int, asked: Mapping[str, Any]) -> Action | None:
         action = self.locked.get(asked["action_id"])

@@ -154,6 +154,11 @@ def renew(conn: sa.Connection, owner: str, ids: Collection[int], lease_seconds: 
                         .values(lease_until=lease(lease_seconds))).rowcount
 
 
+def set_arguments(conn: sa.Connection, action_id: int, arguments: Mapping[str, Any]) -> None:
+    """Write down what was found out on the way. The caller holds the action in this transaction."""
+    conn.execute(sa.update(T).where(T.c.id == action_id).values(arguments=dict(arguments)))
+
+
 def hand_over(conn: sa.Connection, ids: Collection[int], lease_seconds: float, stage: str, host: str | None = None,
               arguments: Mapping[str, Any] | None = None) -> None:
     """Let go of actions, for the worker of the next stage. The caller holds them in this transaction."""

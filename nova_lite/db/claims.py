@@ -95,6 +95,15 @@ def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: in
     return count
 
 
+def rename(conn: sa.Connection, consumer: str, new_consumer: str, node_id: int | None = None) -> int:
+    """What ``consumer`` holds (on one node only, when named) is held by ``new_consumer`` from now on; returns how many claims
+    these are. The sums stay as they are. Used for moves: the old place is held by the move's uuid, as in Nova."""
+    query = sa.update(ALLOCATIONS).where(ALLOCATIONS.c.instance_uuid == consumer)
+    if node_id is not None:
+        query = query.where(ALLOCATIONS.c.compute_node_id == node_id)
+    return conn.execute(query.values(instance_uuid=new_consumer)).rowcount
+
+
 def recompute(conn: sa.Connection, node_id: int) -> bool:
     """Set a node's sums to those of its allocations; True when they were wrong."""
     node = conn.execute(sa.select(NODES.c.vcpus_used, NODES.c.memory_mb_used, NODES.c.local_gb_used, NODES.c.instances_used)

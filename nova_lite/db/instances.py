@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.db import claims, journal, models
+from nova_lite.db import claims, journal, models, moves
 from nova_lite.objects.base import Record
 from nova_lite.objects.instance import Instance
 
@@ -230,7 +230,7 @@ def mark_many_deleted(conn: sa.Connection, uuids: Collection[str]) -> int:
                 power_state=0))
     for table in (models.instance_tags, models.server_group_members):
         conn.execute(sa.delete(table).where(table.c.instance_uuid.in_(chosen)))
-    claims.release_many(conn, chosen)
+    claims.release_many(conn, [*chosen, *moves.holders(conn, chosen)])
     return changed.rowcount
 
 
@@ -245,5 +245,6 @@ def purge(conn: sa.Connection, before: datetime.datetime, limit: int = 1000) -> 
     if ids:
         conn.execute(sa.delete(events).where(events.c.action_id.in_(ids)))
         conn.execute(sa.delete(actions).where(actions.c.id.in_(ids)))
+    conn.execute(sa.delete(models.migrations).where(models.migrations.c.instance_uuid.in_(uuids)))
     conn.execute(sa.delete(T).where(T.c.id.in_([row.id for row in rows])))
     return len(rows)

@@ -189,6 +189,30 @@ instance_action_events = sa.Table(
     sa.Index("ix_instance_action_events_action_id", "action_id"),
 )
 
+# moves of servers; until one has ended, its uuid holds the room of the old place (allocations.instance_uuid)
+migrations = sa.Table(
+    "migrations", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("instance_uuid", sa.String(36), nullable=False),
+    sa.Column("migration_type", sa.String(32), nullable=False),
+    sa.Column("status", sa.String(32), nullable=False),
+    sa.Column("source_compute", sa.String(255)),
+    sa.Column("source_node", sa.String(255)),
+    sa.Column("dest_compute", sa.String(255)),
+    sa.Column("dest_node", sa.String(255)),
+    sa.Column("dest_host", sa.String(255)),      # an address
+    sa.Column("old_flavor", Json),               # objects.Flavor before and after
+    sa.Column("new_flavor", Json),
+    sa.Column("facts", Json),                    # what the hosts tell each other
+    *(sa.Column(f"{what}_{part}", sa.BigInteger)
+      for what in ("memory", "disk") for part in ("total", "processed", "remaining")),
+    sa.Column("user_id", sa.String(255)),
+    sa.Column("project_id", sa.String(255)),
+    sa.Index("ix_migrations_instance_uuid", "instance_uuid"),
+    sa.Index("ix_migrations_status", "status", "updated_at"),
+    sa.Index("ix_migrations_created_at", "created_at"),
+)
+
 flavors = sa.Table(
     "flavors", metadata, _id(), *_times(),
     sa.Column("flavorid", sa.String(255), nullable=False, unique=True),

@@ -56,6 +56,7 @@ class Operation:
     power_state: int | None
     respects_lock: bool = True
     must_have_launched: bool = True
+    begins_at_conductor: bool = False       # it needs the scheduler before a host can work on it
 
     @property
     def keeps_state(self) -> bool:

@@ -1,8 +1,8 @@
 """What all parts of the compute API stand on: the lookup of a server, and the one way to begin an operation on it."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import oslo_messaging as messaging
 import sqlalchemy as sa
@@ -26,6 +26,16 @@ from nova_lite.volume.base import VolumeAPI
 LOG = log.getLogger(__name__)
 
 
+class Prepared(NamedTuple):
+    """What an operation writes besides its action: columns of the server, further arguments of the action."""
+
+    updates: Mapping[str, Any] = {}
+    arguments: Mapping[str, Any] = {}
+
+
+Prepare = Callable[[sa.Connection, Instance], Prepared]
+
+
 class Base:
     """Holds the neighbours; nothing connects before its first use."""
 
@@ -47,12 +57,14 @@ class Base:
         check_visible(context, instance.project_id, uuid)
         return instance
 
-    def operate(self, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any] | None = None) -> None:
+    def operate(self, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any] | None = None,
+                prepare: Prepare | None = None) -> None:
         """Begin an operation of ``states.OPERATIONS``: write it down, then wake its worker.
 
-        Raises InstanceNotFound, InstanceIsLocked, InstanceNotReady or InstanceInvalidState.
+        ``prepare`` is called in the transaction, with the server locked and its state checked: what else has to be checked
+        (a quota) or written. Raises InstanceNotFound, InstanceIsLocked, InstanceNotReady or InstanceInvalidState.
         """
-        begun = self.db.write(_begin, context, uuid, verb, arguments or {}, self.conf.conductor.lease_seconds)
+        begun = self.db.write(_begin, context, uuid, verb, arguments or {}, self.conf.conductor.lease_seconds, prepare)
         if begun is None:
             LOG.info("%s: is under way already", verb, extra={"instance_uuid": uuid})
             return
@@ -71,8 +83,8 @@ def check_visible(context: RequestContext, project_id: str, uuid: str) -> None:
 
 
 def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any],
-           lease_seconds: float) -> tuple[int, str | None] | None:
-    """Action and host (None: the conductor has to do it); None when a delete of this server is under way."""
+           lease_seconds: float, prepare: Prepare | None = None) -> tuple[int, str | None] | None:
+    """Action and host (None: a conductor begins); None when a delete of this server is under way."""
     instance = instances.get(connection, uuid, lock=True)
     operation = states.OPERATIONS[verb]
     states.check(operation, instance, may_override_lock=bool(context.is_admin))
@@ -80,7 +92,10 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: 
         waiting = actions.open_of_instances(connection, [uuid]).get(uuid, ())
         if any(a.action == operation.action for a in waiting):
             return None
-    instances.update(connection, uuid, {"task_state": operation.task_state}, [instance.task_state], [instance.vm_state])
-    stage = action_objects.COMPUTE if instance.host else action_objects.CONDUCTOR
-    made = actions.create(connection, context, verb, [uuid], lease_seconds, stage, instance.host, arguments)
-    return made[0], instance.host
+    prepared = prepare(connection, instance) if prepare is not None else Prepared()
+    instances.update(connection, uuid, {"task_state": operation.task_state, **prepared.updates}, [instance.task_state],
+                     [instance.vm_state])
+    host = None if operation.begins_at_conductor else instance.host
+    stage = action_objects.COMPUTE if host else action_objects.CONDUCTOR
+    made = actions.create(connection, context, verb, [uuid], lease_seconds, stage, host, {**arguments, **prepared.arguments})
+    return made[0], host

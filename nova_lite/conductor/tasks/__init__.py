@@ -1,0 +1,1 @@
+"""The conductor's part of operations that need the scheduler."""

@@ -19,13 +19,13 @@ from nova_lite.conductor import endings
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.heartbeats import Hearing
 from nova_lite.conductor.leases import Leases
+from nova_lite.conductor.tasks.base import group_facts, group_of, request_spec
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, hosts, instances, server_groups, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
-from nova_lite.objects.instance import Instance
 from nova_lite.objects.scheduling import RequestSpec, Selection
 from nova_lite.scheduler.rpcapi import SchedulerAPI
 
@@ -94,7 +94,7 @@ class BuildTask:
                 self.db.write(endings.cancel, action)
                 continue
             group = known.get(groups.get(instance.uuid, ""))
-            spec = _spec(instance, action, _group_facts(group))
+            spec = request_spec(instance, action, group_facts(group))
             batches[json.dumps(spec.to_primitive(), sort_keys=True)].append(_Build(action, spec))
         return list(batches.values())
 
@@ -128,10 +128,6 @@ class BuildTask:
             by_host[host].append(action.id)
         for host, ids in by_host.items():
             self.compute.wake_many(context, host, states.OPERATIONS["build"].method, ids)
-
-    def _group(self, conn: sa.Connection, instance: Instance) -> dict[str, Any] | None:
-        uuid = server_groups.of_instances(conn, [instance.uuid]).get(instance.uuid)
-        return _group_facts(server_groups.get(conn, uuid)) if uuid is not None else None
 
     def _assign(self, conn: sa.Connection, batch: list[Action], selections: dict[str, list[Selection]],
                 started: datetime.datetime) -> list[tuple[Action, str]]:
@@ -229,7 +225,7 @@ class BuildTask:
             endings.cancel(conn, action)
             return None
         rest = [Selection.from_primitive(s) for s in action.arguments.get("alternates", ())] if reschedule else []
-        group = self._group(conn, found)
+        group = group_of(conn, found.uuid)
         while rest:
             place = rest.pop(0)
             flavor = found.placed_flavor
@@ -245,14 +241,3 @@ class BuildTask:
         where = f" Hosts tried: {', '.join(str(h) for h in tried)}." if len(tried) > 1 else ""
         endings.fail(conn, action, reason + where, details, {"host": None, "node": None} if reschedule else None)
         return None
-
-
-def _group_facts(group: dict[str, Any] | None) -> dict[str, Any] | None:
-    return {key: group[key] for key in ("uuid", "policy", "rules")} if group is not None else None
-
-
-def _spec(instance: Instance, action: Action, group: dict[str, Any] | None) -> RequestSpec:
-    return RequestSpec(
-        flavor=instance.placed_flavor, project_id=instance.project_id, user_id=instance.user_id, image=instance.image,
-        availability_zone=instance.pinned_availability_zone, requested_destination=instance.requested_destination,
-        ignore_hosts=list(action.arguments.get("ignore_hosts", ())), scheduler_hints=instance.scheduler_hints, group=group)

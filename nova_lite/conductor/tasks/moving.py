@@ -1,0 +1,48 @@
+"""How a move begins and how it is given up: its row, and who holds which room meanwhile.
+
+While a server moves, its uuid holds the room of the new place, and the move's uuid that of the old one (as in Nova). Whoever
+ends the move gives one of them back; ``endings.fail`` does so for one that failed.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.conductor.tasks.base import Tools
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, claims, moves
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+from nova_lite.objects.scheduling import RequestSpec, Selection
+
+
+def begin(tools: Tools, action: Action, instance: Instance, migration_type: str, status: str, **values: Any) -> Migration:
+    """Write the move of an action down. A second run finds the first one's, and gives back what that has claimed for the new
+    place. Raises LeaseLost."""
+    return tools.db.write(_begin, tools, action, instance, migration_type, status, values)
+
+
+def _begin(conn: sa.Connection, tools: Tools, action: Action, instance: Instance, migration_type: str, status: str,
+           values: dict[str, Any]) -> Migration:
+    held = actions.check_held(conn, action.id, tools.leases.owner)
+    if "migration_id" in held.arguments:
+        action.arguments = held.arguments
+        claims.release(conn, instance.uuid)
+        return moves.get(conn, held.arguments["migration_id"], lock=True)
+    move = moves.create(conn, instance, migration_type, status, **values)
+    claims.rename(conn, instance.uuid, move.uuid)
+    action.arguments = {**held.arguments, "migration_id": move.id}
+    actions.set_arguments(conn, action.id, action.arguments)
+    return move
+
+
+def choose(tools: Tools, action: Action, instance: Instance, spec: RequestSpec) -> list[Selection]:
+    """The host for a server that moves, which is claimed for it, and alternates. Raises NoValidHost."""
+    context = RequestContext.from_rpc(action.context or {})
+    places = tools.scheduler.select_destinations(context, spec, [instance.uuid])
+    if not places.get(instance.uuid):
+        raise exception.NoValidHost(reason="the scheduler chose none")
+    return places[instance.uuid]

@@ -1,0 +1,76 @@
+"""What begins at a conductor: operations that need the scheduler. Builds, which come in crowds, have a task of their own.
+
+A task is a function of ``TASKS``. It gets the action, which this conductor holds, and its server as they are in the database.
+It can be run twice, writes down what it finds out, and hands the action over (:meth:`Tools.hand_over`). What it raises ends the
+action and leaves the server in the state that it was in, with the error as its fault.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import oslo_messaging as messaging
+import sqlalchemy as sa
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.conductor import endings
+from nova_lite.conductor.tasks.base import Tools
+from nova_lite.db import actions
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+
+LOG = log.getLogger(__name__)
+THREADS = 16        # a task waits for the scheduler and for hosts, and holds up nothing else
+
+
+Task = Callable[[Tools, Action, Instance], None]
+TASKS: dict[str, Task] = {}        # verb of states.OPERATIONS -> what begins it
+
+
+class Tasks:
+    """Runs tasks in threads. While one runs, the conductor's heartbeat renews its lease."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="task")
+
+    def __contains__(self, verb: object) -> bool:
+        return verb in TASKS
+
+    def start(self, action: Action, instance: Instance) -> None:
+        """Begin with an action that was claimed; returns at once."""
+        self._tools.leases.take([action.id])
+        self._threads.submit(self._run, action, instance)
+
+    def stop(self) -> None:
+        """Let what runs end; the rest is taken up by another conductor."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, action: Action, instance: Instance) -> None:
+        extra = {"instance_uuid": instance.uuid}
+        try:
+            TASKS[action.verb](self._tools, action, instance)
+        except exception.LeaseLost as error:
+            LOG.warning("%s", error, extra=extra)
+        except messaging.MessagingException as error:
+            LOG.warning("'%s' waits for the next sweep: %s", action.verb, error, extra=extra)
+        except exception.NovaLiteError as error:
+            LOG.info("'%s' failed: %s", action.verb, error, extra=extra)
+            self._fail(action, error.message)
+        except Exception as error:
+            LOG.exception("'%s' failed", action.verb, extra=extra)
+            self._fail(action, str(error) or type(error).__name__)
+        finally:
+            self._tools.leases.drop([action.id])
+
+    def _fail(self, action: Action, message: str) -> None:
+        try:
+            self._tools.db.write(self._end, action, message)
+        except Exception:
+            LOG.exception("the end of action %s was not written; the sweeper brings it again", action.id)
+
+    def _end(self, conn: sa.Connection, action: Action, message: str) -> None:
+        held = actions.held(conn, [action.id], self._tools.leases.owner).get(action.id)
+        if held is not None:
+            endings.fail(conn, held, message)

@@ -1,0 +1,65 @@
+"""A move of a server to another host, or to another size on the same one, as the database has it and as it crosses RPC."""
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from nova_lite.objects.base import Record
+from nova_lite.objects.flavor import Flavor
+
+# migration_type
+RESIZE, MIGRATION, LIVE_MIGRATION, EVACUATION = "resize", "migration", "live-migration", "evacuation"
+
+# status: what clients see of a move on its way ...
+ACCEPTED, QUEUED, PREPARING, RUNNING = "accepted", "queued", "preparing", "running"
+PRE_MIGRATING, MIGRATING, POST_MIGRATING = "pre-migrating", "migrating", "post-migrating"
+FINISHED, CONFIRMING, REVERTING = "finished", "confirming", "reverting"
+# ... and at its end
+DONE, COMPLETED, CONFIRMED, REVERTED = "done", "completed", "confirmed", "reverted"
+ERROR, FAILED, CANCELLED = "error", "failed", "cancelled"
+ENDED = (DONE, COMPLETED, CONFIRMED, REVERTED, ERROR, FAILED, CANCELLED)
+
+
+@dataclass
+class Migration(Record):
+    """One row of ``migrations``. Until it has ended, ``uuid`` holds the room of the old place, the server's that of
+    the new.
+
+    ``disk_*`` and ``memory_*`` are bytes; None before the copy has begun.
+    """
+
+    id: int
+    uuid: str
+    instance_uuid: str
+    migration_type: str
+    status: str
+    source_compute: str | None = None
+    source_node: str | None = None
+    dest_compute: str | None = None
+    dest_node: str | None = None
+    dest_host: str | None = None          # an address
+    old_flavor: Flavor | None = None
+    new_flavor: Flavor | None = None
+    facts: dict[str, Any] | None = None   # what the hosts tell each other, e.g. the server's state before
+    memory_total: int | None = None
+    memory_processed: int | None = None
+    memory_remaining: int | None = None
+    disk_total: int | None = None
+    disk_processed: int | None = None
+    disk_remaining: int | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.old_flavor, dict):
+            self.old_flavor = Flavor.from_primitive(self.old_flavor)
+        if isinstance(self.new_flavor, dict):
+            self.new_flavor = Flavor.from_primitive(self.new_flavor)
+
+    @property
+    def has_ended(self) -> bool:
+        """True when nothing will happen to it any more."""
+        return self.status in ENDED
