@@ -108,6 +108,10 @@ class FixedIpAlreadyInUse(Invalid):
     msg_fmt = "Fixed IP address %(address)s is already in use on network %(network_id)s."
 
 
+class FixedIpNotFoundForInstance(Invalid):
+    msg_fmt = "Instance %(instance_uuid)s does not have fixed IP '%(ip)s'."
+
+
 class NetworkRequiresSubnet(Invalid):
     msg_fmt = "Network %(network_id)s requires a subnet in order to boot instances on."
 

@@ -153,6 +153,13 @@ class NetworkAPI(Protocol):
     def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
         """Give back what an ``attach`` may have taken that did not come to its end."""
 
+    def add_address(self, context: RequestContext, instance: Instance, network_id: str) -> None:
+        """One more address for the server's nic on a network. Raises Invalid (400) for a network on which it has none, or
+        that has no address left; ``instance.network_info`` is not changed: ``refresh`` finds the address."""
+
+    def remove_address(self, context: RequestContext, instance: Instance, address: str) -> None:
+        """The inverse. Raises FixedIpNotFoundForInstance (400)."""
+
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """The nics of ``instance.network_info`` as the network has them now, those that are gone left out."""
 

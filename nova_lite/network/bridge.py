@@ -86,6 +86,14 @@ class BridgeNetwork:
         """See NetworkAPI."""
         self._store.release_port(instance.uuid, request.port_id, request.key)
 
+    def add_address(self, context: RequestContext, instance: Instance, network_id: str) -> None:
+        """There is none to be had."""
+        raise exception.Invalid("The embedded network gives each nic one address.")
+
+    def remove_address(self, context: RequestContext, instance: Instance, address: str) -> None:
+        """There is none to spare."""
+        raise exception.Invalid("The embedded network gives each nic one address.")
+
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """Nothing changes by itself here."""
         return instance.network_info

@@ -13,6 +13,7 @@ from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.host import NetworkHost, check_name, run
+from nova_lite.network.neutron_addresses import Addresses
 from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
 from nova_lite.network.neutron_floating import FloatingIPs
 from nova_lite.network.neutron_groups import Groups
@@ -38,6 +39,7 @@ class NeutronNetwork:
         self._requests = RequestChecker(self._api)
         self._ports = Ports(conf, self._api)
         self._moves = PortMoves(self._api)
+        self._addresses = Addresses(self._api)
         self.groups: GroupsAPI = Groups(self._api)
         self.floating_ips: FloatingIPsAPI = FloatingIPs(self._api)
         self._at = NetworkHost(conf.network.netns)
@@ -86,6 +88,14 @@ class NeutronNetwork:
     def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
         """See NetworkAPI."""
         self._ports.abandon(context, instance, request)
+
+    def add_address(self, context: RequestContext, instance: Instance, network_id: str) -> None:
+        """See NetworkAPI."""
+        self._addresses.add(context, instance, network_id)
+
+    def remove_address(self, context: RequestContext, instance: Instance, address: str) -> None:
+        """See NetworkAPI."""
+        self._addresses.remove(context, instance, address)
 
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """See NetworkAPI; here also floating IPs are asked for, as a new port has none."""

@@ -57,6 +57,14 @@ class NullNetwork:
     def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
         """Nothing was taken."""
 
+    def add_address(self, context: RequestContext, instance: Instance, network_id: str) -> None:
+        """There is none to be had."""
+        raise exception.Invalid("There is no network here.")
+
+    def remove_address(self, context: RequestContext, instance: Instance, address: str) -> None:
+        """There is none to spare."""
+        raise exception.Invalid("There is no network here.")
+
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
         """No nic."""
         return []

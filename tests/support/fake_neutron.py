@@ -262,9 +262,22 @@ class FakeNeutron:
             chosen.append({"subnet_id": subnet_id, "ip_address": free})
         return chosen
 
+    def _filled(self, wanted: Row) -> Row:
+        """An address of which only the subnet was named."""
+        if "ip_address" in wanted:
+            return wanted
+        subnet = self.tables["subnets"][wanted["subnet_id"]]
+        used = {subnet["gateway_ip"], *(a["ip_address"] for p in self.ports.values() for a in p["fixed_ips"])}
+        for address in map(str, ipaddress.ip_network(subnet["cidr"]).hosts()):
+            if address not in used:
+                return {**wanted, "ip_address": address}
+        raise Refused(409, "IpAddressGenerationFailure", "No more IP addresses available.")
+
     def _update(self, port: Row, values: Row, if_match: str | None) -> Row:
         if if_match is not None and if_match != f"revision_number={port['revision_number']}":
             raise Refused(412, "RevisionNumberConstraintFailed", "Constrained to another revision")
+        if "fixed_ips" in values:
+            values = {**values, "fixed_ips": [self._filled(a) for a in values["fixed_ips"]]}
         port.update(values)
         port["revision_number"] += 1
         self._bind(port)

@@ -15,7 +15,8 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute.api.base import Base
-from nova_lite.context import RequestContext
+from nova_lite.compute.external_events import CHANGED, COMPLETED
+from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import states
@@ -71,6 +72,24 @@ class Interfaces(Base):
         action_id, host = self.db.write(_begin, context, instance.uuid, "detach_interface", None, port_id, lease)
         LOG.info("detach_interface %s: action %s on %s", port_id, action_id, host, extra={"instance_uuid": instance.uuid})
         self.wakeups.send(self.compute_rpc.wake, context, host, "detach_interface", action_id)
+
+    def add_fixed_ip(self, context: RequestContext, instance: Instance, network_id: str) -> None:
+        """One more address for a nic that is there. Raises Invalid (400) as ``NetworkAPI.add_address``, InstanceIsLocked."""
+        states.check(states.CHANGE_ADDRESSES, instance, may_override_lock=bool(context.is_admin))
+        self.network.add_address(admin_context(), instance, network_id)
+        self._look_again(context, instance)
+
+    def remove_fixed_ip(self, context: RequestContext, instance: Instance, address: str) -> None:
+        """The inverse. Raises FixedIpNotFoundForInstance (400), InstanceIsLocked."""
+        states.check(states.CHANGE_ADDRESSES, instance, may_override_lock=bool(context.is_admin))
+        self.network.remove_address(admin_context(), instance, address)
+        self._look_again(context, instance)
+
+    def _look_again(self, context: RequestContext, instance: Instance) -> None:
+        """As when the network itself tells that a port has changed; it does that, too, so this may be lost."""
+        if instance.host:
+            event = {"name": CHANGED, "server_uuid": instance.uuid, "tag": None, "status": COMPLETED}
+            self.wakeups.send(self.compute_rpc.external_instance_event, context, instance.host, [event])
 
     def _checked(self, context: RequestContext, request: NetworkRequest, may_use_external: bool) -> NetworkRequest:
         """The request with what the network knows; one that names nothing means the project's only network."""
