@@ -140,6 +140,18 @@ class InvalidKeypair(Invalid):
     msg_fmt = "Keypair data is invalid: %(reason)s"
 
 
+class CannotResizeToSameFlavor(Invalid):
+    msg_fmt = "When resizing, instances must change flavor!"
+
+
+class CannotResizeDisk(Invalid):
+    msg_fmt = "Server disk was unable to be resized because: %(reason)s"
+
+
+class CannotMigrateToSameHost(Invalid):
+    msg_fmt = "Cannot migrate to the host where the server exists."
+
+
 # 403 ---------------------------------------------------------------------------------------------------------------
 class Forbidden(NovaLiteError):
     msg_fmt = "Forbidden"
@@ -407,6 +419,13 @@ class BuildAborted(BuildFailed):
 
 class VirtDriverError(NovaLiteError):
     msg_fmt = "%(what)s failed: %(reason)s"
+    safe = True
+
+
+class ResizeError(NovaLiteError):
+    """The server cannot be moved or resized, and stays as it is."""
+
+    msg_fmt = "Resize error: %(reason)s"
     safe = True
 
 

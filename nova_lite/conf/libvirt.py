@@ -11,6 +11,8 @@ OPTS = [
     cfg.StrOpt("cpu_model", default="", help="Model for cpu_mode=custom."),
     cfg.StrOpt("machine_type", default="", help="Machine type of new guests; empty: pc on x86-64."),
     cfg.StrOpt("images_type", default="qcow2", choices=["qcow2", "raw"], help="Format of the guests' disks."),
+    cfg.StrOpt("migration_address", default="",
+               help="Address of this host in the network on which moving guests travel, disks and memory; empty: my_ip."),
     cfg.StrOpt("disk_cachemode", default="none", help="QEMU cache mode of file disks."),
     cfg.IntOpt("keep_unused_images", default=86400, min=0,
                help="Seconds that an image which no guest uses stays in the host's cache; 0: for ever."),

@@ -17,6 +17,7 @@ from nova_lite import exception
 from nova_lite.objects.base import Record
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.diagnostics import Diagnostics
+from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
@@ -54,6 +55,22 @@ class DiskCopy:
 
     path: str
     disk_format: str
+
+
+@dataclass
+class DiskOffer(Record):
+    """The disks of a guest that moves, as its old host serves them over the migration network, read-only.
+
+    ``disks`` are the names of files, ``base`` that of the root disk's base image (empty: it has none). ``key`` is needed to
+    connect and good for this move only; it must not come into any log.
+    """
+
+    address: str
+    port: int
+    disks: list[str] = field(default_factory=list)
+    base: str = ""
+    base_format: str = ""
+    key: str = ""
 
 
 PowerCallback = Callable[[str, int], None]
@@ -154,6 +171,44 @@ class ComputeDriver(Protocol):
 
     def console_output(self, instance: Instance, length: int | None) -> str:
         """The last ``length`` lines of the serial console (None: all that is kept)."""
+
+    # a guest that moves, or gets another size where it is; in the order of the steps
+    def check_resize(self, instance: Instance, flavor: Flavor) -> None:
+        """Raise ResizeError when the disks of the server cannot become those of ``flavor``."""
+
+    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int) -> None:
+        """The old host: shut the guest down (after ``timeout`` seconds by force) and keep all that is of it under another
+        name. No guest of this server is here then."""
+
+    def offer_disks(self, instance: Instance) -> DiskOffer:
+        """The old host: serve the disks of what was set aside. Raises OSError."""
+
+    def withdraw_disks(self, instance: Instance) -> None:
+        """The old host: serve them no more."""
+
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher) -> None:
+        """The new host: copy the disks; None: of what was set aside on this very host. Raises VirtDriverError, ResizeError or
+        OSError. ``fetch_image`` may raise ImageNotFound."""
+
+    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
+        """The new host: make the received guest one of this host, with the sizes of its (new) flavor, and start it if it ran
+        before. Volumes were connected and nics plugged before."""
+
+    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool) -> None:
+        """The new host: the move is undone, the guest and what was copied go. ``is_local``: the old host is this very one, and
+        what was set aside stays."""
+
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool) -> None:
+        """The old host: make what was set aside the guest again, and start it if it ran before."""
+
+    def drop_aside(self, instance: Instance) -> None:
+        """The old host: the move was confirmed, what was set aside goes."""
+
+    def left_behind(self) -> set[str]:
+        """uuids of servers of which a move has set something aside here, or has not finished to copy it here."""
+
+    def drop_left_behind(self, instance_uuid: str) -> None:
+        """Remove that: the server has settled elsewhere, or is gone."""
 
     def tidy(self) -> None:
         """Called now and then: throw away what is kept only to be fast and was not used for long."""

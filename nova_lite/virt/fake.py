@@ -21,13 +21,15 @@ from oslo_config import cfg
 from nova_lite import exception
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.diagnostics import NIC, Diagnostics
+from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
-from nova_lite.virt.driver import DiskCopy, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
+from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 
 CONSOLE_LINES = 20
+ASIDE = "_resize"       # after the uuid: a guest that was set aside
 
 
 class FakeDriver:
@@ -66,7 +68,7 @@ class FakeDriver:
     def power_states(self) -> dict[str, int]:
         """All guests."""
         with self._lock:
-            return {uuid: guest["power_state"] for uuid, guest in self._guests.items()}
+            return {uuid: guest["power_state"] for uuid, guest in self._guests.items() if not uuid.endswith(ASIDE)}
 
     def power_state(self, instance: Instance) -> int | None:
         """One guest."""
@@ -104,6 +106,7 @@ class FakeDriver:
         """Forget a guest."""
         self._act("destroy", instance)
         self._set(instance.uuid, None)
+        self._set(instance.uuid + ASIDE, None)
 
     def power_on(self, instance: Instance, network_info: list[VIF]) -> None:
         """Run a guest again."""
@@ -157,6 +160,62 @@ class FakeDriver:
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """And lets it go at once."""
         self._act("detach_interface", instance)
+
+    def check_resize(self, instance: Instance, flavor: Flavor) -> None:
+        """There are no disks that could be too large."""
+        self._act("check_resize", instance)
+
+    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int) -> None:
+        """The guest gets another name."""
+        self._act("set_aside", instance)
+        guest = self._guests.get(instance.uuid)
+        if instance.uuid + ASIDE not in self._guests and guest is not None:
+            self._set(instance.uuid + ASIDE, {**guest, "power_state": SHUTDOWN})
+            self._set(instance.uuid, None)
+
+    def offer_disks(self, instance: Instance) -> DiskOffer:
+        """There is nothing to copy."""
+        self._act("offer_disks", instance)
+        self._known("offer_disks", instance, ASIDE)
+        return DiskOffer(self.conf.my_ip, 0)
+
+    def withdraw_disks(self, instance: Instance) -> None:
+        """Nothing is served."""
+
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher) -> None:
+        """There is nothing to copy."""
+        self._act("receive_guest", instance)
+
+    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
+        """A new guest."""
+        self._act("finish_move", instance)
+        self._set(instance.uuid, {"power_state": RUNNING if power_on else SHUTDOWN, "name": instance.display_name})
+
+    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool) -> None:
+        """It goes again."""
+        self._act("drop_received", instance)
+        if not is_local or instance.uuid + ASIDE in self._guests:
+            self._set(instance.uuid, None)
+
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool) -> None:
+        """The guest that was set aside is the guest again."""
+        self._act("bring_back", instance)
+        self._set(instance.uuid, {"power_state": RUNNING if power_on else SHUTDOWN, "name": instance.display_name})
+        self._set(instance.uuid + ASIDE, None)
+
+    def drop_aside(self, instance: Instance) -> None:
+        """It is forgotten."""
+        self._act("drop_aside", instance)
+        self._set(instance.uuid + ASIDE, None)
+
+    def left_behind(self) -> set[str]:
+        """What was set aside; there is nothing that could be half copied."""
+        with self._lock:
+            return {name.removesuffix(ASIDE) for name in self._guests if name.endswith(ASIDE)}
+
+    def drop_left_behind(self, instance_uuid: str) -> None:
+        """It is forgotten."""
+        self._set(instance_uuid + ASIDE, None)
 
     @contextlib.contextmanager
     def snapshot(self, instance: Instance) -> Iterator[DiskCopy]:
@@ -223,8 +282,8 @@ class FakeDriver:
         self._known(operation, instance)
         self._set(instance.uuid, {"power_state": power_state, "name": instance.display_name})
 
-    def _known(self, operation: str, instance: Instance) -> None:
-        if instance.uuid not in self._guests:
+    def _known(self, operation: str, instance: Instance, suffix: str = "") -> None:
+        if instance.uuid + suffix not in self._guests:
             raise exception.VirtDriverError(what=operation, reason=f"the hypervisor knows no guest {instance.uuid}")
 
     def _act(self, operation: str, instance: Instance) -> None:

@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from oslo_config import cfg
 from oslo_log import log
@@ -27,7 +27,7 @@ class DiskMaker:
     """Makes the disks of the guests of one host. A disk is there whole, or not at all."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._format = conf.libvirt.images_type
+        self.disk_format = conf.libvirt.images_type
         self._base = instances_root(conf) / "_base"
         self._keep_unused = conf.libvirt.keep_unused_images
         self._locks: dict[str, threading.Lock] = {}
@@ -60,7 +60,7 @@ class DiskMaker:
         if size < virtual_size:
             raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=virtual_size)
         with written_whole(files.disk) as part:
-            if self._format == "raw":
+            if self.disk_format == "raw":
                 images.run("qemu-img", "convert", "-f", image.disk_format, "-O", "raw", base, part)
                 images.run("qemu-img", "resize", "-q", "-f", "raw", part, str(size))
             else:
@@ -78,9 +78,30 @@ class DiskMaker:
                     fetch(image.id, str(part))
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, 0o644)
-                    concurrency.native(_sync, part)
+                    concurrency.native(images.sync, part)
             os.utime(path)      # used now: see tidy
             return path, images.inspect(path, image.id, image.disk_format)
+
+    def base_for_move(self, name: str, disk_format: str, image: ImageMeta | None, fetch: Fetcher,
+                      pull: Callable[[pathlib.Path], None]) -> pathlib.Path:
+        """The base image of a guest that comes from another host: what is here, else from the Image service (``image``), else
+        by ``pull`` from the other host. Raises ImageUnacceptable and what ``pull`` raises."""
+        if image is not None:
+            try:
+                return self._base_image(image, fetch)[0]
+            except exception.ImageNotFound:
+                LOG.info("Image %s is gone from the Image service: the other host has a copy", name)
+        if not name.replace("-", "").isalnum():
+            raise exception.ImageUnacceptable(image_id=name, reason="its id cannot be a file name")
+        path = self._base / name
+        with self._locked(name):
+            if not path.exists():
+                with written_whole(path) as part:
+                    pull(part)
+                    images.inspect(part, name, disk_format)
+                    os.chmod(part, 0o644)
+            os.utime(path)
+        return path
 
     def tidy(self) -> None:
         """Remove base images that no guest uses and that none was made from for ``[libvirt] keep_unused_images`` seconds."""
@@ -112,11 +133,6 @@ class DiskMaker:
 def _sparse(path: pathlib.Path, size: int) -> None:
     with open(path, "wb") as stream:
         os.truncate(stream.fileno(), size)
-
-
-def _sync(path: pathlib.Path) -> None:
-    with open(path, "rb") as stream:
-        os.fsync(stream.fileno())
 
 
 def free_space(path: pathlib.Path) -> tuple[int, int]:

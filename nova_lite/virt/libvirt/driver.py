@@ -18,10 +18,11 @@ from nova_lite import concurrency, exception
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.diagnostics import Diagnostics
+from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import DiskCopy, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
+from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, uptime
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -31,6 +32,7 @@ from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.libvirt.moves import Moves
 from nova_lite.virt.libvirt.snapshot import copied_disk
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 
@@ -46,6 +48,7 @@ class LibvirtDriver:
         self._root = instances_root(conf)
         self._connection = Connection(conf.libvirt.connection_uri)
         self._disks = DiskMaker(conf)
+        self._moves = Moves(conf, host, self._disks)
         self._volumes = VolumeHost(conf, host, self._connection)
         self._host: Host | None = None
         self._watcher: Watcher | None = None
@@ -166,6 +169,76 @@ class LibvirtDriver:
         """By a backup job of QEMU where the guest runs, else by qemu-img."""
         return copied_disk(self._guest(instance), self._files(instance), self._ready().facts.disk_format)
 
+    def check_resize(self, instance: Instance, flavor: Flavor) -> None:
+        """Disks only grow."""
+        self._moves.check(instance, flavor)
+
+    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int) -> None:
+        """Shut down, undefined, and its directory renamed."""
+        if self._moves.has_aside(instance):
+            return
+        self.power_off(instance, timeout)
+        with self._working(instance, None):
+            self._guest(instance).undefine()
+            for vif in network_info:
+                self._remove_tap(vif)
+            self._moves.set_aside(instance)
+
+    def offer_disks(self, instance: Instance) -> DiskOffer:
+        """By QEMU's storage daemon."""
+        return self._moves.offer(instance)
+
+    def withdraw_disks(self, instance: Instance) -> None:
+        """The storage daemon ends."""
+        self._moves.withdraw(instance)
+
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher) -> None:
+        """By qemu-img, from the storage daemon of the other host."""
+        self._moves.receive(instance, offer, fetch_image)
+
+    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
+        """Disks are made to fit, the domain is defined."""
+        with self._working(instance, states.RUNNING if power_on else states.SHUTDOWN):
+            guest = self._guest(instance)
+            if not guest.is_active():
+                self._moves.fit(instance, fetch_image)
+                guest.define(self._config(instance, network_info))
+            self._moves.settled(instance)
+            if power_on:
+                guest.start()
+
+    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool) -> None:
+        """Domain and directory; on the host that it came from only where it was set aside before."""
+        if is_local and not self._moves.has_aside(instance):
+            return
+        with self._working(instance, None):
+            self._end(instance, network_info)
+            self._moves.drop_received(instance)
+
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool) -> None:
+        """Its directory gets its name again, and the guest is defined as the server's record says."""
+        with self._working(instance, states.RUNNING if power_on else states.SHUTDOWN):
+            if self._moves.has_aside(instance):
+                self._end(instance, network_info)
+                self._moves.bring_back(instance)
+            guest = self._guest(instance)
+            if not guest.is_active():
+                guest.define(self._config(instance, network_info))
+            if power_on:
+                guest.start()
+
+    def drop_aside(self, instance: Instance) -> None:
+        """Its files; the domain was undefined long ago."""
+        self._moves.drop_aside(instance.uuid)
+
+    def left_behind(self) -> set[str]:
+        """By the marks that moves leave in the directories."""
+        return self._moves.left_behind()
+
+    def drop_left_behind(self, instance_uuid: str) -> None:
+        """The marked directories go."""
+        self._moves.drop_left_behind(instance_uuid)
+
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs."""
         with self._working(instance, states.POWER_PAUSED):
@@ -270,10 +343,15 @@ class LibvirtDriver:
         guest.start(paused)
 
     def _remove(self, instance: Instance, vifs: list[VIF]) -> None:
+        self._end(instance, vifs)
+        concurrency.native(self._files(instance).remove)
+        self._moves.drop_aside(instance.uuid)
+
+    def _end(self, instance: Instance, vifs: list[VIF]) -> None:
+        """The domain with its taps; the files stay."""
         guest = self._guest(instance)
         guest.unplug()
         guest.undefine()
-        concurrency.native(self._files(instance).remove)
         for vif in vifs:
             self._remove_tap(vif)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from oslo_config import cfg
 
 PART = ".part"
+ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it can come back to
 
 
 class GuestDirectory:
@@ -23,6 +24,8 @@ class GuestDirectory:
         self.config_drive = self.path / "disk.config"
         self.snapshot = self.path / "snapshot.part"
         self.console_log = self.path / "console.log"
+        self.moved_from = self.path / "moved-from"
+        self.moved_to = self.path / "moved-to"
 
     def make(self) -> None:
         """Create it. Others may pass through (QEMU may run as another user), but see no names."""

@@ -1,0 +1,153 @@
+"""The disks of a guest that moves, as the host that it leaves shows them to the host that it goes to.
+
+QEMU's own storage daemon serves the files over NBD, read-only, for the time of the move. What is copied are the files as they
+are, not what the guest sees in them: of an overlay only its own data travels, and its base image comes from the other host's
+cache. Each move has a key of its own (TLS with a pre-shared key): it is needed to connect, and what travels is encrypted. No
+key stands in a command line; it lives in the guest's directory, and goes to the other host in the answer to its question.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+from oslo_log import log
+
+from nova_lite import concurrency, exception
+from nova_lite.virt.driver import DiskOffer
+from nova_lite.virt.libvirt import images
+
+LOG = log.getLogger(__name__)
+USER = "nova-lite"          # whose the key is, as TLS wants to know it
+BASE = "base"               # the export that is the backing file of the root disk
+_TRIES = 5                  # a port that was free may be taken a moment later
+_STOP_SECONDS = 10.0
+
+
+class DiskServer:
+    """Serves the files of one directory. What it needs to find its process again stands beside them, so that a daemon that was
+    started anew goes on with what the one before began."""
+
+    def __init__(self, directory: pathlib.Path, address: str) -> None:
+        self._directory, self._address = directory, address
+        self._keys = directory / "offer.tls"
+        self._pid_file = directory / "offer.pid"
+        self._state = directory / "offer.json"
+
+    def offer(self, names: list[str]) -> DiskOffer:
+        """Serve the files with these names, unless that is done already. Raises OSError."""
+        if self._process() is not None and self._state.exists():
+            return DiskOffer.from_primitive(json.loads(self._state.read_text()) | {"key": self._key()})
+        self.stop()
+        paths = {name: self._directory / name for name in names}
+        base, base_format = _backing_of(self._directory / "disk")
+        if base is not None:
+            paths[BASE] = base
+        for attempt in range(_TRIES):
+            port = _free_port(self._address)
+            try:
+                images.run(*self._command(port, paths))
+                break
+            except OSError:
+                if attempt == _TRIES - 1:
+                    raise
+        offer = DiskOffer(self._address, port, names, base.name if base else "", base_format)
+        part = self._state.with_name(self._state.name + ".part")
+        part.write_text(json.dumps(offer.to_primitive()))
+        os.rename(part, self._state)
+        return DiskOffer.from_primitive(offer.to_primitive() | {"key": self._key()})
+
+    def stop(self) -> None:
+        """End the process; the key is good for nothing any more."""
+        pid = self._process()
+        if pid is not None:
+            os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + _STOP_SECONDS
+            while self._process() is not None:
+                if time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
+                time.sleep(0.05)
+        for path in (self._state, self._pid_file):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self._keys, ignore_errors=True)
+
+    def _command(self, port: int, paths: dict[str, pathlib.Path]) -> list[str]:
+        self._key()
+        listen = f"addr.type=inet,addr.host={self._address},addr.port={port},tls-creds=tls0,max-connections=0"
+        command = ["qemu-storage-daemon", "--object", f"tls-creds-psk,id=tls0,endpoint=server,dir={self._keys}"]
+        for number, path in enumerate(paths.values()):
+            # locking off: the storage daemon only reads what no process writes any more, a base image perhaps for others, too
+            command += ["--blockdev", f"driver=file,node-name=d{number},filename={path},read-only=on,locking=off"]
+        command += ["--nbd-server", listen]
+        for number, name in enumerate(paths):
+            command += ["--export", f"type=nbd,id=e{number},node-name=d{number},name={name},writable=off"]
+        return [*command, "--daemonize", "--pidfile", str(self._pid_file)]
+
+    def _key(self) -> str:
+        path = self._keys / "keys.psk"
+        if not path.exists():
+            write_key(self._keys, secrets.token_hex(32))
+        return path.read_text().strip().partition(":")[2]
+
+    def _process(self) -> int | None:
+        """The process that serves, found by its pid file; a pid that belongs to somebody else by now does not count."""
+        try:
+            pid = int(self._pid_file.read_text())
+            command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, ValueError):
+            return None
+        return pid if str(self._pid_file).encode() in command.split(b"\0") else None
+
+
+def write_key(directory: pathlib.Path, key: str) -> None:
+    """The key as QEMU reads it, in a file that only we may read."""
+    directory.mkdir(mode=0o700, exist_ok=True)
+    with open(os.open(directory / "keys.psk", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        stream.write(f"{USER}:{key}\n")
+
+
+@contextlib.contextmanager
+def key_of(offer: DiskOffer, directory: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A directory with the key of an offer, as long as its disks are pulled."""
+    keys = directory / "pull.tls"
+    write_key(keys, offer.key)
+    try:
+        yield keys
+    finally:
+        shutil.rmtree(keys, ignore_errors=True)
+
+
+def pull(offer: DiskOffer, export: str, keys: pathlib.Path, target: pathlib.Path) -> None:
+    """Copy one file of the offer, holes as holes. Raises VirtDriverError that names the other side."""
+    source = (f"driver=raw,file.driver=nbd,file.host={offer.address},file.port={offer.port},file.export={export},"
+              "file.tls-creds=tls0")
+    try:
+        images.run("qemu-img", "convert", "--object", f"tls-creds-psk,id=tls0,endpoint=client,dir={keys},username={USER}",
+                   "--image-opts", source, "-O", "raw", target)
+        concurrency.native(images.sync, target)
+    except OSError as error:
+        what = f"Copying {export} from {offer.address}:{offer.port}"
+        raise exception.VirtDriverError(what=what, reason=str(error)) from error
+
+
+def _backing_of(disk: pathlib.Path) -> tuple[pathlib.Path | None, str]:
+    """The base image of an overlay and the base's format."""
+    header = images.qcow2_header(disk) if disk.exists() else None
+    if header is None or not header.backing_name:
+        return None, ""
+    info = json.loads(images.run("qemu-img", "info", "-U", "--output=json", "-f", "qcow2", disk))
+    return pathlib.Path(header.backing_name), str(info.get("backing-filename-format") or "raw")
+
+
+def _free_port(address: str) -> int:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])

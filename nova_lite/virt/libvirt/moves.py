@@ -1,0 +1,184 @@
+"""The files of a guest that moves to another host, or that is made anew on its own one with other sizes.
+
+On the host that it leaves, its directory is set aside as ``<uuid>_resize``, until the move is confirmed; there the disks are
+served from. On the host that it goes to they are copied into ``<uuid>``. A file in each says whose doing it is: so that what a
+killed process left is found again, and that hosts that share their directories do not take each other's for left behind.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_utils import uuidutils
+
+from nova_lite import concurrency, exception, units
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.instance import Instance
+from nova_lite.virt.driver import DiskOffer, Fetcher
+from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt.disk_offer import BASE, DiskServer, key_of, pull
+from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.files import ASIDE, GuestDirectory, instances_root, written_whole
+
+LOG = log.getLogger(__name__)
+
+
+class Moves:
+    """For one host. Domains are the driver's; here are files only. Each step can be run twice."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, disks: DiskMaker) -> None:
+        self._root, self._host, self._disks = instances_root(conf), host, disks
+        self._address = conf.libvirt.migration_address or conf.my_ip
+
+    def check(self, instance: Instance, flavor: Flavor) -> None:
+        """Raise ResizeError for disks that would have to shrink."""
+        shrinks = flavor.root_gb < instance.flavor.root_gb and not instance.is_volume_backed
+        if shrinks or flavor.ephemeral_gb < instance.flavor.ephemeral_gb:
+            raise exception.ResizeError(reason="Unable to resize disk down.")
+
+    # the host that the guest leaves ---------------------------------------------------------------------------------
+    def set_aside(self, instance: Instance) -> None:
+        """The guest is off: its directory gets another name."""
+        files, aside = self._files(instance.uuid), self._aside(instance.uuid)
+        if aside.path.exists() or not files.path.exists():
+            return
+        files.moved_from.write_text(self._host)
+        os.rename(files.path, aside.path)
+
+    def bring_back(self, instance: Instance) -> None:
+        """The inverse; what the move has made here meanwhile goes."""
+        files, aside = self._files(instance.uuid), self._aside(instance.uuid)
+        if not self._is_mine(aside.moved_from):
+            return
+        self._server(instance.uuid).stop()
+        concurrency.native(files.remove)
+        os.rename(aside.path, files.path)
+        files.moved_from.unlink(missing_ok=True)
+
+    def drop_aside(self, instance_uuid: str) -> None:
+        """What was set aside here is not needed any more."""
+        aside = self._aside(instance_uuid)
+        if self._is_mine(aside.moved_from):
+            self._server(instance_uuid).stop()
+            concurrency.native(aside.remove)
+
+    def offer(self, instance: Instance) -> DiskOffer:
+        """Serve what was set aside. Raises OSError."""
+        aside = self._aside(instance.uuid)
+        names = [p.name for p in (aside.disk, aside.ephemeral, aside.swap, aside.config_drive) if p.exists()]
+        return self._server(instance.uuid).offer(names)
+
+    def withdraw(self, instance: Instance) -> None:
+        """Serve it no more."""
+        if self._is_mine(self._aside(instance.uuid).moved_from):
+            self._server(instance.uuid).stop()
+
+    # the host that it goes to ---------------------------------------------------------------------------------------
+    def receive(self, instance: Instance, offer: DiskOffer | None, fetch: Fetcher) -> None:
+        """Copy the disks, as far as they are not here; ``offer`` None: from what was set aside on this very host. Raises
+        VirtDriverError or OSError."""
+        files, aside = self._files(instance.uuid), self._aside(instance.uuid)
+        files.make()
+        files.moved_to.write_text(self._host)
+        if offer is None or _is_shared(aside, offer):
+            for path in aside.path.glob("disk*"):
+                if not (target := files.path / path.name).exists():
+                    with written_whole(target) as part:
+                        images.run("cp", "--sparse=always", "--reflink=auto", path, part)
+            return
+        with key_of(offer, files.path) as keys:
+            for name in offer.disks:
+                target = files.path / name
+                if name not in (p.name for p in (files.disk, files.ephemeral, files.swap, files.config_drive)):
+                    raise exception.VirtDriverError(what="Receiving a guest", reason=f"the other host offers a file {name!r}")
+                if not target.exists():
+                    with written_whole(target) as part:
+                        pull(offer, name, keys, part)
+                        if target == files.disk:
+                            self._rebase(instance, part, offer, keys, fetch)
+
+    def _rebase(self, instance: Instance, disk: pathlib.Path, offer: DiskOffer, keys: pathlib.Path, fetch: Fetcher) -> None:
+        """The root disk stands on this host's copy of its base image. That comes from the Image service like for a build, and
+        from the other host when the Image service does not have it any more."""
+        kind = "qcow2" if images.qcow2_header(disk) is not None else "raw"
+        if kind != self._disks.disk_format:
+            raise exception.ResizeError(reason=f"its disk is {kind}, but [libvirt] images_type of {self._host} is "
+                                               f"{self._disks.disk_format}")
+        if not offer.base:
+            return
+        image = instance.image if instance.image is not None and instance.image.id == offer.base else None
+        base = self._disks.base_for_move(offer.base, offer.base_format, image, fetch,
+                                         lambda part: pull(offer, BASE, keys, part))
+        images.run("qemu-img", "rebase", "-u", "-f", "qcow2", "-F", offer.base_format, "-b", base, disk)
+
+    def fit(self, instance: Instance, fetch: Fetcher) -> None:
+        """Make the disks as large as the server's (new) flavor says; none becomes smaller but for swap, which is made anew."""
+        files = self._files(instance.uuid)
+        if files.disk.exists() and instance.flavor.root_gb:
+            _grow(files.disk, self._disks.disk_format, instance.flavor.root_gb * units.GiB)
+        if files.ephemeral.exists():
+            _grow(files.ephemeral, "raw", instance.ephemeral_gb * units.GiB)
+        if files.swap.exists() and files.swap.stat().st_size != instance.swap_mb * units.MiB:
+            files.swap.unlink()
+        self._disks.make(instance, files, fetch)
+
+    def settled(self, instance: Instance) -> None:
+        """The guest is defined here: from now on its domain says that it is this host's."""
+        self._files(instance.uuid).moved_to.unlink(missing_ok=True)
+
+    def drop_received(self, instance: Instance) -> None:
+        """What a move has made here goes; what was set aside here stays."""
+        concurrency.native(self._files(instance.uuid).remove)
+
+    # what nobody came back for --------------------------------------------------------------------------------------
+    def left_behind(self) -> set[str]:
+        """The servers of which something is here that a move has set aside, or has not finished."""
+        found = set()
+        for marker in (*self._root.glob("*/moved-from"), *self._root.glob("*/moved-to")):
+            uuid = marker.parent.name.removesuffix(ASIDE)
+            if uuidutils.is_uuid_like(uuid) and self._is_mine(marker):
+                found.add(uuid)
+        return found
+
+    def drop_left_behind(self, instance_uuid: str) -> None:
+        """Remove that."""
+        if self._is_mine(self._files(instance_uuid).moved_to):
+            concurrency.native(self._files(instance_uuid).remove)
+        self.drop_aside(instance_uuid)
+
+    # ---------------------------------------------------------------------------------------------------------------
+    def _files(self, uuid: str) -> GuestDirectory:
+        return GuestDirectory(self._root, uuid)
+
+    def _aside(self, uuid: str) -> GuestDirectory:
+        return GuestDirectory(self._root, uuid + ASIDE)
+
+    def has_aside(self, instance: Instance) -> bool:
+        """Whether this host has set the guest aside."""
+        return self._is_mine(self._aside(instance.uuid).moved_from)
+
+    def _server(self, uuid: str) -> DiskServer:
+        return DiskServer(self._aside(uuid).path, self._address)
+
+    def _is_mine(self, marker: pathlib.Path) -> bool:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return marker.read_text() == self._host
+        return False
+
+
+def _is_shared(aside: GuestDirectory, offer: DiskOffer) -> bool:
+    """Whether the other host's directory is also this one's: then its key can be read here."""
+    with contextlib.suppress(OSError):
+        return (aside.path / "offer.tls" / "keys.psk").read_text().strip().endswith(f":{offer.key}")
+    return False
+
+
+def _grow(path: pathlib.Path, disk_format: str, size: int) -> None:
+    info = json.loads(images.run("qemu-img", "info", "--output=json", "-f", disk_format, path))
+    if int(info["virtual-size"]) < size:
+        images.run("qemu-img", "resize", "-q", "-f", disk_format, path, str(size))
+
