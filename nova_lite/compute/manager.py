@@ -34,6 +34,8 @@ from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
 RECOVERY_PAUSE = 2.0
+# a stop waits no longer for a recovery, which may ask a conductor that is gone, and which the next start runs again
+JOIN_SECONDS = 0.2
 TIDY_INTERVAL = 1800.0
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
 # A host that was silent may have been given up: its servers were deleted or built elsewhere, until its first report was
@@ -76,6 +78,7 @@ class ComputeManager:
         self._claims = ThreadPoolExecutor(2, thread_name_prefix=f"claim-{host}")
         # where there is no network, a build has nothing to do before it spawns
         self._first_task_state = states.SPAWNING if conf.network.driver == "null" else states.NETWORKING
+        self._recovery = threading.Thread(target=self._recover, name=f"recovery-{host}", daemon=True)
         self._stopping = threading.Event()
         self._ready = threading.Event()
         # leases are renewed by heartbeats: two may be lost before a lease is
@@ -87,7 +90,7 @@ class ComputeManager:
     def start(self) -> None:
         """Connect to the hypervisor (raises when it cannot be used), then recover in the background."""
         self.host.driver.init_host(self._power_changed)
-        self._claims.submit(self._recover)
+        self._recovery.start()
 
     def stop(self) -> None:
         """Let what runs end; its leases are renewed until then. The guests run on."""
@@ -95,6 +98,7 @@ class ComputeManager:
         self.conductor.hurry()
         for pool in (self._claims, self._builds, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
+        self._recovery.join(JOIN_SECONDS)
         self.host.driver.stop_host()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
@@ -113,9 +117,14 @@ class ComputeManager:
                 self._take_up(waiting)
                 self._sync_power_states()
                 return
-            except Exception:
-                LOG.exception("recovery failed; again in %s s", RECOVERY_PAUSE)
-                time.sleep(RECOVERY_PAUSE)
+            except messaging.MessagingException as error:       # the conductor went again
+                LOG.warning("recovery failed; again in %s s: %s", RECOVERY_PAUSE, error)
+            except Exception as error:
+                if self._stopping.is_set():
+                    LOG.debug("recovery was cut off by the stop: %s", error)
+                else:
+                    LOG.exception("recovery failed; again in %s s", RECOVERY_PAUSE)
+            self._stopping.wait(RECOVERY_PAUSE)
 
     # reports --------------------------------------------------------------------------------------------------------
     def _heartbeat(self) -> None:

@@ -26,7 +26,7 @@ def test_password_and_crash_dump(demo, server):
     demo.action(server, "changePassword", {"adminPass": "s3cret"})
     demo.wait(server, "ACTIVE")
     demo.action(server, "trigger_crash_dump")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         actions = demo.ok("GET", f"/servers/{server}/os-instance-actions")["instanceActions"]
         details = [demo.ok("GET", f"/servers/{server}/os-instance-actions/{a['request_id']}")["instanceAction"]

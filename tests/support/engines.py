@@ -1,6 +1,7 @@
 """Private RabbitMQ, MariaDB and PostgreSQL servers, each with its own directory and port, for one test session."""
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import pwd
@@ -58,7 +59,15 @@ class RabbitMQ:
     def close(self) -> None:
         if self.process is not None and self.process.alive():
             self.process.kill(signal.SIGTERM, 30)
-        subprocess.run(["/usr/bin/pkill", "-f", f"epmd.*{self.env['ERL_EPMD_PORT']}"], check=False)
+        self._end_epmd()
+
+    def _end_epmd(self) -> None:
+        """Erlang's port mapper outlives the node that started it. Its port stands in its environment only."""
+        mark = f"ERL_EPMD_PORT={self.env['ERL_EPMD_PORT']}".encode()
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):          # it ends while we look
+                if (process / "comm").read_text().strip() == "epmd" and mark in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGTERM)
 
 
 class MariaDB:

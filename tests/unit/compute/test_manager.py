@@ -5,6 +5,8 @@ import threading
 import pytest
 import sqlalchemy as sa
 
+from nova_lite.compute.manager import ComputeManager
+from nova_lite.conductor import rpcapi
 from nova_lite.context import admin_context
 from nova_lite.db import actions, models
 from nova_lite.objects import action as objects
@@ -87,6 +89,23 @@ def test_a_stop_while_messages_come_loses_none(make_cloud, tmp_path):
     for server, action_id in zip(servers, ids, strict=True):
         cloud.wait(server, states.STOPPED)
         assert cloud.wait_action(action_id, objects.DONE).attempts <= 1
+
+
+def test_a_stop_does_not_wait_for_a_recovery(make_cloud, monkeypatch):
+    monkeypatch.setattr(rpcapi, "TIMEOUT", 60.0)
+    cloud = make_cloud()
+    asked, answer = threading.Event(), threading.Event()
+    monkeypatch.setattr(cloud.conductor, "host_started", lambda *_a, **_k: asked.set() or answer.wait(60))
+    manager = ComputeManager(cloud.conf, cloud.transport, "h1")
+    stop = threading.Thread(target=manager.stop, daemon=True)
+    try:
+        manager.start()
+        assert asked.wait(20)       # a conductor that says nothing, as one that is gone
+        stop.start()
+        stop.join(20)
+        assert not stop.is_alive()
+    finally:
+        answer.set()
 
 
 class Old(fake.FakeDriver):

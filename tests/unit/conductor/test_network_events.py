@@ -29,7 +29,7 @@ def wanted(neutron):
 
 
 def _until(check):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not check():
         assert time.monotonic() < deadline
         time.sleep(0.01)

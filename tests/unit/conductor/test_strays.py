@@ -176,7 +176,7 @@ def _break_down(method, what):
 
 
 def _until(check):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not check():
         assert time.monotonic() < deadline
         time.sleep(0.05)

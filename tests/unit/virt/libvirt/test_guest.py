@@ -59,8 +59,8 @@ def test_a_paused_guest_does_not_hear_the_power_button(guest):
     _define(guest).start()
     guest.pause()
     started = time.monotonic()
-    assert not guest.shut_down(30)
-    assert time.monotonic() - started < 5
+    assert not guest.shut_down(300)
+    assert time.monotonic() - started < 100
 
 
 def test_what_must_exist_and_does_not_is_an_error(guest):
