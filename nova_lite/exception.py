@@ -152,6 +152,14 @@ class CannotMigrateToSameHost(Invalid):
     msg_fmt = "Cannot migrate to the host where the server exists."
 
 
+class ConsoleTypeInvalid(Invalid):
+    msg_fmt = "Invalid console type %(console_type)s"
+
+
+class ConsoleTypeUnavailable(Invalid):
+    msg_fmt = "Unavailable console type %(console_type)s."
+
+
 # 403 ---------------------------------------------------------------------------------------------------------------
 class Forbidden(NovaLiteError):
     msg_fmt = "Forbidden"
@@ -286,6 +294,10 @@ class ActionNotFound(NotFound):
 
 class TagNotFound(NotFound):
     msg_fmt = "Server %(server_id)s has no tag '%(tag)s'"
+
+
+class ConsoleTokenNotFound(NotFound):
+    msg_fmt = "Token not found: it is unknown or has expired, or its server has stopped or moved."
 
 
 class MetadataItemNotFound(NotFound):

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite.compute import external_events, image_cache, recovery, verbs, volumes
+from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
@@ -69,7 +70,7 @@ class ComputeManager:
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
                          volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf,
                          vendor_data=vendor_data.load(conf))
-        self.endpoints: list[object] = [self, Questions(self.host)]
+        self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host)]
         self._turns = Turns()
         self._network_looks = NetworkLooks(self.host)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly

@@ -88,6 +88,17 @@ class ComputeAPI(rpc.Client):
         """The last ``length`` lines of a server's console (None: all that there is)."""
         return self.call(context, "get_console_output", server=host, instance_uuid=instance_uuid, length=length)
 
+    def get_console(self, context: RequestContext, host: str, instance_uuid: str, protocol: str,
+                    console_type: str) -> dict[str, Any]:
+        """``objects.Console`` of a server as a dictionary, and ``base_url``, where the proxy for it is reached."""
+        return self.call(context, "get_console", server=host, instance_uuid=instance_uuid, protocol=protocol,
+                         console_type=console_type)
+
+    def validate_console(self, context: RequestContext, host: str, instance_uuid: str, console_type: str, port: int) -> bool:
+        """Whether the console of a server is still at this port."""
+        return self.call(context, "validate_console", server=host, instance_uuid=instance_uuid, console_type=console_type,
+                         port=port)
+
     def check_admin_password(self, context: RequestContext, host: str, instance_uuid: str) -> None:
         """Raise NotImplementedByDriver or Conflict when the password of a server cannot be set."""
         self.call(context, "check_admin_password", server=host, instance_uuid=instance_uuid)

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.db import actions, claims, hosts, instances, moves, networks
+from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances, moves, networks
 from nova_lite.objects import action as objects
 from nova_lite.objects import migration as migration_objects
 from nova_lite.objects import states
@@ -46,6 +46,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
     if is_delete(action):
         instances.mark_deleted(conn, action.instance_uuid)
         networks.release_ports(conn, action.instance_uuid)
+        console_auth_tokens.forget(conn, [action.instance_uuid])
         _close_others(conn, action)
     elif not done.keeps_state:
         values = success(done, updates)
@@ -53,8 +54,15 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
             values |= {"launched_at": units.utcnow(), "personality": None}
             if action.host:
                 hosts.reset_failed_builds(conn, action.host)
+        close_consoles(conn, [action.instance_uuid], values)
         _update_unless_taken_over(conn, action, values)
     actions.finish(conn, [action.id], arguments=actions.without_secrets(action.arguments))
+
+
+def close_consoles(conn: sa.Connection, uuids: Sequence[str], values: Mapping[str, Any]) -> None:
+    """What was opened of a guest that stops or moves opens nothing any more."""
+    if "host" in values or values.get("power_state", states.RUNNING) not in (states.RUNNING, states.POWER_PAUSED):
+        console_auth_tokens.forget(conn, uuids)
 
 
 def fail(conn: sa.Connection, action: Action, message: str, details: str = "",

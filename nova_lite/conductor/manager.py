@@ -24,7 +24,7 @@ from nova_lite.conductor.tasks.base import Tools
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.conductor.tasks.runner import Tasks
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, instances, networks, server_passwords, services
+from nova_lite.db import actions, console_auth_tokens, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
@@ -287,6 +287,12 @@ class ConductorManager:
         with self.db.read() as conn:
             found = instances.get_many(conn, [instance_uuid])
         return next((i.to_primitive() for i in found.values()), None)
+
+    def get_console_auth_token(self, context: RequestContext, token_digest: str) -> dict[str, Any] | None:
+        """See :meth:`ConductorAPI.get_console_auth_token`."""
+        with self.db.read() as conn:
+            found = console_auth_tokens.find(conn, token_digest)
+        return found.to_primitive() if found is not None else None
 
     @expected
     def set_server_password(self, context: RequestContext, instance_uuid: str, password: str) -> None:

@@ -8,7 +8,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import units
-from nova_lite.db import actions, claims, instances, models, moves
+from nova_lite.db import actions, claims, console_auth_tokens, instances, models, moves
 from nova_lite.db.core import Database
 
 LOG = log.getLogger(__name__)
@@ -51,7 +51,8 @@ class Reconciler:
         return stray
 
     def purge(self) -> None:
-        """Deleted servers leave the database for good after ``[database] purge_deleted_after``."""
+        """Deleted servers leave the database for good after ``[database] purge_deleted_after``; expired tokens at once."""
+        self.db.write(console_auth_tokens.purge)
         age = self.conf.database.purge_deleted_after
         if not age:
             return

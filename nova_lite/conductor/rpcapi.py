@@ -198,6 +198,11 @@ class ConductorAPI(rpc.Client):
         """All ports of a host."""
         return self._ask(context, "list_host_ports", host=host)
 
+    # the console proxies ---------------------------------------------------------------------------------------------
+    def get_console_auth_token(self, context: RequestContext, token_digest: str) -> dict[str, Any] | None:
+        """``objects.ConsoleAuthToken`` of the token with this digest as a dictionary; None for one that is good for nothing."""
+        return self._ask(context, "get_console_auth_token", token_digest=token_digest)
+
     # the metadata service: asked once, as the guest asks again by itself --------------------------------------------
     def instance_by_address(self, context: RequestContext, address: str,
                             network_id: str | None = None) -> dict[str, Any] | None:

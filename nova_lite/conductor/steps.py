@@ -21,7 +21,7 @@ from nova_lite.conductor import endings
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, hosts, instances, moves, networks
+from nova_lite.db import actions, console_auth_tokens, hosts, instances, moves, networks
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -234,6 +234,7 @@ class _Run:
             return
         uuids = sorted({a.instance_uuid for a in done})
         instances.mark_many_deleted(self.conn, uuids)
+        console_auth_tokens.forget(self.conn, uuids)
         for uuid in networks.with_ports(self.conn, uuids):
             networks.release_ports(self.conn, uuid)
         ids = {a.id for a in done}
@@ -257,7 +258,9 @@ class _Run:
             values |= {"launched_at": units.utcnow(), "personality": None}
             for host in {a.host for a in done if a.host}:
                 hosts.reset_failed_builds(self.conn, host)
-        instances.update_many(self.conn, [a.instance_uuid for a in done], values, [*states.working(operation), None])
+        uuids = [a.instance_uuid for a in done]
+        endings.close_consoles(self.conn, uuids, values)
+        instances.update_many(self.conn, uuids, values, [*states.working(operation), None])
 
     def build_failed(self, calls: list[Call]) -> None:
         """Builds that failed on their host: the next host, or ERROR."""

@@ -1,4 +1,4 @@
-"""The options of nova_lite: one file per group, about 90 in all.
+"""The options of nova_lite: one file per group, about 110 in all.
 
 A ``ConfigOpts`` is made once per process by :func:`load` and passed to whoever needs it; there is no global one, so that
 tests and the standalone cloud run many services, each with its own options, in one process.
@@ -16,6 +16,7 @@ from nova_lite.conf import (
     api,
     compute,
     conductor,
+    console,
     database,
     default,
     fake,
@@ -26,12 +27,15 @@ from nova_lite.conf import (
     notifications,
     quota,
     scheduler,
+    serial_console,
     service_user,
+    spice,
+    vnc,
     volume,
 )
 
 GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, service_user, image, network, volume,
-          notifications, quota)
+          notifications, quota, console, vnc, spice, serial_console)
 
 
 def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

@@ -16,5 +16,4 @@ OPTS = [
     cfg.StrOpt("disk_cachemode", default="none", help="QEMU cache mode of file disks."),
     cfg.IntOpt("keep_unused_images", default=86400, min=0,
                help="Seconds that an image which no guest uses stays in the host's cache; 0: for ever."),
-    cfg.StrOpt("vnc_listen", default="127.0.0.1", help="Address of the guests' VNC consoles; empty: no graphics."),
 ]

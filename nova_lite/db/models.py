@@ -294,6 +294,21 @@ quota_locks = sa.Table(
     sa.Column("generation", Id, nullable=False, default=0),
 )
 
+console_auth_tokens = sa.Table(
+    "console_auth_tokens", metadata, _id(), *_times(),
+    sa.Column("token_hash", sa.String(64), nullable=False, unique=True),       # SHA-256; the token itself is not kept
+    sa.Column("instance_uuid", sa.String(36), nullable=False),
+    sa.Column("compute_host", sa.String(255), nullable=False),
+    sa.Column("console_type", sa.String(32), nullable=False),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("port", sa.Integer, nullable=False),
+    sa.Column("tls_port", sa.Integer),
+    sa.Column("internal_access_path", sa.String(255)),
+    sa.Column("expires_at", Time, nullable=False),
+    sa.Index("ix_console_auth_tokens_instance_uuid", "instance_uuid"),
+    sa.Index("ix_console_auth_tokens_expires_at", "expires_at"),
+)
+
 # the embedded network (network/bridge.py); unused where Neutron serves
 networks = sa.Table(
     "networks", metadata, _id(), *_times(),

@@ -16,6 +16,7 @@ from stevedore import driver as stevedore_driver
 from nova_lite import exception
 from nova_lite.objects.base import Record
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import Diagnostics
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
@@ -209,6 +210,10 @@ class ComputeDriver(Protocol):
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """Remove that: the server has settled elsewhere, or is gone."""
+
+    def console(self, instance: Instance, protocol: str) -> Console:
+        """Where the console of a running guest is reached; ``protocol``: vnc, spice or serial. Raises InstanceNotFound without
+        a guest, InstanceInvalidState for one that does not run, ConsoleTypeUnavailable for one without such a console."""
 
     def tidy(self) -> None:
         """Called now and then: throw away what is kept only to be fast and was not used for long."""

@@ -20,6 +20,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import NIC, Diagnostics
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
@@ -249,6 +250,16 @@ class FakeDriver:
         lines = [f"fake guest {instance.display_name}: line {n}" for n in range(1, CONSOLE_LINES)]
         lines.append(f"{instance.hostname or instance.uuid} login:")
         return "\n".join(lines if length is None else lines[-length:] if length > 0 else []) + "\n"
+
+    def console(self, instance: Instance, protocol: str) -> Console:
+        """What Nova's fake driver says."""
+        if self.power_state(instance) is None:
+            raise exception.InstanceNotFound(instance_id=instance.uuid)
+        # Nova's fake serial console is on the host of the RDP consoles that there were once
+        host = "fakerdpconsole.com" if protocol == "serial" else f"fake{protocol}console.com"
+        if protocol == "spice":
+            return Console(host, 6969, tls_port=6970)
+        return Console(host, 6969, internal_access_path="FAKE")
 
     def check_admin_password(self, instance: Instance) -> None:
         """Every fake guest can."""

@@ -57,7 +57,7 @@ def _rows() -> Iterator[Route]:
 
 def rdp_console(_req: Request, server_id: str) -> NoReturn:
     """A console of Hyper-V: always refused, and unknown from 2.6 on."""
-    raise exception.Invalid("Unavailable console type rdp-html5.")
+    raise exception.ConsoleTypeUnavailable(console_type="rdp-html5")
 
 
 ROUTES = [*_rows(), Route("POST", "/servers/{server_id}/action", rdp_console, None, action="os-getRDPConsole", last="2.5",

@@ -1,6 +1,7 @@
 """A WSGI filter: one line of log for each request."""
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ from oslo_log import log
 from nova_lite.api.openstack.router import VERSION
 
 LOG = log.getLogger(__name__)
+# whoever has the token of a console can open it
+_TOKEN = re.compile("(/os-console-auth-tokens/)[^/?]+")
 
 
 class RequestLog:
@@ -38,6 +41,7 @@ class RequestLog:
 
 
 def _plain(url: str) -> str:
+    url = _TOKEN.sub(r"\1***", url)
     # a decoded path may hold line breaks, which would let a caller write lines of his own into the log
     return url if url.isprintable() else url.encode("unicode_escape").decode()
 

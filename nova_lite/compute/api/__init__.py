@@ -6,6 +6,7 @@ for whoever does it. When the call returns, the operation cannot be lost any mor
 from __future__ import annotations
 
 from nova_lite.compute.api.changes import Changes
+from nova_lite.compute.api.consoles import Consoles
 from nova_lite.compute.api.create import Creation
 from nova_lite.compute.api.events import ExternalEvents
 from nova_lite.compute.api.image_cache import ImageCache
@@ -16,5 +17,6 @@ from nova_lite.compute.api.questions import Questions
 from nova_lite.compute.api.server_images import ServerImages
 
 
-class ComputeAPI(Creation, Operations, Changes, Listing, ExternalEvents, ImageCache, Interfaces, Questions, ServerImages):
+class ComputeAPI(Creation, Operations, Changes, Consoles, Listing, ExternalEvents, ImageCache, Interfaces, Questions,
+                 ServerImages):
     """All of them in one object; see the modules of this package."""

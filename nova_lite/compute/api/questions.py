@@ -23,26 +23,27 @@ class Questions(Base):
         """The end of the console log. Raises InstanceNotReady."""
         if not instance.host or instance.vm_state == states.BUILDING:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
-        return _ask(f"Console of instance {instance.uuid}", self.compute_rpc.get_console_output, context, instance.host,
+        return ask(f"Console of instance {instance.uuid}", self.compute_rpc.get_console_output, context, instance.host,
                     instance.uuid, length)
 
     def get_diagnostics(self, context: RequestContext, instance: Instance) -> Diagnostics:
         """What the hypervisor counts. Raises InstanceNotReady, or InstanceInvalidState for a guest that does not run."""
         if not instance.host:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
-        return Diagnostics.from_primitive(_ask(f"Diagnostics of instance {instance.uuid}", self.compute_rpc.get_diagnostics,
-                                               context, instance.host, instance.uuid))
+        return Diagnostics.from_primitive(ask(f"Diagnostics of instance {instance.uuid}", self.compute_rpc.get_diagnostics,
+                                              context, instance.host, instance.uuid))
 
     def change_password(self, context: RequestContext, instance: Instance, password: str) -> None:
         """Set the administrator's password, if the host says that it can: raises NotImplementedByDriver or Conflict if not."""
         states.check(states.OPERATIONS["changePassword"], instance, may_override_lock=bool(context.is_admin))
         if not instance.host:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
-        _ask(f"Host {instance.host}", self.compute_rpc.check_admin_password, context, instance.host, instance.uuid)
+        ask(f"Host {instance.host}", self.compute_rpc.check_admin_password, context, instance.host, instance.uuid)
         self.operate(context, instance.uuid, "changePassword", {"admin_password": password})
 
 
-def _ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
+def ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
+    """The host's answer; raises ServiceUnavailable when there is none."""
     try:
         return question(*arguments)
     except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure) as error:

@@ -98,12 +98,21 @@ class Rng:
 
 @dataclass(frozen=True)
 class Graphics:
-    """A VNC console with its screen and pointer. ``video_ram`` is KiB."""
+    """A screen with its pointer, and the consoles (``protocols``: vnc, spice) that show it. ``video_ram`` is KiB."""
 
     listen: str
     video: str = "virtio"
     tablet: bool = True
     video_ram: int | None = None
+    protocols: tuple[str, ...] = ("vnc",)
+
+
+@dataclass(frozen=True)
+class Serial:
+    """The TCP port of the host at which somebody may type at the serial console."""
+
+    listen: str
+    port: int
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,7 @@ class GuestConfig:
     disks: tuple[Disk, ...] = ()
     nics: tuple[Nic, ...] = ()
     graphics: Graphics | None = None
+    serial: Serial | None = None
     rng: Rng | None = None
     firmware: str | None = None
     boot_menu: bool = False

@@ -1,11 +1,49 @@
-"""The end of a serial console's log, which virtlogd writes and rotates (console.log, console.log.0, ...)."""
+"""Consoles: where a running guest's are, and the end of the serial console's log, which virtlogd writes and rotates
+(console.log, console.log.0, ...)."""
 from __future__ import annotations
 
 import pathlib
 
-from nova_lite import units
+from lxml import etree
+
+from nova_lite import exception, units
+from nova_lite.objects import states
+from nova_lite.objects.console import Console
+from nova_lite.objects.instance import Instance
+from nova_lite.virt.libvirt.guest import Guest
 
 MAX_BYTES = 100 * units.KiB     # what one answer may carry, as in Nova
+
+
+def find(guest: Guest, instance: Instance, protocol: str, address: str) -> Console:
+    """The console of a guest, reached at ``address``. Raises InstanceNotFound, InstanceInvalidState, ConsoleTypeUnavailable."""
+    state = guest.power_state()
+    if state is None:
+        raise exception.InstanceNotFound(instance_id=instance.uuid)
+    if state not in (states.RUNNING, states.POWER_PAUSED):
+        raise exception.InstanceInvalidState(action=f"get_{protocol}_console", instance_id=instance.uuid, attr="power state",
+                                             state=states.POWER_NAMES[state])
+    port, tls_port = _ports(guest.xml(), protocol)
+    if port is None:
+        raise exception.ConsoleTypeUnavailable(console_type=protocol)
+    return Console(address, port, tls_port)
+
+
+def _ports(xml: str, protocol: str) -> tuple[int | None, int | None]:
+    """Port and TLS port in a domain's XML; None for what is not there."""
+    devices = etree.fromstring(xml).find("devices")
+    if devices is None:
+        return None, None
+    if protocol == "serial":
+        source = devices.find("serial[@type='tcp']/source[@mode='bind']")
+        return _port(source, "service"), None
+    graphics = devices.find(f"graphics[@type='{protocol}']")
+    return _port(graphics, "port"), _port(graphics, "tlsPort")
+
+
+def _port(element: etree._Element | None, name: str) -> int | None:
+    number = int(element.get(name, "-1")) if element is not None else -1
+    return number if number > 0 else None
 
 
 def tail(path: pathlib.Path, lines: int | None) -> str:

@@ -17,6 +17,7 @@ from oslo_log import log
 from nova_lite import concurrency, exception
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import Diagnostics
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
@@ -33,6 +34,7 @@ from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.moves import Moves
+from nova_lite.virt.libvirt.serial_ports import SerialPorts
 from nova_lite.virt.libvirt.snapshot import copied_disk
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 
@@ -50,6 +52,7 @@ class LibvirtDriver:
         self._disks = DiskMaker(conf)
         self._moves = Moves(conf, host, self._disks)
         self._volumes = VolumeHost(conf, host, self._connection)
+        self._serial_ports = SerialPorts(conf)
         self._host: Host | None = None
         self._watcher: Watcher | None = None
 
@@ -267,6 +270,10 @@ class LibvirtDriver:
         """The end of the console log; since the guest's last start."""
         return concurrency.native(console.tail, self._files(instance).console_log, length)
 
+    def console(self, instance: Instance, protocol: str) -> Console:
+        """As the domain that runs says it."""
+        return console.find(self._guest(instance), instance, protocol, self._conf.console.server_proxyclient_address)
+
     def tidy(self) -> None:
         """Base images that nobody uses any more go."""
         self._disks.tidy()
@@ -331,15 +338,16 @@ class LibvirtDriver:
             guest.unpause()
         return guest.power_state() == states.RUNNING
 
-    def _config(self, instance: Instance, vifs: list[VIF]) -> str:
+    def _config(self, instance: Instance, vifs: list[VIF], serial_port: int | None = None) -> str:
         name = instance.domain_name(self._conf.compute.instance_name_template)
-        return domain_xml.build(guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts))
+        return domain_xml.build(guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts,
+                                                  serial_port))
 
     def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
         guest = self._guest(instance)
         if guest.is_active():
             return
-        guest.define(self._config(instance, vifs))
+        guest.define(self._config(instance, vifs, self._serial_ports.take()))
         guest.start(paused)
 
     def _remove(self, instance: Instance, vifs: list[VIF]) -> None:

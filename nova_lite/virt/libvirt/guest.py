@@ -36,6 +36,10 @@ class Guest:
         """Running, paused or so: there is a process."""
         return bool(self.do(lambda domain: domain.isActive(), retry=True))
 
+    def xml(self) -> str:
+        """As it is now, without its secrets; empty when libvirt does not know it."""
+        return self.do(lambda domain: domain.XMLDesc(0), retry=True) or ""
+
     def define(self, xml: str) -> None:
         """Write the persistent configuration, over an older one. libvirt checks it against its schema."""
         flags = self.lib.VIR_DOMAIN_DEFINE_VALIDATE

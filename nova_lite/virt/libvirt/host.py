@@ -49,9 +49,10 @@ class Host:
         cache = options.disk_cachemode
         if cache == "none" and not disks.takes_direct_io(self._root):
             cache = "writeback"
+        offered = tuple(protocol for protocol in ("vnc", "spice") if conf[protocol].enabled)
         return HostFacts(virt_type=chosen, arch=self._arch, machine=machine, cpu_mode="" if mode == "none" else mode,
                          cpu_model=options.cpu_model, cache_mode=cache, disk_format=options.images_type,
-                         vnc_listen=options.vnc_listen, video=self._video(chosen, machine))
+                         listen=conf.console.server_listen, graphics=offered, video=self._video(chosen, machine))
 
     def _video(self, chosen: str, machine: str) -> str:
         """virtio where QEMU has it (it may come in a package of its own), else what each QEMU has."""

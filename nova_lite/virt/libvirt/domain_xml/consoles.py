@@ -1,4 +1,4 @@
-"""What a person sees of a guest: serial console with its log, VNC, screen, pointer."""
+"""What a person sees of a guest: serial console with its log, VNC or SPICE, screen, pointer."""
 from __future__ import annotations
 
 from lxml import etree
@@ -9,7 +9,7 @@ from nova_lite.virt.libvirt.config import Graphics, GuestConfig
 
 def elements(config: GuestConfig) -> list[etree._Element]:
     """The serial console always; without graphics no screen and no USB controller at all, which saves memory."""
-    found = [E.serial(E.log(file=config.console_log, append="off"), E.target(port="0"), type="pty")]
+    found = [_serial(config)]
     tablet = config.graphics is not None and config.graphics.tablet
     if config.graphics is not None:
         found += _graphics(config.graphics)
@@ -20,11 +20,22 @@ def elements(config: GuestConfig) -> list[etree._Element]:
     return found
 
 
+def _serial(config: GuestConfig) -> etree._Element:
+    log, target = E.log(file=config.console_log, append="off"), E.target(port="0")
+    if config.serial is None:
+        return E.serial(log, target, type="pty")
+    source = E.source(mode="bind", host=config.serial.listen, service=str(config.serial.port))
+    return E.serial(source, E.protocol(type="raw"), log, target, type="tcp")
+
+
 def _graphics(graphics: Graphics) -> list[etree._Element]:
     model = E.model(type=graphics.video)
     if graphics.video_ram:
         model.set("vram", str(graphics.video_ram))
-    found = [E.graphics(type="vnc", autoport="yes", listen=graphics.listen), E.video(model)]
+    found = [E.graphics(type=protocol, autoport="yes", listen=graphics.listen) for protocol in graphics.protocols]
+    found.append(E.video(model))
+    if "spice" in graphics.protocols:       # for the agent in the guest: clipboard, size of the screen
+        found.append(E.channel(E.target(type="virtio", name="com.redhat.spice.0"), type="spicevmc"))
     if graphics.tablet:
         found.insert(0, E.input(type="tablet", bus="usb"))
     return found

@@ -1,0 +1,31 @@
+"""/os-console-auth-tokens/{console_token}: the connection that the token of a console stands for."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import console_auth_tokens as schema
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+
+_RULE = "os_compute_api:os-console-auth-tokens"
+_PATH = "/os-console-auth-tokens/{console_token}"
+
+
+def show(req: Request, console_token: str) -> dict[str, Any]:
+    """Host and port, since 2.99 the port for TLS too."""
+    found = req.services.compute.get_console_auth_token(req.context, console_token)
+    answer = {"instance_uuid": found.instance_uuid, "host": found.host, "port": found.port,
+              "internal_access_path": found.internal_access_path}
+    if req.since("2.99"):
+        answer["tls_port"] = found.tls_port
+    return {"console": answer}
+
+
+def refuse(_req: Request, console_token: str) -> None:
+    """Below 2.31 only tokens of RDP consoles could be looked up, and there are no such consoles any more."""
+    raise exception.Invalid("Only tokens of rdp-html5 consoles could be shown before microversion 2.31, and those are no more.")
+
+
+ROUTES = [Route("GET", _PATH, refuse, _RULE, last="2.30"),
+          Route("GET", _PATH, show, _RULE, first="2.31", query=schema.QUERY, response=schema.SHOW)]
