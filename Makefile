@@ -8,13 +8,14 @@ STATE ?= /var/lib/nova_lite
 PYTEST := $(BIN)/python -m pytest
 RUN_OPTIONS ?=
 
-.PHONY: help install neighbours run stack down test unit functional integration chaos lint genconfig clean
+.PHONY: help install neighbours run stack down tempest test unit functional integration chaos lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
 	@echo "make stack        a whole OpenStack on this machine: Keystone, Glance, Neutron, Cinder and nova_lite (devstack/README.md)"
 	@echo "make down         end that cloud for good: guests, libvirtd, DHCP, bridges"
 	@echo "make test         all tests"
+	@echo "make tempest      Tempest's tests of Compute on fake hosts, real Keystone, Glance, Neutron, Cinder (TEMPEST_OPTIONS)"
 	@echo "make unit | functional | integration | chaos    some of them"
 	@echo "make lint         ruff, mypy, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
@@ -37,6 +38,10 @@ down:
 
 stack:
 	@devstack/local/stack.sh
+
+# not part of `make test`: it takes half an hour. TEMPEST_OPTIONS="--max latest servers.test_servers" (devstack/local/tempest.sh)
+tempest:
+	@devstack/local/tempest.sh $(TEMPEST_OPTIONS)
 
 # green threads are the default of everything; what differs with native threads is run with those too
 test: install neighbours

@@ -1,6 +1,6 @@
 """First contents of the neighbours and of nova_lite, by plain REST; whatever is there already stays.
 
-usage: seed.py identity|image|network|volume|compute ...      (places, ports and STACK_PASSWORD come from the environment)
+usage: seed.py identity|image|network|volume|compute|tempest ...      (places, ports and STACK_PASSWORD come from the environment)
 """
 import os
 import pathlib
@@ -148,8 +148,24 @@ def compute(cloud):
                 "name": name, "id": ident, "vcpus": vcpus, "ram": ram, "disk": disk}})
 
 
+def tempest(cloud):
+    """A second image; prints the ids of both and of the external network."""
+    root, ids = url("glance", "/v2"), []
+    for name in ("tiny", "tiny-alt"):
+        found = cloud.call("GET", f"{root}/images?name={name}")["images"]
+        if not found:
+            found = [cloud.call("POST", f"{root}/images", json={
+                "name": name, "disk_format": "raw", "container_format": "bare", "visibility": "public"})]
+            cloud.call("PUT", f"{root}/images/{found[0]['id']}/file", data=bytes(1 << 16),
+                       headers={"Content-Type": "application/octet-stream"})
+        ids.append(found[0]["id"])
+    ids.append(cloud.call("GET", url("neutron", "/v2.0/networks?name=public"))["networks"][0]["id"])
+    print(*ids)
+
+
 if __name__ == "__main__":
-    PARTS = {"identity": identity, "image": image, "network": network, "volume": volume, "compute": compute}
+    PARTS = {"identity": identity, "image": image, "network": network, "volume": volume, "compute": compute,
+             "tempest": tempest}
     admin = Cloud()
     for part in sys.argv[1:]:
         PARTS[part](admin)

@@ -27,6 +27,7 @@ from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
+from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 
 CONSOLE_LINES = 20
@@ -63,8 +64,8 @@ class FakeDriver:
             supported_instances=[["x86_64", "fake", "hvm"], ["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]])
 
     def uptime(self) -> str | None:
-        """There is no host."""
-        return None
+        """That of the machine that plays the host."""
+        return host_uptime.line()
 
     def power_states(self) -> dict[str, int]:
         """All guests."""
@@ -249,7 +250,7 @@ class FakeDriver:
         self._known("console_output", instance)
         lines = [f"fake guest {instance.display_name}: line {n}" for n in range(1, CONSOLE_LINES)]
         lines.append(f"{instance.hostname or instance.uuid} login:")
-        return "\n".join(lines if length is None else lines[-length:] if length > 0 else []) + "\n"
+        return "\n".join(lines if length is None else lines[-length:] if length > 0 else [])
 
     def console(self, instance: Instance, protocol: str) -> Console:
         """What Nova's fake driver says."""

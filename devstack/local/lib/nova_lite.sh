@@ -53,6 +53,8 @@ port = $P_METADATA
 shared_secret = $(password)
 [compute]
 driver = $driver
+[fake]
+hosts = ${STACK_FAKE_HOSTS:-1}
 [libvirt]
 connection_uri = qemu+unix:///system?socket=$STACK_DIR/libvirt/run/libvirt-sock
 [image]

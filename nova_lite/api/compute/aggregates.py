@@ -69,10 +69,11 @@ def cache_images(req: Request, aggregate_id: str) -> None:
 
 
 def _number(aggregate_id: str) -> int:
-    number = params.number(aggregate_id)
+    """Raises InvalidInput for what is no number; a negative one is a number that no aggregate has."""
+    number = params.number(aggregate_id.removeprefix("-"))
     if number is None:
         raise exception.InvalidInput(reason=f"'{aggregate_id}' is not the number of an aggregate")
-    return number
+    return -number if aggregate_id.startswith("-") else number
 
 
 def _changed(req: Request, function: Any, aggregate_id: str, *args: Any) -> dict[str, Any]:

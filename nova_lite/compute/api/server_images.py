@@ -24,29 +24,30 @@ _NOT_INHERITED_PREFIXES = ("os_glance_", "signature_verified")
 
 
 class ServerImages(Base):
-    """Both answer the id of the new image, which stays queued until the host has its data."""
+    """Both answer the id of the new image, which stays queued until the host has its data. The user's metadata go before what
+    the image gets by itself; only ``backup_type`` is what the request says, for the rotation goes by it."""
 
     def create_image(self, context: RequestContext, instance: Instance, name: str, metadata: Mapping[str, str]) -> str:
         """An image of the server's disk as it is soon. Raises InstanceInvalidState, InstanceNotReady, MetadataLimitExceeded,
         or what the Image service says to the user."""
-        return self._create(context, instance, "createImage", name, metadata, {"image_type": "snapshot"}, {})
+        return self._create(context, instance, "createImage", name, metadata, {"image_type": "snapshot", **metadata}, {})
 
     def create_backup(self, context: RequestContext, instance: Instance, name: str, metadata: Mapping[str, str],
                       backup_type: str, rotation: int) -> str:
         """The same, of which the newest ``rotation`` of each ``backup_type`` are kept."""
-        kind = {"image_type": "backup", "backup_type": backup_type}
-        return self._create(context, instance, "createBackup", name, metadata, kind,
+        properties = {"image_type": "backup", **metadata, "backup_type": backup_type}
+        return self._create(context, instance, "createBackup", name, metadata, properties,
                             {"backup_type": backup_type, "rotation": rotation})
 
     def _create(self, context: RequestContext, instance: Instance, verb: str, name: str, metadata: Mapping[str, str],
-                kind: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
+                properties: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
         with self.db.read() as connection:
             limits = quotas.limits_for(connection, self.conf, instance.project_id)
         validate.check_metadata_quota(metadata, limits["metadata_items"])
         states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
-        image = self.image.create(context, _record(context, instance, name, {**metadata, **kind}))
+        image = self.image.create(context, _record(context, instance, name, properties))
         try:
             self.operate(context, instance.uuid, verb, {**arguments, "image_id": image.id})
         except Exception:

@@ -47,7 +47,8 @@ def _port(element: etree._Element | None, name: str) -> int | None:
 
 
 def tail(path: pathlib.Path, lines: int | None) -> str:
-    """The last ``lines`` lines (None: all), at most MAX_BYTES of them; empty when the guest never ran."""
+    """The last ``lines`` lines (None: all), at most MAX_BYTES of them; empty when the guest never ran. Who asks for a number
+    of lines gets them with newlines between them and none at the end: clients count."""
     data = b""
     for part in (path, path.with_name(path.name + ".0")):
         data = _end_of(part, MAX_BYTES - len(data)) + data
@@ -58,7 +59,7 @@ def tail(path: pathlib.Path, lines: int | None) -> str:
         return text
     if lines <= 0:
         return ""
-    return "".join(text.splitlines(keepends=True)[-lines:])
+    return "\n".join(text.removesuffix("\n").split("\n")[-lines:])
 
 
 def _end_of(path: pathlib.Path, size: int) -> bytes:

@@ -23,8 +23,9 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
+from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
-from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, uptime
+from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.events import Watcher
@@ -74,7 +75,7 @@ class LibvirtDriver:
 
     def uptime(self) -> str | None:
         """As the command of that name says it."""
-        return uptime.line()
+        return host_uptime.line()
 
     def power_states(self) -> dict[str, int]:
         """uuid -> power_state of all domains of this libvirt."""

@@ -70,6 +70,8 @@ def test_bad_input(admin, member, hosts):
     for metadata in ({"a": 1}, {"a": "x" * 256}, {"a/b": "c"}, {"availability_zone": "a:b"}):
         admin.post(f"{path}/action", {"set_metadata": {"metadata": metadata}}, 400)
     admin.get("/os-aggregates/x", 400)
+    admin.get("/os-aggregates/--1", 400)
+    admin.get("/os-aggregates/-1", 404)
     assert admin.fault("GET", "/os-aggregates/99", 404) == "Aggregate 99 could not be found."
     add(admin, "/os-aggregates/99", status=404)
     admin.post(f"{path}/action", {"explode": {}}, 400)

@@ -20,6 +20,16 @@ def servers(cloud: Cloud) -> Servers:
     return Servers(cloud)
 
 
+def test_the_users_metadata_go_before_what_an_image_gets_by_itself(cloud, servers, member):
+    kinds = []
+    for action in BODIES:
+        body = {action: {**BODIES[action], "metadata": {"image_type": "test", "backup_type": "mine"}}}
+        made = member.at("2.45").post(f"/servers/{servers.active(member)}/action", body, 202)["image_id"]
+        properties = cloud.services.image.get(ADMIN, made).properties
+        kinds.append((properties["image_type"], properties["backup_type"]))
+    assert kinds == [("test", "mine"), ("test", "daily")]
+
+
 @pytest.mark.parametrize("action", BODIES)
 def test_the_record_is_made_and_named_in_the_action(cloud, servers, member, action):
     server = servers.active(member)

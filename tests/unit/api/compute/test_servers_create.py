@@ -49,6 +49,14 @@ def test_several_servers_are_numbered_and_share_a_reservation(servers, member):
     assert all(len(servers.actions(s["id"])) == 1 for s in listed)
 
 
+def test_an_address_of_version_6_is_kept_in_its_short_form(servers, member):
+    long = "0000:0000:0000:0000:0000:babe:220.12.22.2"        # longer than the column
+    server = servers.create(member, accessIPv6=long)
+    assert servers.row(server)["access_ip_v6"] == "::babe:dc0c:1602"
+    changed = member.put(f"/servers/{server}", {"server": {"accessIPv6": "2001:DB8:0::1"}})["server"]
+    assert changed["accessIPv6"] == "2001:db8::1"
+
+
 @pytest.mark.parametrize(("name", "hostname"), [
     ("My Server_1.x", "my-server-1-x"), ("-a-", "a"), ("x" * 80, "x" * 63), ("caf\u00e9", "caf")])
 def test_host_names_are_made_of_names(servers, member, name, hostname):

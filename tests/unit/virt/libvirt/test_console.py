@@ -17,7 +17,7 @@ def test_a_guest_that_never_ran_said_nothing(tmp_path):
 def test_the_log_before_the_last_rotation_belongs_to_it(tmp_path):
     (tmp_path / "console.log.0").write_bytes(b"one\ntwo\n")
     (tmp_path / "console.log").write_bytes(b"three\n")
-    assert console.tail(tmp_path / "console.log", 2) == "two\nthree\n"
+    assert console.tail(tmp_path / "console.log", 2) == "two\nthree"
 
 
 def test_an_answer_has_bounds_and_bytes_that_are_no_text_do_no_harm(tmp_path):

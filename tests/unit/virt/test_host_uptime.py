@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from nova_lite.virt.libvirt import uptime
+from nova_lite.virt import host_uptime
 
 CLIENT = re.compile(r"\s*(.+)\sup\s+(.+),\s+(.+)\susers?,\s+load average:\s(.+)")
 MORNING = time.strptime("08:32:11", "%H:%M:%S")
@@ -20,10 +20,10 @@ def test_the_line(tmp_path, seconds, logins, said):
     (tmp_path / "loadavg").write_text("0.20 0.12 0.14 2/345 6789\n")
     kinds = [2, *[7] * logins, 8]       # the boot, the users, a login that has ended
     (tmp_path / "utmp").write_bytes(b"".join(struct.pack("<h382x", kind) for kind in kinds))
-    assert uptime.line(tmp_path, tmp_path / "utmp", MORNING) == said
+    assert host_uptime.line(tmp_path, tmp_path / "utmp", MORNING) == said
 
 
 def test_the_line_of_this_machine():
-    match = CLIENT.match(uptime.line())
+    match = CLIENT.match(host_uptime.line())
     assert match is not None
     assert len(match[4].split(", ")) == 3
