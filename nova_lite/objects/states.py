@@ -87,6 +87,7 @@ OPERATIONS = {o.verb: o for o in (
     # these change no state, so several may be under way: the host does them one after the other
     Operation("attach_volume", "attach_volume", "attach_volume", _WITH_DISKS, IDLE, None, None, None),
     Operation("detach_volume", "detach_volume", "detach_volume", _WITH_DISKS, IDLE, None, None, None),
+    Operation("swap_volume", "swap_volume", "swap_volume", (ACTIVE, PAUSED, RESIZED), IDLE, None, None, None),
     Operation("attach_interface", "attach_interface", "attach_interface", (ACTIVE, PAUSED, STOPPED), IDLE, None, None, None),
     Operation("detach_interface", "detach_interface", "detach_interface", (ACTIVE, PAUSED, STOPPED), IDLE, None, None, None),
 )}

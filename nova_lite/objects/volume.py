@@ -30,6 +30,12 @@ class Volume(Record):
     image_metadata: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     created_at: str = ""
+    migration_status: str | None = None     # what the Volume service tells its own kind only
+
+    @property
+    def is_migrating(self) -> bool:
+        """True while the Volume service moves the data to another volume, which takes this one's place at the end."""
+        return self.migration_status not in (None, "")
 
 
 @dataclass

@@ -145,6 +145,10 @@ class ComputeDriver(Protocol):
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Take a volume from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
 
+    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice) -> None:
+        """Copy a volume of a running guest to another, connected one and let the guest change over; one that has the new one
+        already keeps it. The guest goes on meanwhile, and has the old volume when this raises."""
+
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A volume has grown to ``size`` GiB: the guest is to see it."""
 

@@ -150,6 +150,11 @@ class FakeDriver:
         """And lets it go at once."""
         self._act("detach_volume", instance)
 
+    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice) -> None:
+        """A fake guest has no data."""
+        self._act("swap_volume", instance)
+        self._known("swap_volume", instance)
+
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """And sees it grow."""
         self._act("extend_volume", instance)

@@ -61,6 +61,9 @@ class VolumeAPI(Protocol):
     def complete(self, context: RequestContext, attachment_id: str) -> None:
         """The guest has it: the volume becomes in-use. Run again it does nothing."""
 
+    def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
+        """Tell how the move of a volume's data to a new volume ended; the id under which these data are known from now on."""
+
     def release(self, context: RequestContext, attachment_id: str) -> None:
         """Delete an attachment; one that is gone is no error."""
 

@@ -112,6 +112,17 @@ class CinderVolumes:
         except exception.VolumeAttachmentNotFound:
             return
 
+    def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
+        """Cinder lets the new volume have the old one's id, and deletes what is left over: when one of them is gone, it was
+        told before."""
+        body = {"os-migrate_volume_completion": {"new_volume": new_volume_id, "error": failed}}
+        gone = exception.VolumeNotFound(volume_id=new_volume_id)
+        try:
+            answer = self._call(context, "POST", f"/volumes/{volume_id}/action", gone, body)
+        except exception.VolumeNotFound:
+            return self.get(context, volume_id).id
+        return str(answer.get("save_volume_id") or new_volume_id)
+
     def _pages(self, context: RequestContext, path: str, key: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
         """The entries of a list, page by page. Cinder says that there are more for volumes only, and pages as it likes."""
         marker: dict[str, str] = {}
@@ -167,7 +178,8 @@ def _volume(found: dict[str, Any]) -> Volume:
         snapshot_id=found.get("snapshot_id"), source_image=image.get("image_id"),
         attachments=[{"server_id": a["server_id"], "attachment_id": a["attachment_id"]}
                      for a in found.get("attachments") or []],
-        image_metadata=image, metadata=found.get("metadata") or {}, created_at=found.get("created_at") or "")
+        image_metadata=image, metadata=found.get("metadata") or {}, created_at=found.get("created_at") or "",
+        migration_status=found.get("os-vol-mig-status-attr:migstat"))
 
 
 def _snapshot(found: dict[str, Any]) -> Snapshot:

@@ -26,6 +26,7 @@ class FakeCinder:
         self.snapshots: dict[str, dict[str, Any]] = {}
         self.attachments: dict[str, dict[str, Any]] = {}
         self.tokens: dict[str, str] = {}
+        self.completed: list[tuple[str, str, bool]] = []    # migrations of volumes: old, new, failed
         self.page, self.filters_metadata = 1000, True
         self.refuse: Answer | None = None
 
@@ -109,6 +110,23 @@ class FakeCinder:
             return fault(400, f"Invalid volume: Volume status must be available or error, but is {status}.")
         del self.volumes[volume_id]
         return Answer(202)
+
+    def _post_volumes(self, volume_id: str, body: dict[str, Any]) -> Answer:
+        """The end of a migration: the data of the new volume are known by the old one's id from now on."""
+        asked = body["os-migrate_volume_completion"]
+        if asked["new_volume"] not in self.volumes:
+            return fault(404, f"Volume {asked['new_volume']} could not be found.")
+        volume, new = self.volumes[volume_id], self.volumes[asked["new_volume"]]
+        self.completed.append((volume_id, asked["new_volume"], asked["error"]))
+        volume["os-vol-mig-status-attr:migstat"] = "error" if asked["error"] else "success"
+        if asked["error"]:
+            return Answer(200, {"save_volume_id": volume_id})
+        for row in self.attachments.values():
+            if row["volume_id"] == new["id"]:
+                row["volume_id"] = volume_id
+        volume |= {key: new[key] for key in ("status", "attachments", "size")}
+        del self.volumes[new["id"]]
+        return Answer(200, {"save_volume_id": volume_id})
 
     def _create_attachments(self, body: dict[str, Any], project: str | None) -> Answer:
         volume = self.volumes.get(body["volume_uuid"])

@@ -15,8 +15,9 @@ from nova_lite.compute.api.listing import Listing
 from nova_lite.compute.api.operations import Operations
 from nova_lite.compute.api.questions import Questions
 from nova_lite.compute.api.server_images import ServerImages
+from nova_lite.compute.api.volume_swap import VolumeSwap
 
 
 class ComputeAPI(Creation, Operations, Changes, Consoles, Listing, ExternalEvents, ImageCache, Interfaces, Questions,
-                 ServerImages):
+                 ServerImages, VolumeSwap):
     """All of them in one object; see the modules of this package."""

@@ -25,7 +25,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
-from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config
+from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, swap
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.events import Watcher
@@ -156,6 +156,11 @@ class LibvirtDriver:
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Ask the guest, several times when it does not answer."""
         GuestDisks(self._guest(instance)).detach(str(device.volume_id))
+
+    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice) -> None:
+        """By QEMU's mirror job."""
+        disk = domain_xml.build_disk(guest_config.volume(instance, new))
+        swap.swap(self._guest(instance), str(old.volume_id), disk)
 
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A running guest sees the new size."""

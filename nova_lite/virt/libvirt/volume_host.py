@@ -51,7 +51,9 @@ class VolumeHost:
 
     def disconnect(self, instance: Instance, device: BlockDevice) -> None:
         """Forget the secret; there may be none."""
-        lib, uuid = self._connection.libvirt, volumes.secret_uuid(instance, str(device.volume_id))
+        # after an exchange of volumes the secret has the new volume's name, the device perhaps the old one's
+        name = (device.connection_info or {}).get("volume_id") or device.volume_id
+        lib, uuid = self._connection.libvirt, volumes.secret_uuid(instance, str(name))
 
         def forget(connection: Any) -> None:
             try:

@@ -192,8 +192,8 @@ def test_update_of_the_delete_flag(cloud):
         assert f"The {key} of a volume attachment cannot be changed" in message
     swap = {"volumeAttachment": {"volumeId": other}}
     cloud.member.fault("PUT", path, 403, swap)
-    assert "does not support volume swap" in cloud.admin.fault("PUT", path, 400, swap)
-    cloud.admin.at("2.1").fault("PUT", path, 400, swap)
+    assert "is not migrating" in cloud.admin.fault("PUT", path, 409, swap)
+    cloud.admin.at("2.1").fault("PUT", path, 409, {"volumeAttachment": {"volumeId": volume}})
     cloud.member.at("2.84").fault("PUT", path, 400, {"volumeAttachment": {**same, "delete_on_termination": True}})
     cloud.member.fault("PUT", f"/servers/{server}/os-volume_attachments/{other}", 404,
                        {"volumeAttachment": {"volumeId": other, "delete_on_termination": True}})

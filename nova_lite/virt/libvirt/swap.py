@@ -1,0 +1,81 @@
+"""A disk of a running guest copied to another one, to which the guest then changes over: QEMU's mirror job, pivoted.
+
+Until the job has ended the guest writes to both, so nothing is lost whenever it breaks off: the guest has the old disk then.
+"""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lxml import etree
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.guest_disks import GuestDisks
+
+LOG = log.getLogger(__name__)
+POLL = 0.3                  # seconds between looks at the job
+PIVOT_TIMEOUT = 60.0        # seconds that a job whose copy is complete may take until it can be pivoted
+
+
+def swap(guest: Guest, serial: str, xml: str) -> None:
+    """Let the disk with ``serial`` have the source of ``xml``; one that has it already keeps it. Raises VirtDriverError."""
+    found = GuestDisks(guest).find(serial, guest.lib.VIR_DOMAIN_AFFECT_LIVE)
+    if found is None:
+        raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the guest has no disk {serial}, or does not run")
+    disk, wanted = etree.fromstring(found), etree.fromstring(xml)
+    if _source(disk) != _source(wanted):
+        _mirror(guest, str(disk.find("target").get("dev")), xml)    # type: ignore[union-attr]  # every disk has one
+    # the configuration of the next start; what names the disk inside the guest stays as it is
+    serial_element = wanted.find("serial")
+    if serial_element is not None:
+        serial_element.text = serial
+    kept = etree.tostring(wanted, encoding="unicode")
+    guest.do(lambda domain: domain.updateDeviceFlags(kept, guest.lib.VIR_DOMAIN_AFFECT_CONFIG) and None, must_exist=True)
+
+
+def _source(disk: etree._Element) -> tuple[str | None, ...]:
+    """What tells two volumes apart; an address may be written in several ways."""
+    source = disk.find("source")
+    return tuple(source.get(key) for key in ("file", "dev", "name", "protocol")) if source is not None else ()
+
+
+def _mirror(guest: Guest, target: str, xml: str) -> None:
+    lib = guest.lib
+    flags = lib.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | lib.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
+    if _info(guest, target):
+        LOG.warning("Ending a copy of %s that nobody waits for", target, extra={"instance_uuid": guest.uuid})
+        guest.do(lambda domain: domain.blockJobAbort(target, 0) and None)
+    guest.do(lambda domain: domain.blockCopy(target, xml, {}, flags) and None, must_exist=True)
+    deadline: float | None = None
+    while True:
+        info = _info(guest, target)
+        if not info:
+            raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the copy of {target} broke off")
+        if info["end"] and info["cur"] == info["end"]:
+            deadline = deadline or time.monotonic() + PIVOT_TIMEOUT
+            if _pivot(guest, target, time.monotonic() > deadline):
+                return
+        time.sleep(POLL)
+
+
+def _pivot(guest: Guest, target: str, last: bool) -> bool:
+    """False when the job is not ready yet, of which the counters say nothing."""
+    lib = guest.lib
+
+    def pivot(domain: Any) -> bool:
+        try:
+            domain.blockJobAbort(target, lib.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT)
+            return True
+        except lib.libvirtError as error:
+            if last or error.get_error_code() != lib.VIR_ERR_BLOCK_COPY_ACTIVE:
+                raise
+            return False
+
+    return bool(guest.do(pivot, must_exist=True))
+
+
+def _info(guest: Guest, target: str) -> dict[str, Any]:
+    """{} without a job."""
+    return dict(guest.do(lambda domain: domain.blockJobInfo(target, 0), must_exist=True, retry=True) or {})

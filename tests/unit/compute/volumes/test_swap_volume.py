@@ -1,0 +1,128 @@
+"""A volume exchanged for another in the middle of Cinder's migration of it, by REST, with a small Cinder on HTTP."""
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import states
+from tests.support.fake_cinder import FakeCinder
+from tests.support.fake_openstack import FakeOpenStack
+from tests.unit.compute.volumes.volume_cloud import DIED
+
+BROKEN = exception.VirtDriverError(what="Exchanging a volume", reason="the copy broke off")
+
+
+@pytest.fixture
+def cinder():
+    made = FakeCinder()
+    made.tokens = {"u:p": "p", "a:p": "p"}
+    return made
+
+
+@pytest.fixture
+def cloud(make_volume_cloud, cinder):
+    neighbour = FakeOpenStack("block-storage", cinder, versions={"v3.71": "/v3/"})
+    credentials = "[service_user]\n" + "\n".join(f"{k} = {v}" for k, v in neighbour.options.items())
+    yield make_volume_cloud("h1", config=credentials, volume__driver="cinder", service_user__retries=0)
+    neighbour.close()
+
+
+@pytest.fixture
+def attached(cloud, cinder):
+    """A server with a volume that Cinder is moving, and the volume that it is moved to."""
+    server = cloud.running()
+    old, new = cinder.add_volume("p"), cinder.add_volume("p", size=2)
+    cloud.member.post(f"/servers/{server}/os-volume_attachments", {"volumeAttachment": {"volumeId": old, "tag": "data"}})
+    cloud.wait_for(lambda: cinder.volumes[old]["status"] == "in-use" and cloud.device(server, old).attached, 20)
+    cloud.actions_end(server, 20)
+    cinder.volumes[old]["os-vol-mig-status-attr:migstat"] = "migrating"
+    return server, old, new
+
+
+def swap(cloud, server, old, new, status=202, client=None):
+    body = {"volumeAttachment": {"volumeId": new}}
+    return (client or cloud.admin).ask("PUT", f"/servers/{server}/os-volume_attachments/{old}", body, status)
+
+
+def test_the_guest_has_the_new_volume_under_the_old_name(cloud, cinder, attached):
+    server, old, new = attached
+    before = cloud.device(server, old)
+    swap(cloud, server, old, new)
+    cloud.wait_for(lambda: cinder.completed == [(old, new, False)], 20)
+    cloud.actions_end(server, 20)
+    [device] = cloud.get(server).block_devices
+    assert (device.volume_id, device.id, device.device_name, device.tag) == (old, before.id, before.device_name, "data")
+    assert device.attachment_id != before.attachment_id
+    assert (device.size, device.attached) == (2, True)
+    assert device.connection_info["data"]["attachment_id"] == device.attachment_id
+    assert "auth_password" not in device.connection_info["data"]
+    assert list(cinder.attachments) == [device.attachment_id]
+    assert (cloud.last_action(server)["action"], cloud.last_action(server)["message"]) == ("swap_volume", None)
+    assert [c for c in cloud.drivers["h1"].calls if c.endswith("volume")][-3:] == ["connect_volume", "swap_volume",
+                                                                                  "disconnect_volume"]
+    cloud.delete(server)
+    assert cinder.attachments == {}
+
+
+def test_a_copy_that_fails_leaves_the_old_volume(cloud, cinder, attached):
+    server, old, new = attached
+    before = cloud.device(server, old)
+    cloud.drivers["h1"].fail("swap_volume", BROKEN)
+    swap(cloud, server, old, new)
+    cloud.wait_for(lambda: cinder.completed == [(old, new, True)], 20)
+    cloud.actions_end(server, 20)
+    assert cloud.get(server).block_devices == [before]
+    assert list(cinder.attachments) == [before.attachment_id]
+    assert cinder.volumes[new]["status"] == "available"
+    assert cloud.last_action(server)["message"] == "Error"
+    assert cloud.get(server).vm_state == states.ACTIVE
+
+
+@pytest.mark.parametrize(("where", "method", "when"), [
+    ("volumes", "connect", "after"), ("driver", "swap_volume", "after"), ("volumes", "complete", "before"),
+    ("volumes", "release", "after"), ("volumes", "complete_migration", "after")])
+def test_a_host_that_dies_on_the_way_goes_on_later(cloud, cinder, attached, where, method, when):
+    server, old, new = attached
+    meddled = cloud.drivers["h1"] if where == "driver" else cloud.host_volumes["h1"]
+    meddled.fail(method, DIED, when)
+    swap(cloud, server, old, new)
+    cloud.wait_for(lambda: not meddled.rules[method][2] and cloud.hosts["h1"].leases.in_flight() == [], 20)
+    cloud.take_over()
+    cloud.wait_for(lambda: cinder.completed == [(old, new, False)], 20)
+    cloud.actions_end(server, 20)
+    [device] = cloud.get(server).block_devices
+    assert (device.volume_id, list(cinder.attachments)) == (old, [device.attachment_id])
+
+
+def test_what_is_refused(cloud, cinder, attached):
+    server, old, new = attached
+    swap(cloud, server, old, new, 403, cloud.member)
+    assert "could not be found" in str(swap(cloud, server, old, str(uuid.uuid4()), 400))
+    swap(cloud, server, str(uuid.uuid4()), new, 404)
+    other = cinder.add_volume("p", **{"os-vol-mig-status-attr:migstat": "migrating"})
+    assert "is not attached to volume" in str(swap(cloud, server, other, new, 404))
+    cinder.volumes[new]["size"] = 0
+    assert "must be the same size or larger" in str(swap(cloud, server, old, new, 400))
+    cinder.volumes[new] |= {"size": 1, "status": "error"}
+    assert "must be detached" in str(swap(cloud, server, old, new, 400))
+    cinder.volumes[new]["status"] = "available"
+    cloud.set(server, vm_state=states.STOPPED)
+    swap(cloud, server, old, new, 409)
+    cloud.set(server, vm_state=states.ACTIVE)
+    cinder.volumes[old]["os-vol-mig-status-attr:migstat"] = None
+    assert "is not migrating" in str(swap(cloud, server, old, new, 409))
+    assert len(cinder.attachments) == 1
+
+
+def test_one_at_a_time(cloud, cinder, attached):
+    server, old, new = attached
+    cloud.delay(0.3)
+    swap(cloud, server, old, new)
+    assert "in the middle of 'swap_volume'" in str(swap(cloud, server, old, cinder.add_volume("p"), 400))
+    path = f"/servers/{server}/os-volume_attachments/{old}"
+    assert "in the middle of 'swap_volume'" in cloud.member.fault("DELETE", path, 400)
+    cloud.wait_for(lambda: cinder.completed == [(old, new, False)], 20)
+    cloud.actions_end(server, 20)
+    assert len(cinder.attachments) == 1
