@@ -446,6 +446,10 @@ class InterfaceAttachFailed(NovaLiteError):
     safe = True
 
 
+class VolumeNotReimaged(NovaLiteError):
+    msg_fmt = "Volume %(volume_id)s did not get image %(image_id)s: its status is %(status)s"
+
+
 class VolumeStuck(NovaLiteError):
     msg_fmt = ("Attaching volume %(volume_id)s failed: %(reason)s; it is reserved until it is detached, as taking it back "
                "failed, too: %(second)s")

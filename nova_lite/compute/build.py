@@ -9,9 +9,10 @@ from nova_lite.compute import delete, volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.objects import states
+from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.network import VIF, NetworkRequest
 from nova_lite.virt import guest_metadata
-from nova_lite.virt.driver import GuestFiles
+from nova_lite.virt.driver import Fetcher, GuestFiles
 
 LOG = log.getLogger(__name__)
 EVENT = "compute__do_build_and_run_instance"
@@ -52,20 +53,22 @@ def _build(work: Work, listener: Listener) -> None:
         instance.task_state = states.SPAWNING
     for vif in vifs:
         host.network.plug(instance, vif)
-    host.driver.spawn(instance, vifs, _files(work, vifs), lambda image_id, path: _fetch(work, image_id, path),
+    host.driver.spawn(instance, vifs, guest_files(work, vifs), fetcher(work, instance.image),
                       listener.waiter(work.context, instance, vifs))
     volumes.complete_all(work)
     work.succeed(volumes.columns(instance))
 
 
-def _fetch(work: Work, image_id: str, path: str) -> None:
-    """Download an image, checked against what the API saw of it: nobody may put another in its place meanwhile."""
-    image = work.instance.image
-    try:
-        work.host.image.download(work.context, image_id, path, image if image and image.id == image_id else None)
-    except exception.ImageNotFound as error:
-        reason = f"image {image_id} is not there any more: it was deleted after the server was asked for"
-        raise exception.BuildAborted(instance_id=work.instance.uuid, reason=reason) from error
+def fetcher(work: Work, image: ImageMeta | None) -> Fetcher:
+    """Downloads images, checked against what the API saw of ``image``: nobody may put another in its place meanwhile."""
+    def fetch(image_id: str, path: str) -> None:
+        try:
+            work.host.image.download(work.context, image_id, path, image if image and image.id == image_id else None)
+        except exception.ImageNotFound as error:
+            reason = f"image {image_id} is not there any more: it was deleted after the server was asked for"
+            raise exception.BuildAborted(instance_id=work.instance.uuid, reason=reason) from error
+
+    return fetch
 
 
 def _requests(asked: str | list[dict] | None) -> str | list[NetworkRequest] | None:
@@ -74,7 +77,8 @@ def _requests(asked: str | list[dict] | None) -> str | list[NetworkRequest] | No
     return [NetworkRequest.from_primitive(one) for one in asked]
 
 
-def _files(work: Work, vifs: list[VIF]) -> GuestFiles:
+def guest_files(work: Work, vifs: list[VIF]) -> GuestFiles:
+    """What the guest is given besides its disks; the password of its action only with a config drive."""
     password, files = work.action.arguments.get("admin_password"), work.instance.personality or []
     if not work.instance.config_drive:
         return GuestFiles(files, password)

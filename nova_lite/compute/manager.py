@@ -235,6 +235,8 @@ class ComputeManager:
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
         suspend_instance = resume_instance = attach_volume = detach_volume = attach_interface = detach_interface = \
         swap_volume = set_admin_password = trigger_crash_dump = snapshot_instance = backup_instance = build_and_run_instance
+    rebuild_instance = rescue_instance = unrescue_instance = shelve_instance = shelve_offload_instance = unshelve_instance = \
+        soft_delete_instance = restore_instance = build_and_run_instance
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
         """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""

@@ -43,16 +43,18 @@ def changed(device_id: str, values: dict[str, Any] | None) -> dict[str, Any]:
 
 
 # builds -------------------------------------------------------------------------------------------------------------------
-def connect_all(work: Work) -> None:
-    """Connect every volume of a new server to this host. Raises BuildAborted for a volume that was not made, InvalidVolume
-    for one that somebody else has, UnexpectedTaskState when the server is deleted meanwhile."""
+def connect_all(work: Work, task_state: str | None = states.BLOCK_DEVICE_MAPPING) -> None:
+    """Connect every volume of a server that is built to this host; ``task_state`` None: the server keeps the one that it has.
+    Raises BuildAborted for a volume that was not made, InvalidVolume for one that somebody else has, UnexpectedTaskState when
+    the server is deleted meanwhile."""
     host, instance = work.host, work.instance
     if not instance.volumes:
         return
-    started: dict[str, Any] = {"task_state": states.BLOCK_DEVICE_MAPPING,
-                               "network_info": [v.to_primitive() for v in instance.network_info]}
-    work.update(started, [states.NETWORKING, states.BLOCK_DEVICE_MAPPING, states.SPAWNING])
-    instance.task_state = states.BLOCK_DEVICE_MAPPING
+    if task_state is not None:
+        started: dict[str, Any] = {"task_state": task_state,
+                                   "network_info": [v.to_primitive() for v in instance.network_info]}
+        work.update(started, [states.NETWORKING, states.BLOCK_DEVICE_MAPPING, states.SPAWNING])
+        instance.task_state = task_state
     context = admin_context()
     known = _usable_attachments(host, context, instance)
     for device in instance.volumes:
@@ -101,7 +103,7 @@ def _wait_until_made(work: Work, context: RequestContext, device: BlockDevice) -
                 instance_id=work.instance.uuid, reason=f"Volume {volume.id} did not finish being created even after we waited "
                 f"{waited:.0f} seconds. And its status is {volume.status}.")
         time.sleep(next(pauses, POLL_SECONDS[-1]))
-        work.update({}, [states.BLOCK_DEVICE_MAPPING])     # a delete ends the waiting
+        work.update({}, [*states.working(work.operation)])      # a delete ends the waiting
 
 
 def _connect(host: Host, context: RequestContext, instance: Instance, device: BlockDevice, attachment_id: str) -> None:
@@ -109,6 +111,33 @@ def _connect(host: Host, context: RequestContext, instance: Instance, device: Bl
     device.attachment_id = attachment_id
     attachment = host.volume.connect(context, attachment_id, host.driver.volume_connector())
     device.connection_info = host.driver.connect_volume(instance, device, attachment.connection_info)
+
+
+def connect_missing(work: Work) -> None:
+    """Connect the volumes of a server that its host does not have, as after an operation that failed on the way."""
+    context = admin_context()
+    for device in work.instance.volumes:
+        if device.connection_info is None and device.volume_id is not None:
+            reserved = _reserved(work.host, context, work.instance, device)
+            _connect(work.host, context, work.instance, device, reserved)
+            work.update_device(device.id, {"attachment_id": reserved, "connection_info": device.connection_info})
+
+
+def let_go(work: Work, device: BlockDevice) -> None:
+    """The host gives a volume back that stays the server's: it is reserved for it, and nobody else gets it. The guest is gone.
+    Run again, it goes on with the reservation of the run before."""
+    host, instance, context = work.host, work.instance, admin_context()
+    if device.connection_info is not None:
+        host.driver.disconnect_volume(instance, device)
+    mine = [a for a in host.volume.attachments(context, instance.uuid) if a.volume_id == device.volume_id]
+    kept = next((a for a in mine if a.status == RESERVED), None)
+    if kept is None:
+        kept = host.volume.reserve(context, device.volume_id or "", instance.uuid)
+    for other in mine:
+        if other.id != kept.id:
+            host.volume.release(context, other.id)
+    device.attachment_id, device.connection_info, device.attached = kept.id, None, False
+    work.update_device(device.id, {"attachment_id": kept.id, "connection_info": None, "attached": False})
 
 
 def complete_all(work: Work) -> None:

@@ -25,6 +25,8 @@ MIGRATING, UPDATING_PASSWORD = "migrating", "updating_password"
 PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
 IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_BACKUP = "image_snapshot_pending", "image_snapshot", "image_backup"
 IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING = "image_pending_upload", "image_uploading"
+REBUILDING, REBUILD_SPAWNING = "rebuilding", "rebuild_spawning"
+REBUILD_BLOCK_DEVICE_MAPPING = "rebuild_block_device_mapping"
 
 # power_state
 NOSTATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7
@@ -81,6 +83,8 @@ OPERATIONS = {o.verb: o for o in (
     Operation("changePassword", "changePassword", "set_admin_password", (ACTIVE,), IDLE, UPDATING_PASSWORD, ACTIVE, RUNNING),
     Operation("trigger_crash_dump", "trigger_crash_dump", "trigger_crash_dump", (ACTIVE, PAUSED, RESCUED, RESIZED, ERROR), IDLE,
               None, None, None),
+    # a server that was stopped is stopped again: the host says so
+    Operation("rebuild", "rebuild", "rebuild_instance", (ACTIVE, STOPPED, ERROR), IDLE, REBUILDING, ACTIVE, RUNNING),
     # these end where they began, idle again
     Operation("createImage", "createImage", "snapshot_instance", _QUIET, IDLE, IMAGE_SNAPSHOT_PENDING, None, None, False),
     Operation("createBackup", "createBackup", "backup_instance", _QUIET, IDLE, IMAGE_BACKUP, None, None, False),
@@ -97,7 +101,8 @@ BUILD_STATES = (SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING)
 _ON_THE_WAY: dict[str, tuple[str, ...]] = {
     "build": BUILD_STATES, "reboot": (REBOOTING, REBOOT_STARTED), "reboot_hard": (REBOOTING_HARD, REBOOT_STARTED_HARD),
     "createImage": (IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
-    "createBackup": (IMAGE_BACKUP, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING)}
+    "createBackup": (IMAGE_BACKUP, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
+    "rebuild": (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)}
 
 
 def working(operation: Operation) -> tuple[str, ...]:
@@ -117,7 +122,7 @@ _STATUS: dict[str, str] = {
     ACTIVE: "ACTIVE", BUILDING: "BUILD", STOPPED: "SHUTOFF", RESIZED: "VERIFY_RESIZE", PAUSED: "PAUSED",
     SUSPENDED: "SUSPENDED", RESCUED: "RESCUE", ERROR: "ERROR", DELETED: "DELETED", SOFT_DELETED: "SOFT_DELETED",
     SHELVED: "SHELVED", SHELVED_OFFLOADED: "SHELVED_OFFLOADED"}
-_REBUILD = dict.fromkeys(("rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"), "REBUILD")
+_REBUILD = dict.fromkeys((REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING), "REBUILD")
 _RESIZE = dict.fromkeys(("resize_prep", "resize_migrating", "resize_migrated", "resize_finish"), "RESIZE")
 _STATUS_BY_TASK: dict[str, dict[str, str]] = {
     ACTIVE: {**_REBUILD, **_RESIZE, REBOOTING: "REBOOT", "reboot_pending": "REBOOT", REBOOT_STARTED: "REBOOT",

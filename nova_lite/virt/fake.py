@@ -104,6 +104,11 @@ class FakeDriver:
     def tidy(self) -> None:
         """Nothing is kept."""
 
+    def clear(self, instance: Instance, network_info: list[VIF], keep_ephemeral: bool) -> None:
+        """Forget a guest for a moment."""
+        self._act("clear", instance)
+        self._set(instance.uuid, None)
+
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """Forget a guest."""
         self._act("destroy", instance)

@@ -42,6 +42,10 @@ class VolumeAPI(Protocol):
                availability_zone: str | None = None, metadata: dict[str, str] | None = None) -> Volume:
         """A new volume of the context's project, still being created. Raises OverQuota-like errors by name."""
 
+    def reimage(self, context: RequestContext, volume_id: str, image_id: str) -> None:
+        """Write an image over a reserved volume. It may be under way still when this returns: the volume's status is
+        "downloading" then, and "error" when it failed. Raises InvalidVolume, Conflict."""
+
     def find(self, context: RequestContext, metadata: dict[str, str]) -> list[Volume]:
         """The volumes that carry these metadata, of every project: how a second run finds what the first created."""
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -15,6 +15,7 @@ from nova_lite.objects.volume import Attachment, Snapshot, Volume
 
 MICROVERSION = "volume 3.44"        # the first in which an attachment is completed by a call of its own
 _HEADERS = {"OpenStack-API-Version": MICROVERSION}
+_HEADERS_REIMAGE = {"OpenStack-API-Version": "volume 3.68"}
 _PAGE = 1000
 
 
@@ -65,6 +66,12 @@ class CinderVolumes:
         gone = exception.SnapshotNotFound(snapshot_id=snapshot_id) if snapshot_id else None
         body = {"volume": {k: v for k, v in wanted.items() if v is not None}}
         return _volume(self._call(context, "POST", "/volumes", gone, body)["volume"])
+
+    def reimage(self, context: RequestContext, volume_id: str, image_id: str) -> None:
+        """By os-reimage, which came with 3.68."""
+        gone = exception.VolumeNotFound(volume_id=volume_id)
+        body = {"os-reimage": {"image_id": image_id, "reimage_reserved": True}}
+        self._call(context, "POST", f"/volumes/{volume_id}/action", gone, body, headers=_HEADERS_REIMAGE)
 
     def find(self, context: RequestContext, metadata: dict[str, str]) -> list[Volume]:
         """The volumes that carry these metadata, of every project."""
@@ -141,10 +148,11 @@ class CinderVolumes:
         return self._call(context, method, f"/{kind}/{item_id}", gone)
 
     def _call(self, context: RequestContext, method: str, path: str, gone: exception.NotFound | None,
-              body: dict[str, Any] | None = None, params: dict[str, str] | None = None) -> dict[str, Any]:
+              body: dict[str, Any] | None = None, params: dict[str, str] | None = None,
+              headers: Mapping[str, str] = _HEADERS) -> dict[str, Any]:
         """``gone``: what a 404 means. Cinder's refusals come out as ours, in its words."""
         try:
-            answer = self._client.call(context, method, "/{project}" + path, json=body, params=params, headers=_HEADERS)
+            answer = self._client.call(context, method, "/{project}" + path, json=body, params=params, headers=dict(headers))
         except NeighbourError as error:
             raise _ours(error, gone) from error
         return dict(answer.json()) if answer.content else {}
@@ -163,7 +171,7 @@ def _ours(error: NeighbourError, gone: exception.NotFound | None) -> exception.N
     if error.status == 409:
         return exception.Conflict(f"Cinder: {reason}")
     if error.status == 406:
-        return exception.ServiceUnavailable(what="Cinder", reason=f"it does not speak microversion {MICROVERSION}: {reason}")
+        return exception.ServiceUnavailable(what="Cinder", reason=f"it does not speak a microversion that we need: {reason}")
     return error
 
 

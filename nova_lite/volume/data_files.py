@@ -43,6 +43,15 @@ class DataFile:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.chmod(self._part, 0o600)
 
+    def begin_again(self) -> None:
+        """Claim the making of other data, which take the place of those that are there; a dead maker's claim is void."""
+        if self.fate() is Fate.LOST:
+            self._part.unlink(missing_ok=True)
+        try:
+            self.begin()
+        except FileExistsError as error:
+            raise exception.InvalidVolume(reason=f"{self.path.name} is being written already") from error
+
     def build(self, builder: Builder) -> None:
         """Make it, and give it its name. On an error nothing stays behind but the claim."""
         builder(self._part)

@@ -109,6 +109,27 @@ class LocalVolumes:
         self._make(volume.id, data, build)
         return self.get(context, volume.id)
 
+    def reimage(self, context: RequestContext, volume_id: str, image_id: str) -> None:
+        """Write an image over a reserved volume; done when this returns."""
+        volume = self._visible(context, volume_id)
+        if volume.status != RESERVED:
+            raise _wrong_status(volume, "reimage", RESERVED)
+        images = image_base.load(self._conf)
+        image = images.get(context, image_id)
+        data = self._data(volume_id)
+        data.begin_again()
+        try:
+            data.build(data_files.from_image(image_id, image.disk_format, volume.size,
+                                             lambda path: images.download(context, image_id, path)))
+        except OSError as error:
+            raise exception.InvalidVolume(reason=f"Volume {volume_id} cannot be reimaged: {error}") from error
+        finally:
+            data.finish()
+        with self._lock.held():
+            volume = self._visible(context, volume_id)
+            volume.bootable, volume.image_metadata = True, _image_metadata(image)
+            self._volumes.write(volume_id, volume)
+
     def update(self, context: RequestContext, volume_id: str, values: dict[str, Any]) -> Volume:
         """Change name, description, metadata or the mark bootable."""
         with self._lock.held():
@@ -194,10 +215,12 @@ class LocalVolumes:
         with self._lock.held():
             volume = self._visible(context, volume_id)
             shared = volume.multiattach and volume.status in (RESERVED, ATTACHING, IN_USE)
-            if volume.status != AVAILABLE and not shared:
-                raise _wrong_status(volume, "reserve", AVAILABLE)
-            if any(b["server_id"] == server_id for b in volume.bindings):
+            # a server that moves, or is rebuilt, has its new attachment before it gives the old one back
+            mine = [b for b in volume.bindings if b["server_id"] == server_id]
+            if mine and any(b["status"] != ATTACHED for b in mine):
                 raise exception.InvalidVolume(reason=f"volume {volume_id} is attached to server {server_id} already")
+            if volume.status != AVAILABLE and not shared and not mine:
+                raise _wrong_status(volume, "reserve", AVAILABLE)
             binding = {"id": str(uuid.uuid4()), "server_id": server_id, "status": RESERVED}
             volume.bindings.append(binding)
             self._write(volume)

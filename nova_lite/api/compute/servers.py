@@ -51,10 +51,10 @@ def detail(req: Request) -> dict[str, Any]:
 
 def show(req: Request, server_id: str) -> dict[str, Any]:
     """One server."""
-    return {"server": _shown(req, server_id, f"{RULE}show")}
+    return {"server": shown(req, server_id, f"{RULE}show")}
 
 
-def _shown(req: Request, server_id: str, rule: str, short: bool = False) -> dict[str, Any]:
+def shown(req: Request, server_id: str, rule: str, short: bool = False) -> dict[str, Any]:
     view = ServerView(req, short=short)
     found = req.services.compute.show(req.context, server_id, view.columns(), view.wants_tags, view.wants_hosts,
                                       view.wants_groups)
@@ -184,7 +184,7 @@ def update(req: Request, server_id: str) -> dict[str, Any]:
         values["auto_disk_config"] = server["OS-DCF:diskConfig"] == "AUTO"
     if values:
         req.services.compute.update(req.context, server_id, values)
-    return {"server": _shown(req, server_id, f"{RULE}update", short=not req.since("2.75"))}
+    return {"server": shown(req, server_id, f"{RULE}update", short=not req.since("2.75"))}
 
 
 def delete(req: Request, server_id: str) -> None:

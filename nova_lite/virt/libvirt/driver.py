@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -105,6 +105,12 @@ class LibvirtDriver:
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
         """Into ``_base``, as a build does it."""
         self._disks.cache(image, fetch_image)
+
+    def clear(self, instance: Instance, network_info: list[VIF], keep_ephemeral: bool) -> None:
+        """As destroy, but the ephemeral disk may stay."""
+        with self._working(instance, None):
+            files = self._files(instance)
+            self._remove(instance, network_info, keep=[files.ephemeral] if keep_ephemeral else [])
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """End the guest and remove domain, saved memory, files and taps."""
@@ -356,9 +362,9 @@ class LibvirtDriver:
         guest.define(self._config(instance, vifs, self._serial_ports.take()))
         guest.start(paused)
 
-    def _remove(self, instance: Instance, vifs: list[VIF]) -> None:
+    def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         self._end(instance, vifs)
-        concurrency.native(self._files(instance).remove)
+        concurrency.native(self._files(instance).remove, keep)
         self._moves.drop_aside(instance.uuid)
 
     def _end(self, instance: Instance, vifs: list[VIF]) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from oslo_config import cfg
 
@@ -31,10 +31,15 @@ class GuestDirectory:
         """Create it. Others may pass through (QEMU may run as another user), but see no names."""
         self.path.mkdir(mode=0o711, parents=True, exist_ok=True)
 
-    def remove(self) -> None:
-        """Remove it with all that is in it; gone already is no error."""
+    def remove(self, keep: Sequence[pathlib.Path] = ()) -> None:
+        """Remove it with all that is in it; gone already is no error. ``keep`` are files that stay, with the directory."""
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.path)
+            if not any(path.exists() for path in keep):
+                shutil.rmtree(self.path)
+                return
+            for path in self.path.iterdir():
+                if path not in keep:
+                    path.unlink()
 
 
 def instances_root(conf: cfg.ConfigOpts) -> pathlib.Path:

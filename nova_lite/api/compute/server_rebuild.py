@@ -1,0 +1,65 @@
+"""POST /servers/{server_id}/action: rebuild."""
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+from oslo_utils import strutils
+
+from nova_lite.api.compute.schemas import server_rebuild as schema
+from nova_lite.api.compute.servers import RULE, find, shown
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.compute.api.create import generate_password
+from nova_lite.compute.api.rebuild import RebuildRequest
+
+PATH = "/servers/{server_id}/action"
+_POLICY = f"{RULE}rebuild"
+_COLUMNS = {"name": "display_name", "description": "display_description", "hostname": "hostname", "user_data": "user_data"}
+
+
+def rebuild(req: Request, server_id: str) -> webob.Response:
+    """Begin to put the server on a new root disk; the answer shows it as it is now, with the password that it will have."""
+    instance = find(req, server_id, _POLICY)
+    asked = req.argument
+    request = RebuildRequest(
+        image_id=asked["imageRef"].rstrip("/").rpartition("/")[2], values=_values(asked), metadata=asked.get("metadata"),
+        personality=asked.get("personality", []), key_name=asked.get("key_name", ""),
+        disk_config=asked.get("OS-DCF:diskConfig"), trusted_certs=asked.get("trusted_image_certificates"),
+        preserve_ephemeral=strutils.bool_from_string(asked.get("preserve_ephemeral")), onto_volume=req.since("2.93"))
+    if "trusted_image_certificates" in asked:
+        req.can(f"{_POLICY}:trusted_certs", {"project_id": instance.project_id, "user_id": instance.user_id})
+    if req.services.conf.api.enable_instance_password:
+        request.admin_password = asked.get("adminPass") or generate_password()
+    req.services.compute.rebuild(req.context, instance, request)
+    server = _answer(req, server_id, request)
+    return webob.Response(status=202, json_body={"server": server}, location=req.link("self", "servers", server_id))
+
+
+def _values(asked: dict[str, Any]) -> dict[str, Any]:
+    """Columns of the server."""
+    values = {column: asked[key] for key, column in _COLUMNS.items() if key in asked}
+    for key, column in (("accessIPv4", "access_ip_v4"), ("accessIPv6", "access_ip_v6")):
+        if key in asked:
+            values[column] = asked[key] or None
+    if "trusted_image_certificates" in asked:
+        values["trusted_certs"] = asked["trusted_image_certificates"]
+    return values
+
+
+def _answer(req: Request, server_id: str, request: RebuildRequest) -> dict[str, Any]:
+    server = shown(req, server_id, _POLICY, short=not req.since("2.75"))
+    server.pop("OS-EXT-SRV-ATTR:user_data", None)
+    now = req.services.compute.get(req.context, server_id)
+    if req.since("2.54"):
+        server["key_name"] = now.key_name
+    if req.since("2.57"):
+        server["user_data"] = now.user_data
+    if request.admin_password:
+        server["adminPass"] = request.admin_password
+    return server
+
+
+ROUTES = [
+    Route("POST", PATH, rebuild, _POLICY, action="rebuild", body=schema.REBUILD, response=schema.REBUILD_ANSWER, status=202),
+]

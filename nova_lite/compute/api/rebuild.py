@@ -1,0 +1,122 @@
+"""Rebuild: the same server on a new root disk. Its ports, volumes and addresses stay, and so does its host."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.compute.api import validate
+from nova_lite.compute.api.base import Base, Prepared
+from nova_lite.context import RequestContext
+from nova_lite.db import keypairs, quotas
+from nova_lite.objects import states
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
+
+VERB = "rebuild"
+
+
+@dataclass
+class RebuildRequest:
+    """What a user asks for. ``values`` are columns of the server as they are to be; what is not in them stays.
+
+    ``key_name``: "" leaves the key as it is, None takes it away. ``onto_volume``: the root disk may be a volume, which is
+    written anew (2.93); before that a server keeps the volume that it boots from, and its image.
+    """
+
+    image_id: str
+    values: dict[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, str] | None = None
+    personality: Sequence[Mapping[str, str]] = ()
+    key_name: str | None = ""
+    disk_config: str | None = None
+    trusted_certs: list[str] | None = None
+    preserve_ephemeral: bool = False
+    onto_volume: bool = False
+    admin_password: str | None = None
+
+
+class Rebuilds(Base):
+    """POST /servers/{id}/action (rebuild)."""
+
+    def rebuild(self, context: RequestContext, instance: Instance, request: RebuildRequest) -> None:
+        """Begin it. Raises the 409s of its state, 400 for an image that does not fit and for a key that is not there, and
+        the 403s of quota."""
+        states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
+        updates: dict[str, Any] = {**request.values, **self._looked_up(instance, request)}
+        image = self._rebuild_image(context, instance, request)
+        updates |= _of_image(instance, image, request)
+        arguments: dict[str, Any] = {"preserve_ephemeral": request.preserve_ephemeral}
+        if instance.is_volume_backed and request.onto_volume:
+            arguments["reimage"] = image.id
+        if request.admin_password and updates.get("config_drive", instance.config_drive):
+            arguments["admin_password"] = request.admin_password
+
+        def prepare(_connection: sa.Connection, _server: Instance) -> Prepared:
+            return Prepared(updates, arguments)
+
+        self.operate(context, instance.uuid, VERB, prepare=prepare)
+
+    def _looked_up(self, instance: Instance, request: RebuildRequest) -> dict[str, Any]:
+        """What quota and key pairs have to say."""
+        found: dict[str, Any] = {}
+        with self.db.read() as connection:
+            limits = quotas.limits_for(connection, self.conf, instance.project_id)
+            if request.metadata is not None:
+                validate.check_metadata_quota(request.metadata, limits["metadata_items"])
+                found["metadata"] = dict(request.metadata)
+            validate.check_files(request.personality, limits)
+            if request.key_name is None:
+                found |= {"key_name": None, "keypair": None}
+            elif request.key_name:
+                found |= {"key_name": request.key_name, "keypair": _key(connection, instance, request.key_name)}
+        return found
+
+    def _rebuild_image(self, context: RequestContext, instance: Instance, request: RebuildRequest) -> ImageMeta:
+        """The image, after all that can be wrong with it."""
+        try:
+            image = self.image.get(context, request.image_id)
+        except exception.ImageNotFound as error:
+            raise exception.Invalid(f"Cannot find image for rebuild: {error.message}") from error
+        root = next((d for d in instance.volumes if d.is_root), None)
+        validate.check_image(image, instance.flavor, allow_zero_disk=True, is_on_volume=root is not None)
+        if root is None:
+            return image
+        known = instance.image.id if instance.image is not None else ""
+        if not request.onto_volume and image.id != known:
+            raise exception.ImageUnacceptable(image_id=image.id, reason="Unable to rebuild with a different image for a "
+                                                                        "volume-backed server.")
+        if request.trusted_certs:
+            raise exception.Invalid("Image certificate validation is not supported for servers that boot from a volume.")
+        if request.onto_volume:
+            size = self.volume.get(context, root.volume_id or "").size
+            if size < int(image.min_disk or 0):
+                raise exception.ImageUnacceptable(image_id=image.id, reason=f"it needs {image.min_disk} GiB, the volume has "
+                                                                            f"{size}")
+        return image
+
+
+def _key(connection: sa.Connection, instance: Instance, name: str) -> dict[str, Any]:
+    """A key of the server's user, whoever asks for it."""
+    try:
+        found = keypairs.get(connection, instance.user_id, name)
+    except exception.KeypairNotFound as error:
+        raise exception.Invalid("Invalid key_name provided.") from error
+    return {key: found[key] for key in ("name", "type", "public_key")}
+
+
+def _of_image(instance: Instance, image: ImageMeta, request: RebuildRequest) -> dict[str, Any]:
+    """The columns that follow from the image; a server on a volume shows none, and keeps what is known of the old one."""
+    made: dict[str, Any] = {"personality": [dict(one) for one in request.personality] or None}
+    if request.disk_config is not None:
+        made["auto_disk_config"] = validate.auto_disk_config(image, request.disk_config)
+    if str(image.properties.get("img_config_drive", "")) == "mandatory":
+        made["config_drive"] = True
+    if not instance.is_volume_backed:
+        made |= {"image_ref": image.id, "image": image}
+    elif request.onto_volume:
+        made["image"] = image
+    return made

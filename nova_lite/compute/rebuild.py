@@ -1,0 +1,86 @@
+"""Rebuilds on a host: the guest goes, its root disk is made anew, the guest comes back with all else that it had.
+
+The task_state says how far it has come, so a second run begins where the first one ended. The image is fetched while the old
+guest still runs: one that cannot be had costs nobody a disk.
+"""
+from __future__ import annotations
+
+import time
+
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.compute import build, volumes
+from nova_lite.compute.work import Work
+from nova_lite.context import admin_context
+from nova_lite.objects import states
+from nova_lite.objects.volume import ERROR
+
+LOG = log.getLogger(__name__)
+EVENT = "compute_rebuild_instance"
+DOWNLOADING = "downloading"
+REIMAGE_TIMEOUT = 1800.0        # seconds that the Volume service may take to write an image onto a volume
+POLL_SECONDS = 1.0
+
+
+def run(work: Work) -> None:
+    """Rebuild one server. It ends as it was: running, or stopped. Raises what went wrong: it is in ERROR then."""
+    instance = work.instance
+    if instance.task_state == states.REBUILDING:
+        _shut_down(work)
+        _go_on(work, states.REBUILD_BLOCK_DEVICE_MAPPING)
+    if instance.task_state == states.REBUILD_BLOCK_DEVICE_MAPPING:
+        keep = bool(work.action.arguments.get("preserve_ephemeral"))
+        work.host.driver.clear(instance, instance.network_info, keep)
+        if "reimage" in work.action.arguments:
+            _reimage(work, work.action.arguments["reimage"])
+        volumes.connect_missing(work)
+        _go_on(work, states.REBUILD_SPAWNING)
+    work.succeed(_spawn(work))
+    LOG.info("rebuilt", extra={"instance_uuid": instance.uuid})
+
+
+def _go_on(work: Work, task_state: str) -> None:
+    work.update({"task_state": task_state}, [work.instance.task_state])
+    work.instance.task_state = task_state
+
+
+def _shut_down(work: Work) -> None:
+    host, instance = work.host, work.instance
+    if instance.image is not None and instance.image.id and not instance.is_volume_backed:
+        host.driver.cache_image(instance.image, build.fetcher(work, instance.image))
+    if host.driver.power_state(instance) is not None:
+        host.driver.power_off(instance, host.conf.compute.shutdown_timeout)
+
+
+def _spawn(work: Work) -> dict[str, object]:
+    """Start the guest; what its server is then."""
+    host, instance = work.host, work.instance
+    for vif in instance.network_info:
+        host.network.plug(instance, vif)
+    files = build.guest_files(work, instance.network_info)
+    host.driver.spawn(instance, instance.network_info, files, build.fetcher(work, instance.image))
+    volumes.complete_all(work)
+    updates = {"launched_at": units.utcnow().isoformat(), "personality": None, **volumes.columns(instance)}
+    if instance.vm_state == states.STOPPED:
+        host.driver.power_off(instance, 0)
+        updates |= {"vm_state": states.STOPPED, "power_state": states.SHUTDOWN}
+    return updates
+
+
+def _reimage(work: Work, image_id: str) -> None:
+    """Let the Volume service write the image onto the root disk, which no host has meanwhile."""
+    root = next(d for d in work.instance.volumes if d.is_root)
+    volumes.let_go(work, root)
+    context, volume_id = admin_context(), root.volume_id or ""
+    if work.host.volume.get(context, volume_id).status != DOWNLOADING:      # a run that was killed may have asked already
+        work.host.volume.reimage(context, volume_id, image_id)
+    started = time.monotonic()
+    while (status := work.host.volume.get(context, volume_id).status) == DOWNLOADING:
+        if time.monotonic() - started > REIMAGE_TIMEOUT:
+            break
+        work.update({}, [states.REBUILD_BLOCK_DEVICE_MAPPING])     # a delete ends the waiting
+        time.sleep(POLL_SECONDS)
+    if status in (DOWNLOADING, ERROR):
+        raise exception.VolumeNotReimaged(volume_id=volume_id, image_id=image_id, status=status)
+    LOG.info("volume %s has image %s now", volume_id, image_id, extra={"instance_uuid": work.instance.uuid})

@@ -1,0 +1,186 @@
+"""Rebuilds on a host: the guest is another one, all else is as it was, however often the worker dies."""
+import oslo_messaging as messaging
+import pytest
+
+from nova_lite.compute.api import base as api
+from nova_lite.context import RequestContext, admin_context
+from nova_lite.image import base as image_base
+from nova_lite.objects import states
+from nova_lite.volume import base as volume_base
+
+OWNER = RequestContext(user_id="u", project_id="p", overwrite=False)
+
+
+@pytest.fixture
+def images(cloud):
+    return image_base.load(cloud.conf)
+
+
+def add_image(images, content=b"new"):
+    made = images.create(OWNER, {"name": "new", "visibility": "private"})
+    return images.upload(OWNER, made.id, [content])
+
+
+def begin(cloud, server, image, wake=True, updates=None, **arguments):
+    """What the API does; returns the action's id."""
+    def prepare(_conn, _server):
+        return api.Prepared({"image": image, "image_ref": image.id, **(updates or {})}, arguments)
+    action_id, host = cloud.db.write(api._begin, OWNER, server, "rebuild", {}, cloud.conf.conductor.lease_seconds, prepare)
+    if wake:
+        cloud.conductor.compute.wake(admin_context(), host, "rebuild_instance", action_id)
+    return action_id
+
+
+def state(cloud, server):
+    found = cloud.get(server)
+    return found.vm_state, found.task_state, found.power_state
+
+
+@pytest.mark.parametrize(("before", "after", "power"), [("active", "active", 1), ("stopped", "stopped", 4),
+                                                        ("error", "active", 1)])
+def test_it_ends_as_it_was(cloud, images, before, after, power):
+    server = cloud.active()
+    if before == "stopped":
+        cloud.operate(server, "stop")
+        cloud.wait(server, "stopped")
+    cloud.set(server, vm_state=before, fault={"message": "old"} if before == "error" else None)
+    image = add_image(images)
+    launched = cloud.get(server).launched_at
+    action_id = begin(cloud, server, image, updates={"personality": [{"path": "/a", "contents": ""}]})
+    cloud.wait_action(action_id, "done")
+    assert state(cloud, server) == (after, None, power)
+    found = cloud.get(server)
+    assert cloud.guests(found.host) == {server: power}
+    assert (found.image_ref, found.fault, found.personality) == (image.id, None, None)
+    assert found.launched_at > launched
+
+
+def test_its_steps(cloud, images, monkeypatch):
+    server = cloud.active()
+    seen, host = [], cloud.hosts[cloud.get(server).host].host
+    for name in ("power_off", "clear", "spawn"):
+        def note(*arguments, _name=name, _real=getattr(host.driver, name), **named):
+            seen.append((_name, cloud.get(server).task_state))
+            return _real(*arguments, **named)
+        monkeypatch.setattr(host.driver, name, note)
+    cloud.wait_action(begin(cloud, server, add_image(images)), "done")
+    assert seen == [("power_off", "rebuilding"), ("clear", "rebuild_block_device_mapping"), ("spawn", "rebuild_spawning")]
+
+
+@pytest.mark.parametrize("step", ["power_off", "clear", "spawn"])
+def test_a_failure_says_why_and_the_next_rebuild_heals_it(cloud, images, step):
+    server = cloud.active()
+    image = add_image(images)
+    cloud.fail(step)
+    cloud.wait_action(begin(cloud, server, image), "error")
+    found = cloud.get(server)
+    assert state(cloud, server)[:2] == ("error", None)
+    assert f"[fake] fail = {step}" in found.fault["message"]
+    cloud.fail()
+    cloud.wait_action(begin(cloud, server, image), "done")
+    assert state(cloud, server) == ("active", None, 1)
+    assert list(cloud.guests(found.host)) == [server]
+
+
+def test_an_image_that_is_gone_costs_no_disk(make_cloud):
+    cloud = make_cloud("h1", fake__fetch_images=True)
+    images = image_base.load(cloud.conf)
+    server = cloud.active(image=add_image(images, b"old"))
+    image = add_image(images)
+    images.delete(OWNER, image.id)
+    cloud.wait_action(begin(cloud, server, image), "error")
+    assert "is not there any more" in cloud.get(server).fault["message"]
+    assert cloud.guests("h1") == {server: 1}
+
+
+@pytest.mark.parametrize("task_state", ["rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"])
+@pytest.mark.parametrize("guest_is_there", [True, False])
+def test_a_worker_that_died_anywhere_is_followed_by_one_that_ends_it(cloud, images, task_state, guest_is_there):
+    server = cloud.active()
+    host = cloud.get(server).host
+    action_id = begin(cloud, server, add_image(images), wake=False)
+    assert cloud.claim(action_id, host, "dead-worker")
+    cloud.set(server, task_state=task_state)
+    if not guest_is_there:
+        cloud.hosts[host].host.driver._set(server, None)
+    cloud.expire(action_id)
+    cloud.conductor._sweep()
+    cloud.wait_action(action_id, "done")
+    assert state(cloud, server) == ("active", None, 1)
+    assert cloud.guests(host) == {server: 1}
+
+
+def test_a_delete_ends_it(cloud, images):
+    server = cloud.active()
+    cloud.delay(0.2)
+    action_id = begin(cloud, server, add_image(images))
+    delete = cloud.operate(server, "delete")
+    cloud.wait_action(delete, "done")
+    cloud.wait_action(action_id, "error")
+    host = cloud.get(server).host
+    cloud.wait_for(lambda: not cloud.guests(host))
+    assert cloud.get(server).deleted
+
+
+# volumes ----------------------------------------------------------------------------------------------------------------
+def on_volumes(cloud, images):
+    """A server that boots from one volume and has another; the volumes' ids."""
+    volumes = volume_base.load(cloud.conf)
+    made = [volumes.create(OWNER, 1).id for _ in range(2)]
+    devices = [{"id": f"d{n}", "source_type": "volume", "destination_type": "volume", "source_id": one, "volume_id": one,
+                "boot_index": None if n else 0} for n, one in enumerate(made)]
+    server = cloud.active(block_devices=devices, image=add_image(images, b"old"))
+    return server, volumes, made
+
+
+def test_volumes_stay(cloud, images):
+    server, volumes, made = on_volumes(cloud, images)
+    before = {a.id for a in volumes.attachments(OWNER, server)}
+    cloud.wait_action(begin(cloud, server, add_image(images), updates={"image_ref": ""}), "done")
+    assert {a.id for a in volumes.attachments(OWNER, server)} == before
+    assert {volumes.get(OWNER, one).status for one in made} == {"in-use"}
+    assert all(d.attached and d.connection_info for d in cloud.get(server).volumes)
+
+
+@pytest.mark.parametrize("dies_at", [None, "before", "after"])
+def test_the_root_volume_is_written_anew(cloud, images, monkeypatch, dies_at):
+    server, volumes, made = on_volumes(cloud, images)
+    image = images.upload(OWNER, images.create(OWNER, {"name": "r", "visibility": "private", "disk_format": "raw"}).id,
+                          [b"reimaged" * 64])
+    host = cloud.hosts[cloud.get(server).host].host
+    real, calls = host.volume.reimage, []
+
+    def reimage(*arguments):
+        calls.append(arguments)
+        if dies_at == "after":
+            real(*arguments)
+        if dies_at and len(calls) == 1:
+            raise messaging.MessagingTimeout      # as a process that is killed: nobody is told
+        real(*arguments)
+    monkeypatch.setattr(host.volume, "reimage", reimage)
+    action_id = begin(cloud, server, image, updates={"image_ref": ""}, reimage=image.id)
+    if dies_at:
+        cloud.wait_for(lambda: calls)
+        cloud.wait_for(lambda: not cloud.hosts[host.name].leases.in_flight())
+        cloud.expire(action_id)
+        cloud.conductor._sweep()
+    cloud.wait_action(action_id, "done")
+    assert state(cloud, server) == ("active", None, 1)
+    volume = volumes.get(OWNER, made[0])
+    assert (volume.status, volume.image_metadata["image_id"]) == ("in-use", image.id)
+    assert volumes._data(made[0]).path.read_bytes().startswith(b"reimaged")
+    assert len(volumes.attachments(OWNER, server)) == 2
+    assert all(d.attached for d in cloud.get(server).volumes)
+
+
+def test_a_volume_that_cannot_be_written_ends_in_error_and_heals(cloud, images):
+    server, volumes, made = on_volumes(cloud, images)
+    big = images.create(OWNER, {"name": "big", "visibility": "private", "disk_format": "raw"})
+    big = images.upload(OWNER, big.id, [b"x"])
+    images.delete(OWNER, big.id)
+    cloud.wait_action(begin(cloud, server, big, updates={"image_ref": ""}, reimage=big.id), "error")
+    assert big.id in cloud.get(server).fault["message"]
+    assert volumes.get(OWNER, made[0]).status == "reserved"
+    cloud.wait_action(begin(cloud, server, add_image(images), updates={"image_ref": ""}), "done")
+    assert {volumes.get(OWNER, one).status for one in made} == {"in-use"}
+    assert states.status(*state(cloud, server)[:2]) == "ACTIVE"
