@@ -216,11 +216,12 @@ class LocalVolumes:
             volume = self._visible(context, volume_id)
             shared = volume.multiattach and volume.status in (RESERVED, ATTACHING, IN_USE)
             # a server that moves, or is rebuilt, has its new attachment before it gives the old one back
-            mine = [b for b in volume.bindings if b["server_id"] == server_id]
-            if mine and any(b["status"] != ATTACHED for b in mine):
-                raise exception.InvalidVolume(reason=f"volume {volume_id} is attached to server {server_id} already")
-            if volume.status != AVAILABLE and not shared and not mine:
+            mine = [b["status"] for b in volume.bindings if b["server_id"] == server_id]
+            again = mine == [ATTACHED]
+            if volume.status != AVAILABLE and not shared and not again:
                 raise _wrong_status(volume, "reserve", AVAILABLE)
+            if mine and not again:
+                raise exception.InvalidVolume(reason=f"volume {volume_id} is attached to server {server_id} already")
             binding = {"id": str(uuid.uuid4()), "server_id": server_id, "status": RESERVED}
             volume.bindings.append(binding)
             self._write(volume)
