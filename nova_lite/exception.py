@@ -99,6 +99,14 @@ class UnsupportedNetworkRequest(Invalid):
     msg_fmt = "%(reason)s"
 
 
+class InstanceNotRescuable(Invalid):
+    msg_fmt = "Instance %(instance_id)s cannot be rescued: %(reason)s"
+
+
+class UnsupportedRescueImage(Invalid):
+    msg_fmt = "Requested rescue image '%(image)s' is not supported: %(reason)s"
+
+
 class Unauthorized(NovaLiteError):
     msg_fmt = "The request you have made requires authentication."
     code = 401

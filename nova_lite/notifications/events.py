@@ -18,7 +18,9 @@ START, END, ERROR = "start", "end", "error"
 NAMES = {"build": "create", "force_delete": "delete", "start": "power_on", "stop": "power_off", "reboot_hard": "reboot",
          "attach_volume": "volume_attach", "detach_volume": "volume_detach",
          "attach_interface": "interface_attach", "detach_interface": "interface_detach",
-         **{name: name for name in ("delete", "reboot", "pause", "unpause", "suspend", "resume", "rebuild")}}
+         **{name: name for name in ("delete", "reboot", "pause", "unpause", "suspend", "resume", "rebuild", "rescue",
+                                    "unrescue", "unshelve", "soft_delete", "restore")},
+         "shelve": "shelve", "shelveOffload": "shelve_offload"}
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 
 

@@ -25,6 +25,7 @@ MIGRATING, UPDATING_PASSWORD = "migrating", "updating_password"
 PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
 IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_BACKUP = "image_snapshot_pending", "image_snapshot", "image_backup"
 IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING = "image_pending_upload", "image_uploading"
+RESCUING, UNRESCUING = "rescuing", "unrescuing"
 REBUILDING, REBUILD_SPAWNING = "rebuilding", "rebuild_spawning"
 REBUILD_BLOCK_DEVICE_MAPPING = "rebuild_block_device_mapping"
 
@@ -85,6 +86,8 @@ OPERATIONS = {o.verb: o for o in (
               None, None, None),
     # a server that was stopped is stopped again: the host says so
     Operation("rebuild", "rebuild", "rebuild_instance", (ACTIVE, STOPPED, ERROR), IDLE, REBUILDING, ACTIVE, RUNNING),
+    Operation("rescue", "rescue", "rescue_instance", (ACTIVE, STOPPED, ERROR), IDLE, RESCUING, RESCUED, RUNNING),
+    Operation("unrescue", "unrescue", "unrescue_instance", (RESCUED,), IDLE, UNRESCUING, ACTIVE, RUNNING),
     # these end where they began, idle again
     Operation("createImage", "createImage", "snapshot_instance", _QUIET, IDLE, IMAGE_SNAPSHOT_PENDING, None, None, False),
     Operation("createBackup", "createBackup", "backup_instance", _QUIET, IDLE, IMAGE_BACKUP, None, None, False),

@@ -42,13 +42,13 @@ def assign(instance: Instance) -> dict[str, str]:
         else:
             names[device.id] = asked
     for device in waiting:
-        names[device.id] = _next(disk_bus(instance, device), names.values())
+        names[device.id] = next_free(disk_bus(instance, device), names.values())
     return names
 
 
 def next_device_name(instance: Instance, bus: str | None = None) -> str:
     """The first free name on a bus (of the host's own disks when None), as the API shows it: ``/dev/vdb``."""
-    return f"/dev/{_next(bus or disk_bus(instance), assign(instance).values())}"
+    return f"/dev/{next_free(bus or disk_bus(instance), assign(instance).values())}"
 
 
 def config_drive_key(prefix: str) -> str:
@@ -81,7 +81,8 @@ def _asked(instance: Instance, device: BlockDevice) -> str | None:
     return match[1]
 
 
-def _next(bus: str, taken: Iterable[Any]) -> str:
+def next_free(bus: str, taken: Iterable[Any]) -> str:
+    """The first name on a bus that is not among those that are taken; none has /dev/."""
     prefix, taken = PREFIXES.get(bus, PREFIXES[DEFAULT_BUS]), set(taken)
     return next(name for name in (prefix + letters for letters in _letters()) if name not in taken)
 

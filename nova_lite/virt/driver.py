@@ -133,6 +133,14 @@ class ComputeDriver(Protocol):
     def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
         """Soft: through the guest, falling back to hard after ``timeout`` seconds. Hard: the guest is defined anew."""
 
+    def rescue(self, instance: Instance, network_info: list[VIF], image: ImageMeta, files: GuestFiles,
+               fetch_image: Fetcher) -> None:
+        """Boot the guest, which is off, from a disk made of ``image``. Its own root disk is the second one; an image with
+        hw_rescue_bus or hw_rescue_device is added to all the disks that it has, which keep their places."""
+
+    def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
+        """The inverse: the guest starts from its own disks, and the rescue disk is removed."""
+
     def volume_connector(self) -> dict[str, Any]:
         """Who this host is to a storage backend: ``host``, ``ip``, ``initiator`` (an IQN), ``multipath``, ``os_type``, ..."""
 

@@ -130,6 +130,19 @@ class FakeDriver:
             self._known("reboot", instance)
         self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
 
+    def rescue(self, instance: Instance, network_info: list[VIF], image: ImageMeta, files: GuestFiles,
+               fetch_image: Fetcher) -> None:
+        """Running, from another disk."""
+        self._act("rescue", instance)
+        if self.conf.fake.fetch_images:
+            self._fetch(image.id, fetch_image)
+        self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
+
+    def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Running, from its own."""
+        self._act("unrescue", instance)
+        self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
+
     def volume_connector(self) -> dict[str, Any]:
         """A connector that every backend takes."""
         return {"host": self.host, "ip": self.conf.my_ip, "initiator": f"iqn.2026-11.fake:{self.host}", "multipath": False,

@@ -15,10 +15,11 @@ from nova_lite.compute.api.listing import Listing
 from nova_lite.compute.api.operations import Operations
 from nova_lite.compute.api.questions import Questions
 from nova_lite.compute.api.rebuild import Rebuilds
+from nova_lite.compute.api.rescue import Rescues
 from nova_lite.compute.api.server_images import ServerImages
 from nova_lite.compute.api.volume_swap import VolumeSwap
 
 
 class ComputeAPI(Creation, Operations, Changes, Consoles, Listing, ExternalEvents, ImageCache, Interfaces, Questions,
-                 ServerImages, VolumeSwap, Rebuilds):
+                 ServerImages, VolumeSwap, Rebuilds, Rescues):
     """All of them in one object; see the modules of this package."""

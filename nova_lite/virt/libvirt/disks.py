@@ -47,6 +47,12 @@ class DiskMaker:
                 _sparse(part, instance.swap_mb * units.MiB)
                 images.run("mkswap", part)
 
+    def make_rescue(self, image: ImageMeta, path: pathlib.Path, fetch: Fetcher) -> None:
+        """A root disk for a rescue, as large as the image. Raises ImageUnacceptable, OSError or what ``fetch`` raises."""
+        if not path.exists():
+            base, virtual_size = self._base_image(image, fetch)
+            self._from_base(image, base, path, virtual_size)
+
     def cache(self, image: ImageMeta, fetch: Fetcher) -> None:
         """Have an image here before a guest asks for it. Raises ImageUnacceptable or what ``fetch`` raises."""
         self._base_image(image, fetch)
@@ -59,7 +65,10 @@ class DiskMaker:
         size = instance.flavor.root_gb * units.GiB or virtual_size
         if size < virtual_size:
             raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=virtual_size)
-        with written_whole(files.disk) as part:
+        self._from_base(image, base, files.disk, size)
+
+    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int) -> None:
+        with written_whole(path) as part:
             if self.disk_format == "raw":
                 images.run("qemu-img", "convert", "-f", image.disk_format, "-O", "raw", base, part)
                 images.run("qemu-img", "resize", "-q", "-f", "raw", part, str(size))

@@ -25,7 +25,8 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
-from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, swap
+from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, swap
+from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.events import Watcher
@@ -141,6 +142,32 @@ class LibvirtDriver:
             guest.unplug()
             guest.forget_saved_memory()
             self._start(instance, network_info)
+
+    def rescue(self, instance: Instance, network_info: list[VIF], image: ImageMeta, files: GuestFiles,
+               fetch_image: Fetcher) -> None:
+        """The domain is defined with the rescue disk for this time; ``unrescue`` defines it as it was."""
+        with self._working(instance, states.RUNNING):
+            guest, paths, facts = self._guest(instance), self._files(instance), self._ready().facts
+            config = rescue.rescued(self._guest_config(instance, network_info, self._serial_ports.take()), instance, image,
+                                    paths, facts)
+            paths.make()
+            self._disks.make_rescue(image, paths.rescue_disk, fetch_image)
+            if instance.config_drive:
+                config_drive.make(paths.rescue_config_drive, files.metadata)
+            guest.unplug()
+            guest.forget_saved_memory()
+            guest.define(domain_xml.build(config))
+            guest.start()
+
+    def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Pull the plug of the rescue, start from the own disk. A second run finds the rescue disk gone, and is done."""
+        with self._working(instance, states.RUNNING):
+            guest, paths = self._guest(instance), self._files(instance)
+            if paths.rescue_disk.exists():
+                guest.unplug()
+            self._start(instance, network_info)
+            paths.rescue_config_drive.unlink(missing_ok=True)
+            paths.rescue_disk.unlink(missing_ok=True)
 
     def volume_connector(self) -> dict[str, Any]:
         """Who this host is to a storage backend."""
@@ -351,9 +378,11 @@ class LibvirtDriver:
         return guest.power_state() == states.RUNNING
 
     def _config(self, instance: Instance, vifs: list[VIF], serial_port: int | None = None) -> str:
+        return domain_xml.build(self._guest_config(instance, vifs, serial_port))
+
+    def _guest_config(self, instance: Instance, vifs: list[VIF], serial_port: int | None) -> GuestConfig:
         name = instance.domain_name(self._conf.compute.instance_name_template)
-        return domain_xml.build(guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts,
-                                                  serial_port))
+        return guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts, serial_port)
 
     def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
         guest = self._guest(instance)

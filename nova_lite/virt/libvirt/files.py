@@ -22,6 +22,8 @@ class GuestDirectory:
         self.ephemeral = self.path / "disk.eph0"
         self.swap = self.path / "disk.swap"
         self.config_drive = self.path / "disk.config"
+        self.rescue_disk = self.path / "disk.rescue"
+        self.rescue_config_drive = self.path / "disk.config.rescue"
         self.snapshot = self.path / "snapshot.part"
         self.console_log = self.path / "console.log"
         self.moved_from = self.path / "moved-from"

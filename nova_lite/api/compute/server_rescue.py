@@ -1,0 +1,38 @@
+"""POST /servers/{server_id}/action: rescue and unrescue."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.api.compute.schemas import server_rescue as schema
+from nova_lite.api.compute.schemas.server_actions import no_argument
+from nova_lite.api.compute.servers import find
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.compute.api.create import generate_password
+
+PATH = "/servers/{server_id}/action"
+_RESCUE, _UNRESCUE = "os_compute_api:os-rescue", "os_compute_api:os-unrescue"
+
+
+def rescue(req: Request, server_id: str) -> dict[str, Any]:
+    """Begin to boot the server from another disk; the answer is the password that it will have there."""
+    instance = find(req, server_id, _RESCUE)
+    asked = req.argument or {}
+    password = None
+    if req.services.conf.api.enable_instance_password:
+        password = asked.get("adminPass") or generate_password()
+    image = str(asked.get("rescue_image_ref") or "").rstrip("/").rpartition("/")[2]
+    req.services.compute.rescue(req.context, instance, image or None, password, req.since("2.87"))
+    return {"adminPass": password} if password else {}
+
+
+def unrescue(req: Request, server_id: str) -> None:
+    """Begin to boot the server from its own disk again."""
+    find(req, server_id, _UNRESCUE)
+    req.services.compute.unrescue(req.context, server_id)
+
+
+ROUTES = [
+    Route("POST", PATH, rescue, _RESCUE, action="rescue", body=schema.RESCUE, response=schema.RESCUE_ANSWER),
+    Route("POST", PATH, unrescue, _UNRESCUE, action="unrescue", body=no_argument("unrescue"), status=202),
+]
