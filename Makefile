@@ -43,11 +43,14 @@ stack:
 tempest:
 	@devstack/local/tempest.sh $(TEMPEST_OPTIONS)
 
+# two workers: each file is one's, and real guests are all one's (tests/conftest.py)
+BESIDE := $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder
 # green threads are the default of everything; what differs with native threads is run with those too
 test: install neighbours
 	$(PYTEST) -n 3 tests/unit
-	NOVA_LITE_CONCURRENCY=threading $(PYTEST) tests/functional
-	$(PYTEST) tests/chaos tests/functional tests/integration
+	NOVA_LITE_CONCURRENCY=threading $(BESIDE) tests/functional
+	$(PYTEST) tests/chaos
+	$(BESIDE) tests/functional tests/integration
 
 # the programs of the real Keystone, Glance, Neutron, Cinder, which tests/integration start; not in the directory of a cloud
 # that `make stack` has started

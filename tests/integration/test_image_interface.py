@@ -160,7 +160,7 @@ def test_a_snapshot_is_uploaded_by_the_host_for_its_project(side: Side) -> None:
     assert (found.status, found.owner, found.properties["instance_uuid"]) == ("active", side.alice.project_id, server)
 
 
-@pytest.mark.parametrize("bad", ["", "..", "x", "a/b", "../v3", uuid.uuid4().hex])
+@pytest.mark.parametrize("bad", ["", "..", "x", "a/b", "../v3", "5f0f2d4fc7c94d61ae1f6f3b7c9d2c11"])
 def test_ids_are_uuids_and_lead_nowhere_else(side: Side, bad: str) -> None:
     for call in (side.images.get, side.images.read, side.images.delete):
         with pytest.raises(exception.ImageNotFound):

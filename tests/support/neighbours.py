@@ -6,6 +6,7 @@ was started there by hand is used and left alone:
 
     STACK_DIR=~/.cache/nova_lite/neighbours STACK_PORT_BASE=23000 devstack/local/stack.sh --api-only --neighbours-only
 
+Each session has users and projects of its own, so what one leaves behind or uses up is nothing to the others.
 Ports bind on any host: ACTIVE at once, never ACTIVE on hosts called "silent-...", binding fails on hosts called "refuse-...".
 Volumes are of type "dataless" or "multiattach"; their connections look like iSCSI with CHAP.
 """
@@ -31,23 +32,25 @@ from tests.guest import cache_directory
 from tests.support.cloud import Services
 
 LOCAL = pathlib.Path(__file__).resolve().parents[2] / "devstack" / "local"
-PROJECTS = {"admin": "admin", "demo": "demo", "alt_demo": "alt_demo", "nova_lite": "service"}
+PROJECTS = {"admin": "admin", "nova_lite": "service"}
+OWN = ("demo", "alt_demo")
 _TYPES = {"glance": "image", "neutron": "network", "cinder": "volumev3", "keystone": "identity", "compute": "compute"}
 
 
 class Neighbours:
-    """A running stack; ``facts`` is its stack.json."""
+    """A running stack; ``facts`` is its stack.json. The users "demo" and "alt_demo" are new ones, known as ``demo-SUFFIX``."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.directory = directory
+        self.directory, self._suffix = directory, uuid.uuid4().hex[:8]
         self.facts: dict[str, Any] = json.loads((directory / "stack.json").read_text())
         self._sessions: dict[str, ks_session.Session] = {}
 
     # --- as a client
     def credentials(self, user: str = "demo") -> dict[str, str]:
         """What keystoneauth's password plugin takes: admin, demo, alt_demo in projects of their names, nova_lite in service."""
-        return {"auth_url": self.facts["keystone"], "username": user, "password": self.facts["password"],
-                "project_name": PROJECTS[user], "user_domain_name": "Default", "project_domain_name": "Default"}
+        name = user if user in PROJECTS else self._own(user)
+        return {"auth_url": self.facts["keystone"], "username": name, "password": self.facts["password"],
+                "project_name": PROJECTS.get(user, name), "user_domain_name": "Default", "project_domain_name": "Default"}
 
     def session(self, user: str = "demo") -> ks_session.Session:
         """A session of keystoneauth1, kept."""
@@ -78,11 +81,42 @@ class Neighbours:
 
     def network_id(self, name: str = "private") -> str:
         """The id of a network: "private" of demo, with 10.11.0.0/16, or "public"."""
-        return str(self.call("GET", "neutron", f"/v2.0/networks?name={name}", "admin")["networks"][0]["id"])
+        mine = f"&project_id={self.project_id()}" if name == "private" else ""
+        return str(self.call("GET", "neutron", f"/v2.0/networks?name={name}{mine}", "admin")["networks"][0]["id"])
 
     def image_id(self) -> str:
         """The public image "tiny" (some zeros)."""
         return str(self.call("GET", "glance", "/v2/images?name=tiny")["images"][0]["id"])
+
+    # --- the users of this session
+    def _own(self, user: str) -> str:
+        return f"{user}-{self._suffix}"
+
+    def begin(self) -> Neighbours:
+        """Make the session's users with their projects, and demo's network."""
+        roles = {r["name"]: r["id"] for r in self.call("GET", "keystone", "/roles", "admin")["roles"]}
+        for name in map(self._own, OWN):
+            project = self.call("POST", "keystone", "/projects", "admin",
+                                json={"project": {"name": name, "domain_id": "default"}})["project"]["id"]
+            user = self.call("POST", "keystone", "/users", "admin", json={"user": {
+                "name": name, "domain_id": "default", "password": self.facts["password"]}})["user"]["id"]
+            for role in ("member", "reader"):
+                self.call("PUT", "keystone", f"/projects/{project}/users/{user}/roles/{roles[role]}", "admin")
+        network = self.call("POST", "neutron", "/v2.0/networks", json={"network": {"name": "private"}})["network"]["id"]
+        self.call("POST", "neutron", "/v2.0/subnets", json={"subnet": {
+            "network_id": network, "ip_version": 4, "cidr": "10.11.0.0/16", "name": "private-subnet"}})
+        return self
+
+    def end(self) -> None:
+        """Delete them again, with what they have left at Neutron."""
+        for user in OWN:
+            project = self.project_id(user)
+            for what in ("floatingips", "ports", "networks", "security-groups"):
+                for one in self.call("GET", "neutron", f"/v2.0/{what}?project_id={project}", "admin")[what.replace("-", "_")]:
+                    with contextlib.suppress(AssertionError):       # what a router holds, and the like: nobody minds
+                        self.call("DELETE", "neutron", f"/v2.0/{what}/{one['id']}", "admin")
+            self.call("DELETE", "keystone", f"/users/{self.session(user).get_user_id()}", "admin")
+            self.call("DELETE", "keystone", f"/projects/{project}", "admin")
 
     # --- for nova_lite's own services
     def options(self) -> dict[str, str]:
@@ -139,7 +173,9 @@ def neighbours() -> Iterator[Neighbours]:
         users = _open(directory, "users")
         fcntl.flock(users, fcntl.LOCK_SH)
     try:
-        yield Neighbours(directory)
+        made = Neighbours(directory).begin()
+        yield made
+        made.end()
     finally:
         with _lock(directory, "start", fcntl.LOCK_EX), users:
             fcntl.flock(users, fcntl.LOCK_UN)

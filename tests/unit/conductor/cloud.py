@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import sqlalchemy as sa
+from futurist._thread import ThreadWorker
 
 from nova_lite import conf as nova_conf
 from nova_lite import rpc, units
@@ -24,6 +25,8 @@ from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.scheduler.manager import SchedulerManager
 
+# seconds after which an idle thread of an RPC server sees that it shall end: the end of each test waits for it twice
+ThreadWorker.MAX_IDLE_FOR = 0.05
 FLAVOR = Flavor(flavorid="1", name="small", vcpus=1, memory_mb=1024, root_gb=10)
 HOUR = datetime.timedelta(hours=1)
 
