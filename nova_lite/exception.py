@@ -256,6 +256,10 @@ class VolumeAttachmentNotFound(NotFound):
     msg_fmt = "Volume attachment %(attachment_id)s could not be found."
 
 
+class ShareNotFound(NotFound):
+    msg_fmt = "Share %(share_id)s could not be found."
+
+
 class VolumeNotAttached(NotFound):
     msg_fmt = "Instance %(instance_id)s is not attached to volume %(volume_id)s."
 
@@ -403,6 +407,26 @@ class RequestTooLarge(NovaLiteError):
 
 
 # 5xx and internal --------------------------------------------------------------------------------------------------
+class SharesNotSupported(Forbidden):
+    msg_fmt = "Shares of files are not supported here: %(reason)s."
+
+
+class ShareUnusable(Conflict):
+    msg_fmt = "Share %(share_id)s %(reason)s."
+
+
+class ShareAlreadyAttached(Conflict):
+    msg_fmt = "Share '%(share_id)s' or tag '%(tag)s' already associated to this server."
+
+
+class ForbiddenWithShare(Conflict):
+    msg_fmt = "Feature not supported with instances that have shares."
+
+
+class ShareAccessFailed(NovaLiteError):
+    msg_fmt = "Share %(share_id)s could not be opened to %(address)s: %(reason)s."
+
+
 class NotImplementedByDriver(NovaLiteError):
     msg_fmt = "The driver of this host does not support: %(what)s"
     code = 501

@@ -4,7 +4,7 @@ from __future__ import annotations
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import volumes
+from nova_lite.compute import shares, volumes
 from nova_lite.compute.work import Work
 from nova_lite.volume import release
 
@@ -19,6 +19,7 @@ def run(work: Work) -> None:
     for vif in instance.network_info:
         host.network.unplug(instance, vif)
     volumes.disconnect_all(host.driver, instance)
+    shares.release_all(host, instance)
     give_back(work)
     release.delete_volumes(host.volume, instance)
     work.succeed()

@@ -29,6 +29,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
+from nova_lite.share import base as share_base
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt import vendor_data
 from nova_lite.volume import base as volume_base
@@ -68,7 +69,7 @@ class ComputeManager:
         self.leases = Leases(host)
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
-                         volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf,
+                         volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf, share_base.load(conf),
                          vendor_data=vendor_data.load(conf))
         self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host)]
         self._turns = Turns()
@@ -236,7 +237,7 @@ class ComputeManager:
         suspend_instance = resume_instance = attach_volume = detach_volume = attach_interface = detach_interface = \
         swap_volume = set_admin_password = trigger_crash_dump = snapshot_instance = backup_instance = build_and_run_instance
     rebuild_instance = rescue_instance = unrescue_instance = shelve_instance = shelve_offload_instance = unshelve_instance = \
-        soft_delete_instance = restore_instance = build_and_run_instance
+        soft_delete_instance = restore_instance = allow_share = deny_share = build_and_run_instance
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
         """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""

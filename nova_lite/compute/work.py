@@ -18,6 +18,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
+from nova_lite.share.base import ShareAPI
 from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume.base import VolumeAPI
 
@@ -35,6 +36,7 @@ class Host:
     conductor: ConductorAPI
     events: ExternalEvents
     conf: cfg.ConfigOpts
+    share: ShareAPI
     vendor_data: dict[str, Any] = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 
 MESSAGE_LENGTH = 255
+_CHANGES = (("block_device", instances.change_block_device), ("nic", instances.change_nic), ("share", instances.change_share))
 
 
 def fault(message: str, details: str = "", code: int = 500) -> dict[str, Any]:
@@ -108,9 +109,9 @@ def _give_up_move(conn: sa.Connection, action: Action) -> None:
 
 
 def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
-    """Apply ``updates["block_device"]`` and ``updates["nic"]``: {"id", "values"}, values None to remove it. A server that is
-    gone needs none."""
-    for name, apply in (("block_device", instances.change_block_device), ("nic", instances.change_nic)):
+    """Apply ``updates["block_device"]``, ``["nic"]`` and ``["share"]``: {"id", "values"}, values None to remove it. A server
+    that is gone needs none."""
+    for name, apply in _CHANGES:
         change = updates.get(name)
         if change is not None:
             with contextlib.suppress(exception.InstanceNotFound):

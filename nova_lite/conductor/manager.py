@@ -235,6 +235,11 @@ class ConductorManager:
         with self.db.read() as conn:
             return instances.get(conn, instance_uuid).to_primitive()
 
+    def share_is_used(self, context: RequestContext, host: str, share_id: str, besides: str) -> bool:
+        """See :meth:`ConductorAPI.share_is_used`."""
+        with self.db.read() as conn:
+            return instances.share_is_used(conn, host, share_id, besides)
+
     # the embedded network and the metadata service ------------------------------------------------------------------
     @expected
     def list_networks(self, context: RequestContext, project_id: str | None) -> list[dict[str, Any]]:

@@ -167,6 +167,10 @@ class ConductorAPI(rpc.Client):
         """One server; raises InstanceNotFound."""
         return self._ask(context, "get_instance", instance_uuid=instance_uuid)
 
+    def share_is_used(self, context: RequestContext, host: str, share_id: str, besides: str) -> bool:
+        """Whether a server of a host, other than ``besides``, has a share of files."""
+        return bool(self._ask(context, "share_is_used", host=host, share_id=share_id, besides=besides))
+
     # the embedded network -------------------------------------------------------------------------------------------
     def list_networks(self, context: RequestContext, project_id: str | None) -> list[dict[str, Any]]:
         """See ``network.base.PortStore``, as the next three."""

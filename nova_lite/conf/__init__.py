@@ -29,13 +29,14 @@ from nova_lite.conf import (
     scheduler,
     serial_console,
     service_user,
+    share,
     spice,
     vnc,
     volume,
 )
 
 GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, service_user, image, network, volume,
-          notifications, quota, console, vnc, spice, serial_console)
+          share, notifications, quota, console, vnc, spice, serial_console)
 
 
 def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

@@ -68,6 +68,13 @@ def set_io_ops(conn: sa.Connection, host: str, io_ops: int) -> None:
                  .values(io_ops=io_ops, updated_at=units.utcnow()))
 
 
+def traits_of(conn: sa.Connection, host: str) -> list[str]:
+    """What a host has told that its hypervisor can do."""
+    nodes = models.compute_nodes
+    found = conn.execute(sa.select(nodes.c.traits).where(nodes.c.host == host)).scalars().all()
+    return sorted({trait for traits in found for trait in traits or ()})
+
+
 def count_failed_build(conn: sa.Connection, host: str) -> None:
     """One more build failed on this host in a row; read by BuildFailureWeigher."""
     conn.execute(sa.update(NODES).where(NODES.c.host == host)

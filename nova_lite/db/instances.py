@@ -187,6 +187,25 @@ def change_block_device(conn: sa.Connection, uuid: str, device_id: str, values: 
     return True
 
 
+def change_share(conn: sa.Connection, uuid: str, share_uuid: str, values: Mapping[str, Any] | None) -> bool:
+    """The same for one share of files, named by its own uuid."""
+    row = conn.execute(sa.select(T.c.shares).where(T.c.uuid == uuid, T.c.deleted == 0).with_for_update()).first()
+    if row is None:
+        raise exception.InstanceNotFound(instance_id=uuid)
+    shares = row.shares or []
+    if all(share["uuid"] != share_uuid for share in shares):
+        return False
+    update(conn, uuid, {"shares": [share if share["uuid"] != share_uuid else {**share, **(values or {})} for share in shares
+                                   if share["uuid"] != share_uuid or values is not None]})
+    return True
+
+
+def share_is_used(conn: sa.Connection, host: str, share_id: str, besides: str) -> bool:
+    """Whether another living server of a host has the share."""
+    query = sa.select(T.c.shares).where(T.c.host == host, T.c.deleted == 0, T.c.uuid != besides, T.c.shares.is_not(None))
+    return any(share["share_id"] == share_id for (shares,) in conn.execute(query) for share in shares or ())
+
+
 def change_nic(conn: sa.Connection, uuid: str, port_id: str, nic: Mapping[str, Any] | None) -> bool:
     """Put one nic of a living server into the place of that with the same port, or add it (None: remove it); the row is locked.
 

@@ -128,6 +128,7 @@ instances = sa.Table(
     sa.Column("network_info", Json, nullable=False),           # list of objects.VIF
     sa.Column("security_groups", Json, nullable=False),        # names
     sa.Column("block_devices", Json),            # list of objects.BlockDevice
+    sa.Column("shares", Json),                   # list of objects.ShareAttachment
     sa.Column("scheduler_hints", Json, nullable=False),
     sa.Column("requested_destination", Json),    # {"host", "node", "force": bool} or null
     sa.Column("trusted_certs", Json),

@@ -11,6 +11,7 @@ from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.network import VIF
+from nova_lite.objects.share import ShareAttachment
 
 PASSWORD_PIECE, PASSWORD_PIECES = 255, 4
 PASSWORD_SIZE = PASSWORD_PIECE * PASSWORD_PIECES
@@ -63,6 +64,7 @@ class Instance(Record):
     network_info: list[VIF] = field(default_factory=list)
     security_groups: list[str] = field(default_factory=list)
     block_devices: list[BlockDevice] = field(default_factory=list)
+    shares: list[ShareAttachment] = field(default_factory=list)
     scheduler_hints: dict[str, Any] = field(default_factory=dict)
     requested_destination: dict[str, Any] | None = None
     trusted_certs: list[str] | None = None
@@ -84,6 +86,7 @@ class Instance(Record):
         self.network_info = [v if isinstance(v, VIF) else VIF.from_primitive(v) for v in self.network_info or []]
         self.block_devices = [d if isinstance(d, BlockDevice) else BlockDevice.from_primitive(d)
                               for d in self.block_devices or []]
+        self.shares = [s if isinstance(s, ShareAttachment) else ShareAttachment.from_primitive(s) for s in self.shares or []]
 
     @property
     def encrypted_password(self) -> str:

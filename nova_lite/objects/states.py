@@ -95,9 +95,14 @@ OPERATIONS = {o.verb: o for o in (
     Operation("attach_volume", "attach_volume", "attach_volume", _WITH_DISKS, IDLE, None, None, None),
     Operation("detach_volume", "detach_volume", "detach_volume", _WITH_DISKS, IDLE, None, None, None),
     Operation("swap_volume", "swap_volume", "swap_volume", (ACTIVE, PAUSED, RESIZED), IDLE, None, None, None),
+    Operation("attach_share", "attach_share", "allow_share", (STOPPED,), IDLE, None, None, None),
+    Operation("detach_share", "detach_share", "deny_share", (STOPPED, ERROR), IDLE, None, None, None),
     Operation("attach_interface", "attach_interface", "attach_interface", (ACTIVE, PAUSED, STOPPED), IDLE, None, None, None),
     Operation("detach_interface", "detach_interface", "detach_interface", (ACTIVE, PAUSED, STOPPED), IDLE, None, None, None),
 )}
+
+# what Nova does not do with a server that has shares of files: they are mounted on its host, and in its guest's memory
+NOT_WITH_SHARES = ("suspend", "shelve", "resize", "migrate", "live-migration", "evacuate")
 
 # the task_states of a build, in order
 BUILD_STATES = (SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING)
@@ -172,6 +177,8 @@ def check(operation: Operation, instance: Instance, may_override_lock: bool = Fa
         raise exception.InstanceIsLocked(instance_id=instance.uuid)
     if operation.must_have_launched and instance.launched_at is None:
         raise exception.InstanceNotReady(instance_id=instance.uuid)
+    if instance.shares and operation.action in NOT_WITH_SHARES:
+        raise exception.ForbiddenWithShare()
     verb = operation.verb.removesuffix("_hard")
     if operation.vm_states and instance.vm_state not in operation.vm_states:
         raise exception.InstanceInvalidState(action=verb, instance_id=instance.uuid, attr="vm_state",

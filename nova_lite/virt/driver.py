@@ -22,6 +22,7 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
+from nova_lite.objects.share import ShareAttachment
 
 
 @dataclass
@@ -163,6 +164,13 @@ class ComputeDriver(Protocol):
 
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A volume has grown to ``size`` GiB: the guest is to see it."""
+
+    def mount_share(self, instance: Instance, share: ShareAttachment) -> None:
+        """Make a share's files reachable on this host, for a guest that is about to start with it; one that is mounted stays.
+        Only hosts with the trait COMPUTE_STORAGE_VIRTIO_FS are asked."""
+
+    def unmount_share(self, instance: Instance, share: ShareAttachment) -> None:
+        """The inverse, after the guest has ended; what is not mounted is no error."""
 
     def attach_interface(self, instance: Instance, vif: VIF) -> None:
         """Give the guest a nic whose network is plugged, live when it runs; a guest that has it already keeps it."""

@@ -26,6 +26,7 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
+from nova_lite.objects.share import ShareAttachment
 from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
@@ -61,7 +62,8 @@ class FakeDriver:
             memory_mb=fake.memory_mb, local_gb=fake.disk_gb, disk_available_least=fake.disk_gb, free_disk_gb=fake.disk_gb,
             cpu_info={"vendor": "nova-lite", "model": "fake", "arch": "x86_64", "features": [],
                       "topology": {"cores": 1, "threads": 1, "sockets": fake.vcpus}},
-            supported_instances=[["x86_64", "fake", "hvm"], ["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]])
+            supported_instances=[["x86_64", "fake", "hvm"], ["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]],
+            traits=["COMPUTE_STORAGE_VIRTIO_FS"])
 
     def uptime(self) -> str | None:
         """That of the machine that plays the host."""
@@ -176,6 +178,14 @@ class FakeDriver:
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """And sees it grow."""
         self._act("extend_volume", instance)
+
+    def mount_share(self, instance: Instance, share: ShareAttachment) -> None:
+        """There are no files."""
+        self._act("mount_share", instance)
+
+    def unmount_share(self, instance: Instance, share: ShareAttachment) -> None:
+        """There are none."""
+        self._act("unmount_share", instance)
 
     def attach_interface(self, instance: Instance, vif: VIF) -> None:
         """A fake guest takes any nic."""

@@ -17,9 +17,10 @@ from nova_lite.compute.api.questions import Questions
 from nova_lite.compute.api.rebuild import Rebuilds
 from nova_lite.compute.api.rescue import Rescues
 from nova_lite.compute.api.server_images import ServerImages
+from nova_lite.compute.api.shares import Shares
 from nova_lite.compute.api.volume_swap import VolumeSwap
 
 
 class ComputeAPI(Creation, Operations, Changes, Consoles, Listing, ExternalEvents, ImageCache, Interfaces, Questions,
-                 ServerImages, VolumeSwap, Rebuilds, Rescues):
+                 ServerImages, Shares, VolumeSwap, Rebuilds, Rescues):
     """All of them in one object; see the modules of this package."""

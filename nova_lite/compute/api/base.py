@@ -21,6 +21,7 @@ from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
+from nova_lite.share import base as share_base
 from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
@@ -46,6 +47,7 @@ class Base:
         self.image = image
         self.network = network
         self.volume = volume
+        self.share = share_base.load(conf)
         self.compute_rpc = rpcapi.ComputeAPI(transport)
         self.conductor_rpc = ConductorAPI(transport)
         self.wakeups = Wakeups()

@@ -23,6 +23,7 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
+from nova_lite.objects.share import ShareAttachment
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, swap
@@ -198,6 +199,13 @@ class LibvirtDriver:
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A running guest sees the new size."""
         GuestDisks(self._guest(instance)).resize(str(device.volume_id), size)
+
+    def mount_share(self, instance: Instance, share: ShareAttachment) -> None:
+        """Guests get no files of the host so far, so a host does not tell the trait that would have it asked."""
+        raise exception.NotImplementedByDriver(what="shares of files")
+
+    def unmount_share(self, instance: Instance, share: ShareAttachment) -> None:
+        """Nothing was mounted."""
 
     def attach_interface(self, instance: Instance, vif: VIF) -> None:
         """Live where the guest runs, and in its configuration."""

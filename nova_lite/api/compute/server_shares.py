@@ -1,0 +1,55 @@
+"""/servers/{server_id}/shares: shares of files of a server (since 2.97)."""
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.api.compute.schemas import server_shares as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.compute.api import shares
+from nova_lite.objects.share import ShareAttachment
+
+FIRST, PATH = "2.97", "/servers/{server_id}/shares"
+_RULE = "os_compute_api:os-server-shares:"
+
+
+def index(req: Request, server_id: str) -> dict[str, Any]:
+    """All shares of a server."""
+    return {"shares": [_brief(share) for share in find(req, server_id, f"{_RULE}index").shares]}
+
+
+def show(req: Request, server_id: str, share_id: str) -> dict[str, Any]:
+    """One share."""
+    return {"share": _full(req, shares.find(find(req, server_id, f"{_RULE}show"), share_id))}
+
+
+def create(req: Request, server_id: str) -> dict[str, Any]:
+    """Give a stopped server a share; its guest has it from its next start on."""
+    instance = find(req, server_id, f"{_RULE}create")
+    wanted = req.json_in["share"]
+    made = req.services.compute.attach_share(req.context, instance, wanted["share_id"], wanted.get("tag"))
+    return {"share": _full(req, made)}
+
+
+def delete(req: Request, server_id: str, share_id: str) -> None:
+    """Take a share from a stopped server."""
+    req.services.compute.detach_share(req.context, find(req, server_id, f"{_RULE}delete"), share_id)
+
+
+def _brief(share: ShareAttachment) -> dict[str, Any]:
+    return {"share_id": share.share_id, "status": share.status, "tag": share.tag}
+
+
+def _full(req: Request, share: ShareAttachment) -> dict[str, Any]:
+    if not req.context.is_admin:
+        return _brief(share)
+    return _brief(share) | {"uuid": share.uuid, "export_location": share.export_location}
+
+
+ROUTES = [
+    Route("GET", PATH, index, f"{_RULE}index", first=FIRST, query=schema.NO_QUERY, response=schema.LIST),
+    Route("POST", PATH, create, f"{_RULE}create", first=FIRST, body=schema.CREATE, response=schema.SHARE, status=201),
+    Route("GET", PATH + "/{share_id}", show, f"{_RULE}show", first=FIRST, query=schema.NO_QUERY, response=schema.SHARE),
+    Route("DELETE", PATH + "/{share_id}", delete, f"{_RULE}delete", first=FIRST),
+]
