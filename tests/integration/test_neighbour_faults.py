@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.fault_proxy import LATE, LATENESS, LOSE, PASS, FaultProxy
-from tests.support.faulty_cloud import SETTLED, FaultyCloud, storm
+from tests.support.faulty_cloud import SETTLED, TIMEOUT, FaultyCloud, storm
 from tests.support.neighbours import Neighbours
 from tests.support.process import wait_for
 
@@ -72,7 +72,7 @@ def test_a_neighbour_fails_during_twenty_builds_and_twenty_deletes(cloud: Faulty
     if more:        # those who are deleted shall have volumes, too
         cloud.delete(cloud.ready)
         cloud.ready.clear()
-    with cloud.answering(3.0):
+    with cloud.answering(TIMEOUT - 1):      # it waits for no neighbour
         answers, ended = storm(cloud, lambda: _fail(proxy, fault), cloud.proxies.heal, **more)
     refused = [a for a in answers if a.status_code not in (202, 204)]
     for answer in refused:      # the API needs the neighbour to check a request: it says so, and who failed
@@ -105,7 +105,7 @@ def test_ports_that_neutron_makes_behind_our_back(cloud: FaultyCloud, mode: str)
     if mode == LATE:
         wait_for("the late ports", lambda: len(set(cloud.ports()) & set(servers)) == len(servers), 30)
     # the servers stay, in ERROR: nobody deletes them, and still no port is left
-    wait_for("the late ports to be found", lambda: not set(cloud.ports()) & set(servers), 100, 1)
+    wait_for("the late ports to be found", lambda: not set(cloud.ports()) & set(servers), 180, 1)
     cloud.delete(servers)
     cloud.consistent()
 
@@ -135,7 +135,7 @@ def test_volumes_and_attachments_that_cinder_makes_behind_our_back(cloud: Faulty
     if mode == LATE:
         time.sleep(LATENESS)
     cloud.delete(sorted(made))
-    cloud.consistent(120)
+    cloud.consistent()
 
 
 def test_a_volume_in_use_is_not_given_twice(cloud: FaultyCloud) -> None:

@@ -177,7 +177,7 @@ class FaultyCloud:
         with self._database().connect() as conn:
             return sorted(conn.execute(sa.select(models.allocations.c.instance_uuid)).scalars())
 
-    def consistent(self, timeout: float = 90) -> None:
+    def consistent(self, timeout: float = 180) -> None:
         """Each server has exactly one port and one claim, and nobody has anything who is not there any more."""
         def check() -> bool:
             living, ports = self.living(), self.ports()
@@ -207,7 +207,7 @@ class FaultyCloud:
             else:
                 self.delete([server])
             return good
-        wait_for("builds to go on", builds, 30, 0.5)
+        wait_for("builds to go on", builds, 90, 0.5)
 
 
 def storm(cloud: FaultyCloud, begin: Callable[[], None], end: Callable[[], None], count: int = 20,

@@ -10,12 +10,13 @@ alive() { # NAME
     [ -n "$since" ] && [ "$(start_time "$pid")" = "$since" ]
 }
 
-# start NAME COMMAND...: in a session of its own, output to $LOG/NAME.log; nothing when it runs already.
+# start NAME COMMAND...: in a session of its own, output to $LOG/NAME.log; nothing when it runs already. It inherits no file
+# of ours or of our caller's: a lock that came along would be held as long as the daemon runs.
 start() {
     local name=$1 pid
     shift
     if alive "$name"; then return 0; fi
-    setsid "$@" >>"$LOG/$name.log" 2>&1 </dev/null 9>&- &
+    setsid "$@" >>"$LOG/$name.log" 2>&1 </dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- &
     pid=$!
     echo "$pid $(start_time "$pid")" >"$RUN/$name.pid"
     disown "$pid" 2>/dev/null || true
