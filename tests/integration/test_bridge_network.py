@@ -174,7 +174,7 @@ def test_everything_can_be_done_again_and_comes_back_after_a_loss(at, tmp_path):
         again.init_host("node")
         assert daemon.pid() == first
         os.kill(first, 9)
-        wait_for("the end of dnsmasq", lambda: daemon.pid() is None, 5)
+        wait_for("the end of dnsmasq", lambda: daemon.pid() is None, 60)
         again.init_host("node")
         assert daemon.pid() not in (None, first)
         assert client.dhcp()["ip"] == client.vif.fixed_ips[0].address

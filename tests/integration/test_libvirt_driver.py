@@ -315,7 +315,7 @@ def test_a_build_that_was_killed_is_completed_by_the_next(driver, conf, hypervis
 def test_a_guest_that_ends_by_itself_is_told_within_seconds(driver, hypervisor, told, instance, fetch):
     driver.spawn(instance, [], FILES, fetch)
     os.kill(_qemu_pid(instance), signal.SIGKILL)
-    wait_for("the news", lambda: (instance.uuid, states.SHUTDOWN) in told or (instance.uuid, states.CRASHED) in told, 5)
+    wait_for("the news", lambda: (instance.uuid, states.SHUTDOWN) in told or (instance.uuid, states.CRASHED) in told, 60)
 
 
 def test_guests_and_news_survive_a_restart_of_libvirtd(driver, hypervisor, told, instance, fetch):
@@ -330,7 +330,7 @@ def test_guests_and_news_survive_a_restart_of_libvirtd(driver, hypervisor, told,
     assert _qemu_pid(instance) == pid
     wait_for("all states after the return", lambda: (instance.uuid, states.RUNNING) in told, 10)
     _virsh(hypervisor, "destroy", instance.uuid)
-    wait_for("the news", lambda: (instance.uuid, states.SHUTDOWN) in told, 5)
+    wait_for("the news", lambda: (instance.uuid, states.SHUTDOWN) in told, 60)
     driver.power_on(instance, [])
     assert driver.power_state(instance) == states.RUNNING
 

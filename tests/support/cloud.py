@@ -75,7 +75,7 @@ class Services:
             except (requests.ConnectionError, requests.Timeout):       # the first request asks for a token of its own
                 return False
             return answer.status_code == 200 and sum(s["state"] == "up" for s in answer.json()["services"]) >= hosts
-        wait_for("the services", ready, 60)
+        wait_for("the services", ready, 180)
 
     def restart(self, name: str, sig: int = signal.SIGKILL) -> None:
         """Kill one service and start it again."""

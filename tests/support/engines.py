@@ -44,7 +44,7 @@ class RabbitMQ:
     def start(self) -> RabbitMQ:
         home = "/usr/lib/rabbitmq/bin"   # not /usr/sbin: that wrapper changes the user and with it who may write here
         self.process = Process("rabbitmq", [f"{home}/rabbitmq-server"], self.directory, self.env).start()
-        wait_for("RabbitMQ", lambda: _listens(self.port), 60)
+        wait_for("RabbitMQ", lambda: _listens(self.port), 180)
         return self
 
     def restart(self) -> None:
@@ -53,12 +53,12 @@ class RabbitMQ:
 
     def stop(self) -> None:
         assert self.process is not None
-        self.process.kill(signal.SIGTERM, 30)
-        wait_for("the broker's port to close", lambda: not _listens(self.port), 30)
+        self.process.kill(signal.SIGTERM, 60)
+        wait_for("the broker's port to close", lambda: not _listens(self.port), 60)
 
     def close(self) -> None:
         if self.process is not None and self.process.alive():
-            self.process.kill(signal.SIGTERM, 30)
+            self.process.kill(signal.SIGTERM, 60)
         self._end_epmd()
 
     def _end_epmd(self) -> None:
@@ -89,7 +89,7 @@ class MariaDB:
             f"--socket={self.socket}", f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve",
             f"--pid-file={self.directory}/pid", "--innodb-buffer-pool-size=128M", "--max-connections=500"],
             self.directory).start()
-        wait_for("MariaDB", lambda: _listens(self.port), 60)
+        wait_for("MariaDB", lambda: _listens(self.port), 180)
         return self
 
     def new_database(self) -> str:
@@ -129,7 +129,7 @@ class PostgreSQL:
             "-c", f"unix_socket_directories={self.directory}", "-c", "max_connections=200"), self.directory).start()
         wait_for("PostgreSQL", lambda: subprocess.run(
             [self.home / "pg_isready", "-h", "127.0.0.1", "-p", str(self.port)], capture_output=True,
-            check=False).returncode == 0, 60)
+            check=False).returncode == 0, 180)
         time.sleep(0.2)
         return self
 

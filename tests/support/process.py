@@ -20,7 +20,7 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def wait_for(what: str, condition: Callable[[], object], timeout: float = 30, interval: float = 0.1) -> object:
+def wait_for(what: str, condition: Callable[[], object], timeout: float = 60, interval: float = 0.1) -> object:
     """The first true value of ``condition()``; AssertionError naming ``what`` after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while True:
@@ -60,7 +60,7 @@ class Process:
         if self.alive():
             os.killpg(self.pid, sig)
 
-    def kill(self, sig: int = signal.SIGKILL, timeout: float = 20) -> int:
+    def kill(self, sig: int = signal.SIGKILL, timeout: float = 60) -> int:
         """Send a signal to the whole group and wait for the end; answers the exit code."""
         assert self.popen is not None
         self.send(sig)

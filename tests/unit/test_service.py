@@ -64,7 +64,7 @@ class Echo:
     def wait_log(self, pattern: str, count: int = 1) -> None:
         wait_for(f"{pattern!r} in\n{self.log()}", lambda: len(re.findall(pattern, self.log())) >= count, 15)
 
-    def stop(self, timeout: float = 20) -> int:
+    def stop(self, timeout: float = 40) -> int:
         self.send(signal.SIGTERM)
         assert self.process.popen is not None
         return self.process.popen.wait(timeout)

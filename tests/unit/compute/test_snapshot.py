@@ -140,11 +140,11 @@ def test_a_delete_ends_the_upload_and_takes_the_image(cloud, images, server, mon
 
     def slow(instance):
         copying.set()
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         return real(instance)
     monkeypatch.setattr(driver, "snapshot", slow)
     action_id, _ = begin(cloud, images, server)
-    assert copying.wait(5)
+    assert copying.wait(60)
     delete = cloud.operate(server, "delete")
     go_on.set()
     cloud.wait_action(delete, "done")
