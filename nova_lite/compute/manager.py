@@ -14,10 +14,12 @@ from oslo_log import log
 
 from nova_lite.compute import external_events, image_cache, recovery, verbs, volumes
 from nova_lite.compute.consoles import Consoles
+from nova_lite.compute.departures import Departures
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
 from nova_lite.compute.questions import Questions
+from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.compute.turns import Turns
 from nova_lite.compute.work import Host
 from nova_lite.conductor.port_store import RpcPortStore
@@ -70,9 +72,11 @@ class ComputeManager:
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
                          volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf, share_base.load(conf),
+                         ComputeAPI(transport),
                          vendor_data=vendor_data.load(conf))
-        self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host)]
         self._turns = Turns()
+        self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host),
+                                        Departures(self.host, self._later)]
         self._network_looks = NetworkLooks(self.host)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly
         self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")
@@ -161,6 +165,13 @@ class ComputeManager:
             self._power_changed(uuid, states.NOSTATE)
         for values in answer["remove"]:
             self._remove(Instance.from_primitive(values))
+        for uuid in self.host.driver.left_behind():
+            self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
+
+    def _later(self, instance_uuid: str, function: Callable[[bool], None]) -> None:
+        """At the server's turn."""
+        if not self._stopping.is_set():
+            self._turns.submit(instance_uuid, self._pool, function)
 
     def _remove(self, server: Instance) -> None:
         LOG.info("its guest must not be here any more", extra={"instance_uuid": server.uuid})
@@ -235,9 +246,15 @@ class ComputeManager:
 
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
         suspend_instance = resume_instance = attach_volume = detach_volume = attach_interface = detach_interface = \
-        swap_volume = set_admin_password = trigger_crash_dump = snapshot_instance = backup_instance = build_and_run_instance
+        resize_instance = confirm_resize = revert_resize = swap_volume = set_admin_password = trigger_crash_dump = \
+        snapshot_instance = backup_instance = build_and_run_instance
     rebuild_instance = rescue_instance = unrescue_instance = shelve_instance = shelve_offload_instance = unshelve_instance = \
         soft_delete_instance = restore_instance = allow_share = deny_share = build_and_run_instance
+
+    def look_for_left_behind(self, context: RequestContext, instance_uuids: list[str]) -> None:
+        """Servers that may have left something here were deleted: nothing of them stays."""
+        for uuid in instance_uuids:
+            self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
         """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""

@@ -33,6 +33,16 @@ def run(conf: cfg.ConfigOpts, host: Host) -> list[int]:
     return list(found["actions"])
 
 
+def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
+    """What a move has left of a server here goes, when the server has settled elsewhere or is gone. At the server's turn."""
+    try:
+        if uuid in host.driver.left_behind() and uuid in host.conductor.not_wanted(admin_context(), host.name, [uuid]):
+            LOG.info("removing what its move has left here", extra={"instance_uuid": uuid})
+            host.driver.drop_left_behind(uuid)
+    except Exception:
+        LOG.exception("removing it failed; the next look tries again", extra={"instance_uuid": uuid})
+
+
 def remove(host: Host, server: Instance) -> None:
     """The server was deleted, or moved away, while this host was not there."""
     LOG.warning("removing the guest of a server that is not of this host any more", extra={"instance_uuid": server.uuid})

@@ -10,6 +10,9 @@ from typing import Any
 from nova_lite import rpc
 from nova_lite.context import RequestContext
 
+LEAVE_TIMEOUT = 10.0
+"""Seconds: the answer comes at once, it may only be "not yet"."""
+
 
 class ComputeAPI(rpc.Client):
     """Messages to one compute host."""
@@ -83,6 +86,32 @@ class ComputeAPI(rpc.Client):
     def detach_interface(self, context: RequestContext, host: str, action_id: int) -> None:
         """Take a nic from a server."""
         self.wake(context, host, "detach_interface", action_id)
+
+    def leave(self, context: RequestContext, host: str, instance_uuid: str, action_id: int,
+              owner: str) -> dict[str, Any] | None:
+        """Ask the host of a server that moves to let it go; see ``compute/departures.py``. None: ask again."""
+        return self.call(context, "leave", server=host, timeout=LEAVE_TIMEOUT, instance_uuid=instance_uuid, action_id=action_id,
+                         owner=owner)
+
+    def arrived(self, context: RequestContext, host: str, instance: dict[str, Any]) -> None:
+        """The disks of a server that left were copied."""
+        self.cast(context, "arrived", server=host, instance=instance)
+
+    def look_for_left_behind(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> None:
+        """Servers that were on the move are gone: see that nothing of them stays."""
+        self.cast(context, "look_for_left_behind", server=host, instance_uuids=list(instance_uuids))
+
+    def resize_instance(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Take a server in that is resized or migrated, or bring it back."""
+        self.wake(context, host, "resize_instance", action_id)
+
+    def confirm_resize(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Forget what a server that left would need to come back."""
+        self.wake(context, host, "confirm_resize", action_id)
+
+    def revert_resize(self, context: RequestContext, host: str, action_id: int) -> None:
+        """Let a server go back to where, and what, it was."""
+        self.wake(context, host, "revert_resize", action_id)
 
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of a server's console (None: all that there is)."""

@@ -13,7 +13,7 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import build, delete, interfaces, power, rebuild, rescue, shares, snapshot, swap, volumes
+from nova_lite.compute import build, delete, interfaces, moves, power, rebuild, rescue, shares, snapshot, swap, volumes
 from nova_lite.compute.work import Host, Work, needs_stack
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
@@ -63,6 +63,8 @@ VERBS: dict[str, Verb] = {
     **_family(swap.EVENTS, swap.VERBS),
     **_family(shares.EVENTS, shares.VERBS, shares.failed),
     **_family(interfaces.EVENTS, interfaces.VERBS),
+    **{verb: Verb(moves.EVENTS[verb], function, moves.SETTLE.get(verb, as_the_table_says))
+       for verb, function in moves.VERBS.items()},
     **_family(snapshot.EVENTS, dict.fromkeys(snapshot.EVENTS, snapshot.run)),
     **_family(rescue.EVENTS, rescue.VERBS),
     "rebuild": Verb(rebuild.EVENT, rebuild.run),

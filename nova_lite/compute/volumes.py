@@ -155,6 +155,32 @@ def disconnect_all(driver: ComputeDriver, instance: Instance) -> None:
         device.connection_info, device.attached = None, False
 
 
+# a server that moves -------------------------------------------------------------------------------------------------------
+def take_along(work: Work) -> None:
+    """The old host has let go of the volumes of a server that moves: each is reserved anew before the old attachment is given
+    back, so that nobody else may take it in between. Raises ServiceUnavailable and kin."""
+    host, instance, context = work.host, work.instance, admin_context()
+    known = host.volume.attachments(context, instance.uuid) if instance.volumes else []
+    for device in instance.volumes:
+        mine = [a for a in known if a.volume_id == device.volume_id]
+        kept = next((a for a in mine if a.status == RESERVED), None)
+        if kept is None:
+            kept = host.volume.reserve(context, device.volume_id or "", instance.uuid)
+        device.attachment_id, device.connection_info, device.attached = kept.id, None, False
+        work.update_device(device.id, {"attachment_id": kept.id, "connection_info": None, "attached": False})
+        for old in mine:
+            if old.id != kept.id:
+                host.volume.release(context, old.id)
+
+
+def connect_taken(work: Work) -> None:
+    """Connect what was taken along to this host."""
+    for device in work.instance.volumes:
+        if device.connection_info is None:
+            _connect(work.host, admin_context(), work.instance, device, device.attachment_id or "")
+            work.update_device(device.id, {"connection_info": device.connection_info})
+
+
 # a server that is there ---------------------------------------------------------------------------------------------------
 def attach(work: Work) -> None:
     """Give the guest a volume. When that fails, the volume is taken back and the server is as before."""

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import datetime
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +12,7 @@ from oslo_config import cfg
 
 from nova_lite import exception, units
 from nova_lite.compute.external_events import ExternalEvents
+from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
 from nova_lite.image.base import ImageAPI
@@ -37,6 +40,7 @@ class Host:
     events: ExternalEvents
     conf: cfg.ConfigOpts
     share: ShareAPI
+    compute: ComputeAPI
     vendor_data: dict[str, Any] = field(default_factory=dict)
 
 
@@ -49,6 +53,20 @@ class Work:
         self.migration = migration
         self.operation = states.OPERATIONS[action.arguments["verb"]]
         self.started = units.utcnow()
+        self._steps: list[dict[str, Any]] = []
+
+    @contextmanager
+    def step(self, event: str) -> Iterator[None]:
+        """A part of the work that os-instance-actions shows by itself; told with the end of the action, or its hand-over."""
+        started = units.utcnow()
+        try:
+            yield
+        except exception.LeaseLost:
+            raise
+        except Exception as error:
+            self._steps.append(self._event_of(event, started, error))
+            raise
+        self._steps.append(self._event_of(event, started))
 
     def update(self, updates: dict[str, Any], expected_task_states: list[str | None]) -> None:
         """Change the server on the way. Raises UnexpectedTaskState or LeaseLost: then stop."""
@@ -76,25 +94,29 @@ class Work:
 
         ``updates`` go to the server, ``arguments`` are added to the action's. Raises LeaseLost: then stop.
         """
-        self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, [self._event()])
+        self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events())
 
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
         """The server ends where the table of operations says."""
-        self.host.conductor.finish_action(self.action.id, self.host.owner, updates or {}, [self._event()])
+        self.host.conductor.finish_action(self.action.id, self.host.owner, updates or {}, self._events())
 
     def fail(self, error: Exception, updates: dict[str, Any]) -> None:
         """The server ends as ``updates`` say, with the error as its fault."""
-        self.host.conductor.finish_action(self.action.id, self.host.owner, updates, [self._event(error)],
+        self.host.conductor.finish_action(self.action.id, self.host.owner, updates, self._events(error),
                                           error=message_of(error))
 
     def build_failed(self, error: Exception, reschedule: bool) -> None:
         """Another host may try, or the server ends in ERROR."""
         self.host.conductor.build_failed(self.action.id, self.host.owner, message_of(error), _trace(error),
-                                         [self._event(error)], reschedule)
+                                         self._events(error), reschedule)
 
-    def _event(self, error: Exception | None = None) -> dict[str, Any]:
+    def _events(self, error: Exception | None = None) -> list[dict[str, Any]]:
+        """The steps, or the whole work as one where it has none."""
+        return self._steps or [self._event_of(self.event, self.started, error)]
+
+    def _event_of(self, event: str, started: datetime.datetime, error: Exception | None = None) -> dict[str, Any]:
         now: datetime.datetime = units.utcnow()
-        return {"event": self.event, "host": self.host.name, "start_time": self.started.isoformat(),
+        return {"event": event, "host": self.host.name, "start_time": started.isoformat(),
                 "finish_time": now.isoformat(), "result": "Error" if error else "Success",
                 "traceback": _trace(error) if error else None, "details": message_of(error)[:255] if error else None}
 

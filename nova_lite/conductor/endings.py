@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances, moves, networks
+from nova_lite.conductor import move_endings
+from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances, networks
 from nova_lite.objects import action as objects
-from nova_lite.objects import migration as migration_objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 
@@ -45,6 +45,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
     """The work is done: the server ends where the table says. A delete that came in between keeps the server."""
     done = operation(action)
     if is_delete(action):
+        move_endings.deleted(conn, [action.instance_uuid])
         instances.mark_deleted(conn, action.instance_uuid)
         networks.release_ports(conn, action.instance_uuid)
         console_auth_tokens.forget(conn, [action.instance_uuid])
@@ -56,6 +57,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
             if action.host:
                 hosts.reset_failed_builds(conn, action.host)
         close_consoles(conn, [action.instance_uuid], values)
+        move_endings.succeeded(conn, action)
         _update_unless_taken_over(conn, action, values)
     actions.finish(conn, [action.id], arguments=actions.without_secrets(action.arguments))
 
@@ -82,8 +84,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     if operation(action).begins_at_conductor and action.stage == objects.CONDUCTOR:
         failure.pop("vm_state", None)       # no host has touched the guest yet
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
-    if operation(action).begins_at_conductor and "migration_id" in action.arguments:
-        _give_up_move(conn, action)
+    values |= move_endings.failed(conn, action)
     if operation(action).verb == "build":
         values["personality"] = None
         claims.release(conn, action.instance_uuid)
@@ -92,20 +93,6 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     else:
         _update_unless_taken_over(conn, action, values)
     actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
-
-
-def _give_up_move(conn: sa.Connection, action: Action) -> None:
-    """The move failed: the server has the room where it is, and nothing elsewhere."""
-    move = moves.get(conn, action.arguments["migration_id"], lock=True)
-    if move.has_ended:
-        return
-    server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
-    if server is not None and server.host == move.source_compute:
-        claims.release(conn, server.uuid)
-        claims.rename(conn, move.uuid, server.uuid)
-    else:
-        claims.release(conn, move.uuid)
-    moves.update(conn, move.id, {"status": migration_objects.ERROR})
 
 
 def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
@@ -124,6 +111,7 @@ def cancel(conn: sa.Connection, action: Action) -> None:
         found = instances.get_many(conn, [action.instance_uuid], lock=True).get(action.instance_uuid)
         if found is None or found.host is None:     # what has a host keeps its room there until it is deleted
             claims.release(conn, action.instance_uuid)
+    move_endings.failed(conn, action)
     actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
 
 

@@ -13,6 +13,8 @@ from nova_lite import exception, notifications
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings, heartbeats, power_states
 from nova_lite.conductor.cleanup import Cleanup
+from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
+from nova_lite.conductor.confirmer import Confirmer
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
 from nova_lite.conductor.reconcile import Reconciler
@@ -63,6 +65,7 @@ class ConductorManager:
         self.sweeper = Sweeper(conf, self.db, self.hearing)
         self.tasks = Tasks(Tools(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.conductor))
         self.reconciler = Reconciler(conf, self.db)
+        self.confirmer = Confirmer(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor)]
 
@@ -82,7 +85,8 @@ class ConductorManager:
         """(seconds, function) of what has to be run again and again."""
         return [(self.lease_seconds / 3, self.leases.renew), (self.conf.conductor.sweep_interval, self._sweep),
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
-                (RECONCILE_INTERVAL, self.reconciler.run), (self.strays.interval, self.strays.run),
+                (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
+                (self.strays.interval, self.strays.run),
                 (3600, self.reconciler.purge)]
 
     def _register(self) -> None:
@@ -217,6 +221,12 @@ class ConductorManager:
         """See :meth:`ConductorAPI.sync_power_states`."""
         with self.db.read() as conn:
             return power_states.compare(conn, host, states)
+
+    def not_wanted(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
+        """See :meth:`ConductorAPI.not_wanted`."""
+        with self.db.read() as conn:
+            known = instances.get_many(conn, instance_uuids, deleted=True, tags=False)
+            return [server.uuid for server in power_states.strays(conn, known, host)]
 
     def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
                              network_info: list[dict[str, Any]]) -> None:

@@ -158,6 +158,10 @@ class ConductorAPI(rpc.Client):
         something else, ``remove`` servers whose guests must not be here any more."""
         return self._ask(context, "sync_power_states", host=host, states=states)
 
+    def not_wanted(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
+        """Those of the servers of which nothing may be on a host any more."""
+        return self._ask(context, "not_wanted", host=host, instance_uuids=list(instance_uuids))
+
     def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
                              network_info: Sequence[dict[str, Any]]) -> None:
         """A host saw that the nics of one of its servers have changed; a server that moved on keeps its own."""

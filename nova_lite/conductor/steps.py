@@ -17,7 +17,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor import endings
+from nova_lite.conductor import endings, move_endings
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext
@@ -29,6 +29,7 @@ from nova_lite.objects.action import Action
 
 LOG = log.getLogger(__name__)
 Call = tuple[int, dict[str, Any]]     # position in the message, arguments
+_LeftBehind = tuple[set[str], list[str]]
 
 
 class Steps:
@@ -41,7 +42,9 @@ class Steps:
 
     def steps(self, context: RequestContext, calls: list[list[Any]]) -> list[dict[str, Any]]:
         """Carry out the steps of one message."""
-        answers, woken = self.db.write(self._write, calls)
+        answers, woken, (hosts_left, gone) = self.db.write(self._write, calls)
+        for left in hosts_left:
+            self.compute.look_for_left_behind(context, left, gone)
         for host, action in woken:
             if host is None:
                 self.conductor.run_action(context, [action.id])
@@ -50,7 +53,7 @@ class Steps:
         return answers
 
     def _write(self, conn: sa.Connection,
-               calls: Sequence[Sequence[Any]]) -> tuple[list[dict[str, Any]], list[tuple[str | None, Action]]]:
+               calls: Sequence[Sequence[Any]]) -> tuple[list[dict[str, Any]], list[tuple[str | None, Action]], _LeftBehind]:
         run = _Run(conn, self, [c[1]["action_id"] for c in calls])
         by_name: dict[str, list[Call]] = defaultdict(list)
         for position, (name, arguments) in enumerate(calls):
@@ -63,7 +66,7 @@ class Steps:
         for name, some in by_name.items():
             handlers[name](some)
         actions.add_events(conn, run.events)
-        return [run.answers[position] for position in range(len(calls))], run.woken
+        return [run.answers[position] for position in range(len(calls))], run.woken, run.left_behind
 
 
 class _Run:
@@ -75,6 +78,7 @@ class _Run:
         self.answers: dict[int, dict[str, Any]] = {}
         self.events: list[tuple[int, Mapping[str, Any]]] = []
         self.woken: list[tuple[str | None, Action]] = []
+        self.left_behind: _LeftBehind = (set(), [])     # hosts that may have something of deleted servers
 
     # claims ---------------------------------------------------------------------------------------------------------
     def claim(self, calls: list[Call]) -> None:
@@ -233,6 +237,7 @@ class _Run:
         if not done:
             return
         uuids = sorted({a.instance_uuid for a in done})
+        self.left_behind = (move_endings.deleted(self.conn, uuids), uuids)
         instances.mark_many_deleted(self.conn, uuids)
         console_auth_tokens.forget(self.conn, uuids)
         for uuid in networks.with_ports(self.conn, uuids):
@@ -258,6 +263,8 @@ class _Run:
             values |= {"launched_at": units.utcnow(), "personality": None}
             for host in {a.host for a in done if a.host}:
                 hosts.reset_failed_builds(self.conn, host)
+        for action in done:
+            move_endings.succeeded(self.conn, action)
         uuids = [a.instance_uuid for a in done]
         endings.close_consoles(self.conn, uuids, values)
         instances.update_many(self.conn, uuids, values, [*states.working(operation), None])

@@ -12,9 +12,9 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.conductor import endings
+from nova_lite.conductor import endings, move_endings
 from nova_lite.conductor.heartbeats import Hearing
-from nova_lite.db import actions, instances, models, services
+from nova_lite.db import actions, instances, models, moves, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -104,6 +104,8 @@ class Sweeper:
                 found.run.append(action.id)
             else:
                 endings.succeed(conn, action, {})
+        elif self._is_a_move(conn, found, action, reason):
+            return
         elif endings.operation(action).ends_in is None:
             # its guest is as it was: the host goes on when it is back, or a delete takes all
             actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
@@ -112,6 +114,25 @@ class Sweeper:
             found.schedule.append(action.id)
         else:
             endings.fail(conn, action, reason)
+
+    def _is_a_move(self, conn: sa.Connection, found: Sweep, action: Action, reason: str) -> bool:
+        """A host died in the middle of a resize, a migration, or what ends them; False for everything else."""
+        verb = action.verb
+        if verb not in ("resize", "migrate", "confirmResize", "revertResize"):
+            return False
+        server = instances.get(conn, action.instance_uuid)
+        move = moves.get(conn, action.arguments["migration_id"], lock=True)
+        if verb == "confirmResize":     # what it kept it finds unwanted when it is back
+            endings.succeed(conn, action, move_endings.confirmed(server))
+        elif verb == "revertResize" or move.source_compute == action.host or server.task_state == states.RESIZE_FINISH:
+            # the guest is there and nowhere else: only this host can go on, when it is back
+            actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
+        else:
+            actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, move.source_compute,
+                              {**action.arguments, "undo": reason})
+            action.host = move.source_compute
+            found.compute.append(action)
+        return True
 
     def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> dict[str, float]:
         """Living host -> seconds until it counts as dead, should it say nothing more. While we are deaf all seem to live."""

@@ -28,6 +28,11 @@ _TABLE_COLUMNS = (
     NODES.c.io_ops, NODES.c.failed_builds, NODES.c.updated_at)
 
 
+def address_of(conn: sa.Connection, node_id: int) -> str | None:
+    """The address that a node's host reported; None: it has not, or is gone."""
+    return conn.scalar(sa.select(NODES.c.host_ip).where(NODES.c.id == node_id))
+
+
 def upsert_node(conn: sa.Connection, host: str, inventory: Mapping[str, Any], ratios: Mapping[str, float] | None = None,
                 reserved: Mapping[str, int] | None = None) -> int:
     """Store what a host reports of one of its nodes; returns the node's id.

@@ -47,6 +47,19 @@ def find(conn: sa.Connection, instance_uuid: str, statuses: Collection[str] = ()
     return _record(row) if row is not None else None
 
 
+def open_of(conn: sa.Connection, instance_uuids: Collection[str]) -> list[Migration]:
+    """The moves of servers that have not ended."""
+    query = sa.select(T).where(T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.status.not_in(objects.ENDED))
+    return [_record(row) for row in conn.execute(query.order_by(T.c.id))]
+
+
+def unconfirmed(conn: sa.Connection, before: datetime.datetime, limit: int = 100) -> list[Migration]:
+    """Moves that have waited for their user's word since before a time, oldest first."""
+    query = sa.select(T).where(T.c.status == objects.FINISHED, T.c.updated_at < before,
+                               T.c.migration_type.in_((objects.RESIZE, objects.MIGRATION)))
+    return [_record(row) for row in conn.execute(query.order_by(T.c.updated_at).limit(limit))]
+
+
 def update(conn: sa.Connection, migration_id: int, values: Mapping[str, Any]) -> None:
     """Change columns of one move."""
     conn.execute(sa.update(T).where(T.c.id == migration_id).values(

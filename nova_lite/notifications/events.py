@@ -18,9 +18,13 @@ START, END, ERROR = "start", "end", "error"
 NAMES = {"build": "create", "force_delete": "delete", "start": "power_on", "stop": "power_off", "reboot_hard": "reboot",
          "attach_volume": "volume_attach", "detach_volume": "volume_detach",
          "attach_interface": "interface_attach", "detach_interface": "interface_detach",
+         "resize": "resize", "migrate": "resize", "confirmResize": "resize_confirm", "revertResize": "resize_revert",
          **{name: name for name in ("delete", "reboot", "pause", "unpause", "suspend", "resume", "rebuild", "rescue",
                                     "unrescue", "unshelve", "soft_delete", "restore")},
          "shelve": "shelve", "shelveOffload": "shelve_offload"}
+# a resize is told in three parts, which begin and end with the server's task_state
+_PARTS = {states.RESIZE_PREP: "resize_prep", states.RESIZE_MIGRATING: "resize", states.RESIZE_MIGRATED: "resize_finish"}
+_MOVES = ("resize", "migrate")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 
 
@@ -63,6 +67,7 @@ def of(journal: Journal) -> Iterator[Event]:
     for change in journal.changes.values():
         if _is_update(change):
             yield Event("update", None, change.after, change.context or {}, change.after.host, change.before)
+        yield from _parts(change)
     for action in journal.finished:
         if action.state in (objects.DONE, objects.ERROR):
             yield from _steps(journal, action, ERROR if action.id in failed else END)
@@ -70,7 +75,7 @@ def of(journal: Journal) -> Iterator[Event]:
 
 def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
     name, change = NAMES.get(action.verb), journal.changes.get(action.instance_uuid)
-    if name is None or change is None:
+    if name is None or change is None or _is_inside_a_move(action, phase):
         return
     if phase == START and name == "create" and action.stage != objects.COMPUTE:
         return      # only a place is looked for
@@ -82,6 +87,26 @@ def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
     around = [Event("shutdown", phase, change.after, change.context or {}, host)] if name == "delete" and host \
         and phase != ERROR else []
     yield from ([event, *around] if phase == START else [*around, event])
+
+
+def _is_inside_a_move(action: Action, phase: str) -> bool:
+    """True for what :func:`_parts` tells better, and for hosts that go on with what another one began."""
+    if action.verb in _MOVES:
+        return phase != ERROR
+    return action.verb == "revertResize" and phase == START and bool(action.arguments.get("at_source"))
+
+
+def _parts(change: Change) -> Iterator[Event]:
+    """The parts of a resize that ended and began by this change."""
+    if change.before is None or change.before.task_state == change.after.task_state:
+        return
+    before, after = change.before.task_state, change.after.task_state
+    done = before if before in _PARTS else states.RESIZE_MIGRATED if before == states.RESIZE_FINISH else None
+    went_on = after in states.RESIZE_STATES or change.after.vm_state == states.RESIZED
+    if done is not None and went_on and after != states.RESIZE_FINISH:
+        yield Event(_PARTS[done], END, change.after, change.context or {}, change.after.host)
+    if after in _PARTS:
+        yield Event(_PARTS[after], START, change.after, change.context or {}, change.after.host)
 
 
 def _is_update(change: Change) -> bool:

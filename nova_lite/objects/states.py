@@ -22,6 +22,9 @@ DELETING, POWERING_OFF, POWERING_ON = "deleting", "powering-off", "powering-on"
 REBOOTING, REBOOTING_HARD = "rebooting", "rebooting_hard"
 REBOOT_STARTED, REBOOT_STARTED_HARD = "reboot_started", "reboot_started_hard"
 MIGRATING, UPDATING_PASSWORD = "migrating", "updating_password"
+RESIZE_PREP, RESIZE_MIGRATING, RESIZE_MIGRATED, RESIZE_FINISH = ("resize_prep", "resize_migrating", "resize_migrated",
+                                                                 "resize_finish")
+RESIZE_REVERTING, RESIZE_CONFIRMING = "resize_reverting", "resize_confirming"
 PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending", "resuming"
 IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_BACKUP = "image_snapshot_pending", "image_snapshot", "image_backup"
 IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING = "image_pending_upload", "image_uploading"
@@ -88,6 +91,12 @@ OPERATIONS = {o.verb: o for o in (
     Operation("rebuild", "rebuild", "rebuild_instance", (ACTIVE, STOPPED, ERROR), IDLE, REBUILDING, ACTIVE, RUNNING),
     Operation("rescue", "rescue", "rescue_instance", (ACTIVE, STOPPED, ERROR), IDLE, RESCUING, RESCUED, RUNNING),
     Operation("unrescue", "unrescue", "unrescue_instance", (RESCUED,), IDLE, UNRESCUING, ACTIVE, RUNNING),
+    Operation("resize", "resize", "resize_instance", (ACTIVE, STOPPED), IDLE, RESIZE_PREP, RESIZED, RUNNING,
+              begins_at_conductor=True),
+    Operation("migrate", "migrate", "resize_instance", (ACTIVE, STOPPED), IDLE, RESIZE_PREP, RESIZED, RUNNING,
+              begins_at_conductor=True),
+    Operation("confirmResize", "confirmResize", "confirm_resize", (RESIZED,), IDLE, RESIZE_CONFIRMING, ACTIVE, RUNNING),
+    Operation("revertResize", "revertResize", "revert_resize", (RESIZED,), IDLE, RESIZE_REVERTING, ACTIVE, RUNNING),
     # these end where they began, idle again
     Operation("createImage", "createImage", "snapshot_instance", _QUIET, IDLE, IMAGE_SNAPSHOT_PENDING, None, None, False),
     Operation("createBackup", "createBackup", "backup_instance", _QUIET, IDLE, IMAGE_BACKUP, None, None, False),
@@ -106,7 +115,9 @@ NOT_WITH_SHARES = ("suspend", "shelve", "resize", "migrate", "live-migration", "
 
 # the task_states of a build, in order
 BUILD_STATES = (SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING)
+RESIZE_STATES = (RESIZE_PREP, RESIZE_MIGRATING, RESIZE_MIGRATED, RESIZE_FINISH)
 _ON_THE_WAY: dict[str, tuple[str, ...]] = {
+    "resize": RESIZE_STATES, "migrate": RESIZE_STATES,
     "build": BUILD_STATES, "reboot": (REBOOTING, REBOOT_STARTED), "reboot_hard": (REBOOTING_HARD, REBOOT_STARTED_HARD),
     "createImage": (IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
     "createBackup": (IMAGE_BACKUP, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
@@ -131,13 +142,13 @@ _STATUS: dict[str, str] = {
     SUSPENDED: "SUSPENDED", RESCUED: "RESCUE", ERROR: "ERROR", DELETED: "DELETED", SOFT_DELETED: "SOFT_DELETED",
     SHELVED: "SHELVED", SHELVED_OFFLOADED: "SHELVED_OFFLOADED"}
 _REBUILD = dict.fromkeys((REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING), "REBUILD")
-_RESIZE = dict.fromkeys(("resize_prep", "resize_migrating", "resize_migrated", "resize_finish"), "RESIZE")
+_RESIZE = dict.fromkeys(RESIZE_STATES, "RESIZE")
 _STATUS_BY_TASK: dict[str, dict[str, str]] = {
     ACTIVE: {**_REBUILD, **_RESIZE, REBOOTING: "REBOOT", "reboot_pending": "REBOOT", REBOOT_STARTED: "REBOOT",
              REBOOTING_HARD: "HARD_REBOOT", "reboot_pending_hard": "HARD_REBOOT", REBOOT_STARTED_HARD: "HARD_REBOOT",
              UPDATING_PASSWORD: "PASSWORD", MIGRATING: "MIGRATING"},
     STOPPED: {**_RESIZE, **_REBUILD},
-    RESIZED: {"resize_reverting": "REVERT_RESIZE"},
+    RESIZED: {RESIZE_REVERTING: "REVERT_RESIZE"},
     PAUSED: {MIGRATING: "MIGRATING"},
     ERROR: _REBUILD,
 }

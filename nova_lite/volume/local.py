@@ -217,7 +217,7 @@ class LocalVolumes:
             shared = volume.multiattach and volume.status in (RESERVED, ATTACHING, IN_USE)
             # a server that moves, or is rebuilt, has its new attachment before it gives the old one back
             mine = [b["status"] for b in volume.bindings if b["server_id"] == server_id]
-            again = mine == [ATTACHED]
+            again = len(mine) == 1 and mine[0] in (ATTACHED, ATTACHING)
             if volume.status != AVAILABLE and not shared and not again:
                 raise _wrong_status(volume, "reserve", AVAILABLE)
             if mine and not again:

@@ -1,7 +1,4 @@
-"""/os-migrations and /servers/{server_id}/migrations: moves of servers between hosts.
-
-No server can be moved so far, so there are none: lists are empty, and no id is known.
-"""
+"""/os-migrations: all moves of servers; /servers/{server_id}/migrations: the live migrations of one that are under way."""
 from __future__ import annotations
 
 from typing import Any, NoReturn
@@ -12,6 +9,7 @@ from nova_lite import exception
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import migrations as schema
 from nova_lite.api.compute.servers import find
+from nova_lite.api.compute.views import migrations as view
 from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -25,17 +23,31 @@ _ONE = _PATH + "/{migration_id}"
 
 def index(req: Request) -> dict[str, Any]:
     """The moves of all servers, or of those of the caller's project."""
-    if params.last(req, "project_id") != req.context.project_id:
+    project = params.last(req, "project_id")
+    if project != req.context.project_id:
         req.can(f"{_ALL}index:all_projects")
+    filters = {name: value for name in ("instance_uuid", "source_compute", "status", "migration_type")
+               if (value := params.last(req, name)) is not None}
+    filters |= {name: value for name in ("user_id", "project_id")
+                if req.since("2.80") and (value := params.last(req, name)) is not None}
+    with_hosts = req.can(f"{_ALL}index:host", fatal=False)
+    page: dict[str, Any] = {"host": params.last(req, "host") if with_hosts else None}
     if req.since("2.59"):
-        pagination.limit(req)
-        since, before = params.last(req, "changes-since"), params.last(req, "changes-before")
-        if since and before and timeutils.parse_isotime(since) > timeutils.parse_isotime(before):
-            raise exception.Invalid("The value of changes-since must be less than or equal to changes-before.")
-        marker = pagination.marker(req)
-        if marker is not None:
-            raise exception.MarkerNotFound(marker=marker)
-    return {"migrations": []}
+        page |= _page(req)
+    found = [] if page.get("limit") == 0 else req.services.compute.list_migrations(filters, **page)
+    shown: dict[str, Any] = {"migrations": [view.of_any(req, move, with_hosts) for move in found]}
+    if req.since("2.59"):
+        shown |= pagination.next_links(req, "migrations", [move.uuid for move in found], "os-migrations")
+    return shown
+
+
+def _page(req: Request) -> dict[str, Any]:
+    since, before = params.last(req, "changes-since"), params.last(req, "changes-before")
+    times = [None if not text else timeutils.normalize_time(timeutils.parse_isotime(text)) for text in (since, before)]
+    if times[0] and times[1] and times[0] > times[1]:
+        raise exception.Invalid("The value of changes-since must be less than or equal to changes-before.")
+    return {"limit": pagination.limit(req), "marker": pagination.marker(req), "changes_since": times[0],
+            "changes_before": times[1] if req.since("2.66") else None}
 
 
 def index_of_server(req: Request, server_id: str) -> dict[str, Any]:

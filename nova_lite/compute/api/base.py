@@ -28,10 +28,12 @@ LOG = log.getLogger(__name__)
 
 
 class Prepared(NamedTuple):
-    """What an operation writes besides its action: columns of the server, further arguments of the action."""
+    """What an operation writes besides its action: columns of the server, further arguments of the action. ``host``: who works
+    on it, where that is not the server's host."""
 
     updates: Mapping[str, Any] = {}
     arguments: Mapping[str, Any] = {}
+    host: str | None = None
 
 
 Prepare = Callable[[sa.Connection, Instance], Prepared]
@@ -97,7 +99,7 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: 
     prepared = prepare(connection, instance) if prepare is not None else Prepared()
     instances.update(connection, uuid, {"task_state": operation.task_state, **prepared.updates}, [instance.task_state],
                      [instance.vm_state])
-    host = None if operation.begins_at_conductor else instance.host
+    host = None if operation.begins_at_conductor else prepared.host or instance.host
     stage = action_objects.COMPUTE if host else action_objects.CONDUCTOR
     made = actions.create(connection, context, verb, [uuid], lease_seconds, stage, host, {**arguments, **prepared.arguments})
     return made[0], host

@@ -252,7 +252,7 @@ class LibvirtDriver:
             guest = self._guest(instance)
             if not guest.is_active():
                 self._moves.fit(instance, fetch_image)
-                guest.define(self._config(instance, network_info))
+                guest.define(self._config(instance, network_info, self._serial_ports.take()))
             self._moves.settled(instance)
             if power_on:
                 guest.start()
@@ -273,7 +273,7 @@ class LibvirtDriver:
                 self._moves.bring_back(instance)
             guest = self._guest(instance)
             if not guest.is_active():
-                guest.define(self._config(instance, network_info))
+                guest.define(self._config(instance, network_info, self._serial_ports.take()))
             if power_on:
                 guest.start()
 
@@ -396,6 +396,7 @@ class LibvirtDriver:
         guest = self._guest(instance)
         if guest.is_active():
             return
+        self._moves.return_if_alone(instance)
         guest.define(self._config(instance, vifs, self._serial_ports.take()))
         guest.start(paused)
 

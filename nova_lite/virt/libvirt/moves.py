@@ -59,6 +59,11 @@ class Moves:
         os.rename(aside.path, files.path)
         files.moved_from.unlink(missing_ok=True)
 
+    def return_if_alone(self, instance: Instance) -> None:
+        """A move that was given up in the middle, and the guest is to start here: what was set aside is all that there is."""
+        if not self._files(instance.uuid).path.exists():
+            self.bring_back(instance)
+
     def drop_aside(self, instance_uuid: str) -> None:
         """What was set aside here is not needed any more."""
         aside = self._aside(instance_uuid)

@@ -50,6 +50,7 @@ class Cloud:
         self.scheduler = self._serve(rpc.SCHEDULER, "scheduler-1", SchedulerManager(self.conf, self.transport))
         self.rpc = ConductorAPI(self.transport)
         self.hosts = {}
+        self.context = RequestContext(user_id="u", project_id="p", overwrite=False)
 
     def _serve(self, topic, name, manager):
         manager.start()
@@ -140,14 +141,15 @@ class Cloud:
         self.wait(one, states.ACTIVE)
         return one
 
-    def begin(self, server, verb):
+    def begin(self, server, verb, arguments=None, host=None):
         """What the API writes for an operation; returns the action's id. No message is sent."""
-        context = RequestContext(user_id="u", project_id="p", overwrite=False)
-        return self.db.write(api._begin, context, server, verb, {}, self.conf.conductor.lease_seconds)[0]
+        prepare = (lambda _conn, _server: api.Prepared(host=host)) if host else None
+        return self.db.write(api._begin, self.context, server, verb, arguments or {}, self.conf.conductor.lease_seconds,
+                             prepare)[0]
 
-    def operate(self, server, verb):
+    def operate(self, server, verb, arguments=None, host=None):
         """Begin an operation and send its message."""
-        action_id = self.begin(server, verb)
+        action_id = self.begin(server, verb, arguments, host)
         action = self.action(action_id)
         if action.stage == objects.CONDUCTOR:
             self.rpc.run_action(admin_context(), [action_id])
@@ -208,6 +210,22 @@ class Cloud:
     def wait_action(self, action_id, state, timeout=20.0):
         self.wait_for(lambda: self.action(action_id).state == state, timeout)
         return self.action(action_id)
+
+    def age_moves(self, seconds):
+        """The last change of all moves was so long ago."""
+        table = models.migrations
+        self.run(sa.update(table).values(updated_at=units.utcnow() - datetime.timedelta(seconds=seconds)))
+
+    def holders(self):
+        """host -> [(server or move that holds room there, vcpus)]; the sums of the nodes are checked on the way."""
+        nodes, held = models.compute_nodes, models.allocations
+        with self.db.read() as conn:
+            rows = conn.execute(sa.select(nodes.c.host, nodes.c.instances_used, nodes.c.vcpus_used, held.c.instance_uuid,
+                                          held.c.vcpus).outerjoin(held, held.c.compute_node_id == nodes.c.id)).all()
+        found = {row.host: sorted((r.instance_uuid, r.vcpus) for r in rows if r.host == row.host and r.vcpus) for row in rows}
+        for row in rows:
+            assert (row.instances_used, row.vcpus_used) == (len(found[row.host]), sum(v for _, v in found[row.host]))
+        return {host: holders for host, holders in found.items() if holders}
 
     def claimed(self):
         """host -> servers that hold room there; the sums of the nodes are checked on the way."""

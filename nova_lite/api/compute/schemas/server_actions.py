@@ -27,6 +27,13 @@ RESET_STATE = _body("os-resetState", {"type": "object", "required": ["state"], "
     "state": {"type": "string", "enum": ["active", "error"]}}})
 CHANGE_PASSWORD = _body("changePassword", {"type": "object", "required": ["adminPass"], "additionalProperties": False,
                                            "properties": {"adminPass": p.STRING}})
+_FLAVOR: Json = {"type": ["string", "integer"], "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00]*$",
+                 "maximum": 0x7FFFFFFF}
+RESIZE = _body("resize", {"type": "object", "required": ["flavorRef"], "additionalProperties": False, "properties": {
+    "flavorRef": _FLAVOR, "OS-DCF:diskConfig": {"type": "string", "enum": ["AUTO", "MANUAL"]}}})
+MIGRATE = {"2.1": no_argument("migrate"),
+           "2.56": _body("migrate", {"type": ["object", "null"], "additionalProperties": False,
+                                     "properties": {"host": {**p.HOST, "type": ["string", "null"]}}})}
 TRIGGER_CRASH_DUMP = _body("trigger_crash_dump", {"type": "null"})
 _IMAGE: Json = {"name": p.NAME, "metadata": p.METADATA}
 _BACKUP: Json = {**_IMAGE, "backup_type": p.STRING, "rotation": p.NON_NEGATIVE_INTEGER}

@@ -1,0 +1,126 @@
+"""Resize and cold migration as users and operators ask for them, and the lists of moves."""
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.compute.api import validate
+from nova_lite.compute.api.base import Base, Prepared
+from nova_lite.context import RequestContext
+from nova_lite.db import flavors, moves, quotas, services
+from nova_lite.objects import migration as objects
+from nova_lite.objects import states
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+
+NOT_RESIZED = "Instance has not been resized."
+
+
+class Moves(Base):
+    """All raise InstanceNotFound, InstanceIsLocked, InstanceNotReady or InstanceInvalidState."""
+
+    def resize(self, context: RequestContext, instance: Instance, flavor_id: str, disk_config: str | None = None) -> None:
+        """Give a server another flavor, on whatever host has the room. Raises what is wrong with the flavor (Invalid and its
+        kin, 400), TooManyInstances, and Conflict when the server's host is not there to let it go."""
+        states.check(states.OPERATIONS["resize"], instance, may_override_lock=bool(context.is_admin))
+        automatic = validate.auto_disk_config(instance.image, disk_config) if instance.image and disk_config else None
+        with self.db.read() as conn:
+            flavor = self._flavor(conn, context, flavor_id)
+            self._check_host_is_up(conn, instance)
+        _check_flavor(instance, flavor)
+        extra = {} if disk_config is None else {"auto_disk_config": bool(automatic)}
+        self.operate(context, instance.uuid, "resize", {"flavor": flavor.to_primitive()},
+                     functools.partial(self._prepare_resize, flavor, extra))
+
+    def migrate(self, context: RequestContext, instance: Instance, host: str | None = None) -> None:
+        """Move a server to another host (``host``: to that one). Raises ComputeHostNotFound as Invalid (400),
+        CannotMigrateToSameHost, and Conflict when the server's host is not there to let it go."""
+        states.check(states.OPERATIONS["migrate"], instance, may_override_lock=bool(context.is_admin))
+        with self.db.read() as conn:
+            if host is not None:
+                if host == instance.host:
+                    raise exception.CannotMigrateToSameHost()
+                validate.check_destination(conn, host, None)
+            self._check_host_is_up(conn, instance)
+        self.operate(context, instance.uuid, "migrate", {"host": host})
+
+    def confirm_resize(self, context: RequestContext, instance: Instance) -> None:
+        """The server stays what and where it is: the way back is closed. Raises Invalid when it has not moved."""
+        self._ask(context, instance, "confirmResize", objects.CONFIRMING)
+
+    def revert_resize(self, context: RequestContext, instance: Instance) -> None:
+        """The server goes back to what and where it was. Raises Invalid when it has not moved, TooManyInstances when it would
+        need more than the quota has left."""
+        self._ask(context, instance, "revertResize", objects.REVERTING)
+
+    def list_migrations(self, filters: Mapping[str, Any], **page: Any) -> list[Migration]:
+        """See ``db.moves.list_all``."""
+        with self.db.read() as conn:
+            return moves.list_all(conn, filters, **page)
+
+    def _ask(self, context: RequestContext, instance: Instance, verb: str, status: str) -> None:
+        self.operate(context, instance.uuid, verb, prepare=functools.partial(self._prepare_word, verb, status))
+
+    def _prepare_word(self, verb: str, status: str, conn: sa.Connection, instance: Instance) -> Prepared:
+        move = moves.find(conn, instance.uuid, [objects.FINISHED], lock=True)
+        if move is None:
+            raise exception.Invalid(NOT_RESIZED)
+        updates: dict[str, Any] = {}
+        if verb == "revertResize" and move.old_flavor is not None:
+            updates = self._claim_quota(conn, instance, move.old_flavor)
+        moves.update(conn, move.id, {"status": status})
+        # the old host confirms, since it has what is to go; the new one reverts first, since the guest is there
+        return Prepared(updates, {"migration_id": move.id}, move.source_compute if verb == "confirmResize" else None)
+
+    def _prepare_resize(self, flavor: Flavor, extra: Mapping[str, Any], conn: sa.Connection, instance: Instance) -> Prepared:
+        if flavor.flavorid == instance.flavor.flavorid:
+            raise exception.CannotResizeToSameFlavor()
+        return Prepared({**self._claim_quota(conn, instance, flavor), **extra})
+
+    def _claim_quota(self, conn: sa.Connection, instance: Instance, flavor: Flavor) -> dict[str, Any]:
+        """The columns that quotas count: the larger of both flavors from now on, so that two requests at once cannot take the
+        same room. Raises TooManyInstances."""
+        cores, ram = max(0, flavor.vcpus - instance.vcpus), max(0, flavor.memory_mb - instance.memory_mb)
+        if cores or ram:
+            quotas.check_servers(conn, self.conf, instance.project_id, instance.user_id, 0, cores, ram)
+        return {"vcpus": instance.vcpus + cores, "memory_mb": instance.memory_mb + ram}
+
+    def _flavor(self, conn: sa.Connection, context: RequestContext, flavor_id: str) -> Flavor:
+        try:
+            flavor = flavors.get(conn, flavor_id, None if context.is_admin else context.project_id)
+        except exception.FlavorNotFound as error:
+            raise exception.Invalid(error.message) from error
+        if flavor.disabled:
+            raise exception.Invalid(f"Flavor {flavor_id} could not be found.")
+        return flavor
+
+    def _check_host_is_up(self, conn: sa.Connection, instance: Instance) -> None:
+        row = next((r for r in services.list_all(conn, binary=services.COMPUTE) if r["host"] == instance.host), None)
+        if row is None or row["forced_down"] or not services.is_up(row, self.conf.compute.service_down_time):
+            raise exception.Conflict(f"Service is unavailable at this time: compute host {instance.host}, where instance "
+                                     f"{instance.uuid} is, does not report.")
+
+
+def _check_flavor(instance: Instance, flavor: Flavor) -> None:
+    """Raise what Nova says of flavors that a server cannot have."""
+    if flavor.flavorid == instance.flavor.flavorid:
+        raise exception.CannotResizeToSameFlavor()
+    if flavor.root_gb == 0 and instance.flavor.root_gb != 0 and not instance.is_volume_backed:
+        raise exception.CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")
+    image = instance.image
+    if image is not None and not instance.is_volume_backed and flavor.root_gb:
+        validate.check_image(_any_state(image), flavor, allow_zero_disk=True)
+    elif image is not None and flavor.memory_mb < int(image.min_ram or 0):
+        raise exception.FlavorMemoryTooSmall()
+
+
+def _any_state(image: ImageMeta) -> ImageMeta:
+    """The image as it was when the server was made: whether it is still there does not matter."""
+    return dataclasses.replace(image, status="active")

@@ -1,0 +1,259 @@
+"""Resize and cold migration on hosts: the new host leads, the old one keeps all that is needed to go back.
+
+Each step can be run twice. Up to ``resize_finish`` nobody but the old host may run the guest, from there on nobody but the new
+one: so a host that dies, or only seems to, never leads to two guests. What fails before its end is undone here, and then the
+old host gets the action to bring its guest back (argument ``undo``: why).
+"""
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.compute import departures, volumes
+from nova_lite.compute.work import Work, message_of, needs_stack
+from nova_lite.context import admin_context
+from nova_lite.objects import migration as objects
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+from nova_lite.objects.network import VIF
+from nova_lite.virt.driver import DiskOffer, Fetcher
+
+LOG = log.getLogger(__name__)
+PAUSE = 0.2             # seconds between two questions whether the old host has let go; it takes its time to answer
+_CONDUCTOR_IS_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+
+
+def run(work: Work) -> None:
+    """A resize or a migration; on the new host, and after a failure on the old one."""
+    if "undo" in work.action.arguments:
+        _undone(work)
+        return
+    try:
+        _arrive(work)
+    except (exception.LeaseLost, *_CONDUCTOR_IS_AWAY):
+        raise
+    except Exception as error:
+        LOG.error("'%s' failed: %s", work.operation.verb, error, extra={"instance_uuid": work.instance.uuid},
+                  exc_info=needs_stack(error))
+        _undo(work, error)
+    else:
+        LOG.info("moved here, to be confirmed", extra={"instance_uuid": work.instance.uuid})
+
+
+# the new host ---------------------------------------------------------------------------------------------------------------
+def _arrive(work: Work) -> None:
+    instance, move = work.instance, _move(work)
+    if instance.task_state == states.RESIZE_PREP:
+        with work.step("compute_prep_resize"):
+            work.host.driver.check_resize(instance, move.new_flavor or instance.flavor)
+            _advance(work, states.RESIZE_MIGRATING, objects.MIGRATING)
+    if instance.task_state == states.RESIZE_MIGRATING:
+        with work.step("compute_resize_instance"):
+            work.host.driver.receive_guest(instance, _let_it_go(work), _fetcher(work))
+            volumes.take_along(work)
+            instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
+            _advance(work, states.RESIZE_MIGRATED, objects.POST_MIGRATING,
+                     network_info=[v.to_primitive() for v in instance.network_info])
+            _tell_arrival(work)
+    with work.step("compute_finish_resize"):
+        power_on = (move.facts or {}).get("vm_state") != states.STOPPED
+        volumes.connect_taken(work)
+        if instance.task_state != states.RESIZE_FINISH:
+            _advance(work, states.RESIZE_FINISH, objects.POST_MIGRATING)
+        _plug(work)
+        resized = _as_new(work)
+        work.host.driver.finish_move(resized, instance.network_info, _fetcher(work), power_on)
+        volumes.complete_all(work)
+    facts = move.facts or {}
+    work.succeed({**_size(resized), "host": work.host.name, "node": move.dest_node, "launched_on": work.host.name,
+                  "availability_zone": facts.get("zone") or instance.availability_zone,
+                  "launched_at": units.utcnow().isoformat(), **_powered(power_on), "vm_state": states.RESIZED,
+                  "block_devices": [{**d.to_primitive(), "attached": d.is_volume} for d in instance.block_devices]})
+
+
+def _advance(work: Work, task_state: str, status: str, **updates: Any) -> None:
+    """To the next step, unless a delete or the lease's end was faster: UnexpectedTaskState or LeaseLost."""
+    work.update({"task_state": task_state, **updates}, [work.instance.task_state])
+    work.update_migration({"status": status})
+    work.instance.task_state = task_state
+
+
+def _let_it_go(work: Work) -> DiskOffer | None:
+    """Wait until the old host has shut the guest down; what it offers (None: it is this very host). Raises ResizeError when it
+    does not answer, VirtDriverError when it cannot."""
+    source, instance = _move(work).source_compute or "", work.instance
+    if source == work.host.name:
+        departures.let_go(work.host, instance)
+        return None
+    silent_since = time.monotonic()
+    while True:
+        try:
+            offer = work.host.compute.leave(admin_context(), source, instance.uuid, work.action.id, work.host.owner)
+            if offer is not None:
+                return DiskOffer.from_primitive(offer)
+            silent_since = time.monotonic()
+        except messaging.MessagingTimeout as error:
+            if time.monotonic() - silent_since > 2 * work.host.conf.compute.service_down_time:
+                raise exception.ResizeError(reason=f"host {source}, where the server is, does not answer") from error
+        work.update({}, [states.RESIZE_MIGRATING])      # a delete ends the waiting
+        time.sleep(PAUSE)
+
+
+def _tell_arrival(work: Work) -> None:
+    """A host that does not hear it shows the disks until the move is confirmed or reverted."""
+    source = _move(work).source_compute or ""
+    if source != work.host.name:
+        work.host.compute.arrived(admin_context(), source, work.instance.to_primitive())
+
+
+def _undo(work: Work, error: Exception) -> None:
+    """Nothing of the server stays here, and the old host brings its guest back. Raises LeaseLost, or what keeps the guest here
+    from being removed: then nobody may start the other one."""
+    if isinstance(error, exception.InstanceNotFound):
+        _drop_received(work)
+        work.fail(error, {})
+        return
+    if isinstance(error, exception.UnexpectedTaskState) and error.message.endswith("task_state deleting"):
+        _drop_received(work)
+        work.fail(error, {})
+        return
+    if isinstance(error, exception.UnexpectedTaskState):    # declared idle by os-resetState: there is a guest to bring back
+        work.update({"task_state": states.RESIZE_MIGRATING}, [None])
+    _drop_received(work)
+    work.hand_over(_move(work).source_compute, {}, {"undo": message_of(error)})
+
+
+def _drop_received(work: Work) -> None:
+    host, instance, move = work.host, work.instance, _move(work)
+    is_local = move.source_compute == host.name
+    host.driver.drop_received(instance, instance.network_info, is_local)
+    if not is_local:
+        for vif in instance.network_info:
+            host.network.unplug(instance, vif)
+    if instance.task_state in (states.RESIZE_MIGRATED, states.RESIZE_FINISH):   # else they are still the old host's
+        volumes.disconnect_all(host.driver, instance)
+
+
+# the old host ---------------------------------------------------------------------------------------------------------------
+def _undone(work: Work) -> None:
+    """The move failed, and nothing is left of it elsewhere: the guest goes on where it was."""
+    vm_state = (_move(work).facts or {}).get("vm_state", states.ACTIVE)
+    power_on = vm_state != states.STOPPED
+    _come_home(work, power_on)
+    work.fail(exception.ResizeError(work.action.arguments["undo"]), {
+        "vm_state": vm_state, **_powered(power_on), **_size(work.instance), **_devices(work.instance),
+        "network_info": [v.to_primitive() for v in work.instance.network_info]})
+
+
+def _come_home(work: Work, power_on: bool) -> None:
+    host, instance = work.host, work.instance
+    instance.network_info = host.network.move(admin_context(), instance, host.name)
+    never_left = instance.uuid not in host.driver.left_behind() and host.driver.power_state(instance) == states.RUNNING
+    if not never_left:
+        volumes.take_along(work)
+        volumes.connect_taken(work)
+        _plug(work)
+        host.driver.bring_back(instance, instance.network_info, power_on)
+    volumes.complete_all(work)
+
+
+# the user's word ------------------------------------------------------------------------------------------------------------
+def confirm(work: Work) -> None:
+    """On the old host: what was kept to go back is not needed any more."""
+    work.host.driver.drop_aside(work.instance)
+    instance = work.instance
+    off = instance.power_state == states.SHUTDOWN
+    work.succeed({"vm_state": states.STOPPED if off else states.ACTIVE, "power_state": instance.power_state, **_size(instance)})
+
+
+
+
+def revert(work: Work) -> None:
+    """On the new host the guest is removed; then on the old one it goes on as it was."""
+    instance, move = work.instance, _move(work)
+    if not work.action.arguments.get("at_source"):
+        with work.step("compute_revert_resize"):
+            _leave_again(work)
+        old = dataclasses.replace(instance, flavor=move.old_flavor or instance.flavor)
+        work.hand_over(move.source_compute, {
+            **_size(old), "host": move.source_compute, "node": move.source_node, "launched_on": move.source_compute,
+            "availability_zone": (move.facts or {}).get("old_zone") or instance.availability_zone,
+            **_devices(instance)}, {"at_source": True})
+        return
+    vm_state = (move.facts or {}).get("vm_state", states.ACTIVE)
+    with work.step("compute_finish_revert_resize"):
+        _come_home(work, vm_state != states.STOPPED)
+    work.succeed({"vm_state": vm_state, **_powered(vm_state != states.STOPPED), "launched_at": units.utcnow().isoformat(),
+                  "network_info": [v.to_primitive() for v in instance.network_info],
+                  "block_devices": [{**d.to_primitive(), "attached": d.is_volume} for d in instance.block_devices]})
+
+
+def _leave_again(work: Work) -> None:
+    host, instance = work.host, work.instance
+    is_local = _move(work).source_compute == host.name
+    host.driver.drop_received(instance, instance.network_info, is_local)
+    for vif in instance.network_info:
+        host.network.unplug(instance, vif)
+    volumes.disconnect_all(host.driver, instance)
+
+
+def settle_confirm(work: Work) -> dict[str, Any]:
+    """A confirmation that failed can be asked for again."""
+    return {"vm_state": states.RESIZED, "power_state": work.instance.power_state}
+
+
+def settle_revert(work: Work) -> dict[str, Any]:
+    """So can a revert, as long as the new host still has the guest."""
+    return {} if work.action.arguments.get("at_source") else settle_confirm(work)
+
+
+# ----------------------------------------------------------------------------------------------------------------------------
+def _move(work: Work) -> Migration:
+    if work.migration is None:
+        raise exception.MigrationNotFound(migration_id=work.action.arguments.get("migration_id"))
+    return work.migration
+
+
+def _as_new(work: Work) -> Instance:
+    return dataclasses.replace(work.instance, flavor=_move(work).new_flavor or work.instance.flavor)
+
+
+def _size(instance: Instance) -> dict[str, Any]:
+    flavor = instance.flavor
+    return {"flavor": flavor.to_primitive(), "flavor_ref": flavor.flavorid, "vcpus": flavor.vcpus,
+            "memory_mb": flavor.memory_mb, "root_gb": flavor.root_gb}
+
+
+def _powered(on: bool) -> dict[str, Any]:
+    return {"power_state": states.RUNNING if on else states.SHUTDOWN}
+
+
+def _devices(instance: Instance) -> dict[str, Any]:
+    return {"block_devices": [d.to_primitive() for d in instance.block_devices]}
+
+
+def _plug(work: Work) -> None:
+    vifs: list[VIF] = work.instance.network_info
+    for vif in vifs:
+        work.host.network.plug(work.instance, vif)
+
+
+def _fetcher(work: Work) -> Fetcher:
+    """Images for this host's cache; ImageNotFound for one that was deleted after the server was built."""
+    def fetch(image_id: str, path: str) -> None:
+        image = work.instance.image
+        work.host.image.download(work.context, image_id, path, image if image and image.id == image_id else None)
+    return fetch
+
+
+VERBS: dict[str, Callable[[Work], None]] = {"resize": run, "migrate": run, "confirmResize": confirm, "revertResize": revert}
+SETTLE: dict[str, Callable[[Work], dict[str, Any]]] = {"confirmResize": settle_confirm, "revertResize": settle_revert}
+EVENTS = {"resize": "compute_finish_resize", "migrate": "compute_finish_resize", "confirmResize": "compute_confirm_resize",
+          "revertResize": "compute_revert_resize"}

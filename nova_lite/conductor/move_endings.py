@@ -1,0 +1,84 @@
+"""How moves end: the status of the move, and which of the two places keeps its room. In the transaction of the caller."""
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite.db import claims, instances, moves
+from nova_lite.objects import migration as objects
+from nova_lite.objects import states
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+
+
+def succeeded(conn: sa.Connection, action: Action) -> None:
+    """An action that belongs to a move did what it had to. What is no such action needs nothing."""
+    status = _SUCCESS.get(action.verb)
+    if status is None or "migration_id" not in action.arguments:
+        return
+    move = moves.get(conn, action.arguments["migration_id"], lock=True)
+    if move.has_ended:
+        return
+    if status == objects.CONFIRMED:
+        claims.release(conn, move.uuid)
+    elif status == objects.REVERTED:
+        _back(conn, move)
+    moves.update(conn, move.id, {"status": status})
+
+
+def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
+    """An action that belongs to a move failed, for good. Answers the columns that go back to what they were."""
+    if "migration_id" not in action.arguments:
+        return {}
+    move = moves.get(conn, action.arguments["migration_id"], lock=True)
+    if move.has_ended:
+        return {}
+    server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
+    is_back = server is not None and server.host == move.source_compute
+    if action.verb in _MAY_BE_TRIED_AGAIN and not (action.verb == "revertResize" and is_back and _has_left(action)):
+        moves.update(conn, move.id, {"status": objects.FINISHED})
+        return {}
+    if is_back:
+        _back(conn, move)
+    else:
+        claims.release(conn, move.uuid)
+    moves.update(conn, move.id, {"status": objects.ERROR})
+    return room_of(server) if server is not None else {}
+
+
+def deleted(conn: sa.Connection, instance_uuids: Collection[str]) -> set[str]:
+    """Servers are deleted, on their way or before their move was confirmed. Answers the hosts that may have something of them;
+    the room is given back by the delete itself."""
+    found = moves.open_of(conn, instance_uuids)
+    for move in found:
+        was_settled = move.status in (objects.FINISHED, objects.CONFIRMING)
+        moves.update(conn, move.id, {"status": objects.CONFIRMED if was_settled else objects.ERROR})
+    return {host for move in found for host in (move.source_compute, move.dest_compute) if host}
+
+
+def confirmed(server: Instance) -> dict[str, Any]:
+    """The columns of a server whose move was confirmed."""
+    off = server.power_state == states.SHUTDOWN
+    return {"vm_state": states.STOPPED if off else states.ACTIVE, "power_state": server.power_state, **room_of(server)}
+
+
+def room_of(server: Instance) -> dict[str, Any]:
+    """The columns that quotas count, as the server's flavor says: while it grows they count what it will be."""
+    return {"vcpus": server.flavor.vcpus, "memory_mb": server.flavor.memory_mb}
+
+
+def _back(conn: sa.Connection, move: Migration) -> None:
+    claims.release(conn, move.instance_uuid)
+    claims.rename(conn, move.uuid, move.instance_uuid)
+
+
+def _has_left(action: Action) -> bool:
+    return bool(action.arguments.get("at_source"))
+
+
+_SUCCESS = {"resize": objects.FINISHED, "migrate": objects.FINISHED, "confirmResize": objects.CONFIRMED,
+            "revertResize": objects.REVERTED}
+_MAY_BE_TRIED_AGAIN = ("confirmResize", "revertResize")

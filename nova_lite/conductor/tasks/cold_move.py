@@ -1,0 +1,75 @@
+"""Resize and cold migration, as the conductor begins them: a host is found, and goes on by itself.
+
+The host that the server goes to leads (``compute/moves.py``): it has to ask the old one for the disks, and whatever becomes of
+either, the old one has all that is needed to go back.
+"""
+from __future__ import annotations
+
+import dataclasses
+import datetime
+
+import sqlalchemy as sa
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.conductor.tasks import moving
+from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
+from nova_lite.db import actions, hosts, instances, moves
+from nova_lite.objects import migration as objects
+from nova_lite.objects import states
+from nova_lite.objects.action import Action
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+from nova_lite.objects.scheduling import RequestSpec, Selection
+
+LOG = log.getLogger(__name__)
+EVENT = "cold_migrate"
+
+
+def begin(tools: Tools, action: Action, instance: Instance) -> None:
+    """Find a host and let it go on. Raises NoValidHost; then the server stays where and as it is."""
+    started = units.utcnow()
+    asked = action.arguments.get("flavor")
+    flavor = Flavor.from_primitive(asked) if asked else instance.flavor
+    facts = {"vm_state": instance.vm_state, "old_zone": instance.availability_zone}
+    move = moving.begin(tools, action, instance, objects.RESIZE if asked else objects.MIGRATION, objects.PRE_MIGRATING,
+                        new_flavor=flavor, facts=facts)
+    spec = _spec(tools, action, instance, flavor)
+    try:
+        [chosen, *_] = moving.choose(tools, action, instance, spec)
+    except exception.NoValidHost as error:
+        tools.db.write(_note, tools, action, started, error.message)
+        raise
+    tools.db.write(_assign, tools, action, instance, move, chosen, started)
+    LOG.info("%s: to %s", action.verb, chosen.host, extra={"instance_uuid": instance.uuid})
+    tools.wake(action, chosen.host)
+
+
+def _spec(tools: Tools, action: Action, instance: Instance, flavor: Flavor) -> RequestSpec:
+    """A host that was asked for when the server was made says nothing about where it may go now."""
+    with tools.db.read() as conn:
+        group = group_of(conn, instance.uuid)
+    host = action.arguments.get("host")
+    may_stay = action.verb == "resize" and tools.conf.compute.allow_resize_to_same_host
+    wanted = dataclasses.replace(instance, flavor=flavor,
+                                 requested_destination={"host": host, "node": None, "force": False} if host else None)
+    spec = request_spec(wanted, action, group)
+    spec.ignore_hosts = [] if may_stay or not instance.host else [instance.host]
+    return spec
+
+
+def _assign(conn: sa.Connection, tools: Tools, action: Action, instance: Instance, move: Migration, chosen: Selection,
+            started: datetime.datetime) -> None:
+    tools.hand_over(conn, action, chosen.host)
+    # raises UnexpectedTaskState or InstanceNotFound when a delete was faster
+    instances.update(conn, instance.uuid, {}, [states.RESIZE_PREP])
+    moves.update(conn, move.id, {
+        "dest_compute": chosen.host, "dest_node": chosen.node, "dest_host": hosts.address_of(conn, chosen.compute_node_id),
+        "facts": {**(move.facts or {}), "zone": chosen.availability_zone}})
+    actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
+
+
+def _note(conn: sa.Connection, tools: Tools, action: Action, started: datetime.datetime, message: str) -> None:
+    if actions.held(conn, [action.id], tools.leases.owner):
+        actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started, error=message))])

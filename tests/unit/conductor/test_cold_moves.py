@@ -1,0 +1,282 @@
+"""Resize and cold migration on fake hosts: from the conductor's task to the user's word, and back from every failure."""
+import pytest
+
+from nova_lite.db import actions, moves
+from nova_lite.objects import action as objects
+from nova_lite.objects import states
+from nova_lite.objects.flavor import Flavor
+from nova_lite.virt.fake import ASIDE
+
+BIGGER = Flavor(flavorid="2", name="bigger", vcpus=2, memory_mb=2048, root_gb=20)
+
+
+def _resize(cloud, server, verb="resize", **arguments):
+    given = {"flavor": BIGGER.to_primitive()} if verb == "resize" else {}
+    return cloud.operate(server, verb, {**given, **arguments})
+
+
+def _move(cloud, server):
+    with cloud.db.read() as conn:
+        return moves.list_all(conn, {"instance_uuid": server})[0]
+
+
+def _confirm(cloud, server, verb="confirmResize"):
+    move = _move(cloud, server)
+    return cloud.operate(server, verb, {"migration_id": move.id},
+                         host=move.source_compute if verb == "confirmResize" else None)
+
+
+def _events(cloud, action_id):
+    with cloud.db.read() as conn:
+        return [(e["event"], e["result"]) for e in reversed(actions.events_of(conn, action_id))]
+
+
+def _other(host):
+    return {"h1": "h2", "h2": "h1"}[host]
+
+
+@pytest.mark.parametrize("vm_state", [states.ACTIVE, states.STOPPED])
+def test_a_resize_moves_the_server_and_its_claims_and_confirm_drops_the_old(cloud, vm_state):
+    server = cloud.active()
+    if vm_state == states.STOPPED:
+        cloud.operate(server, "stop")
+        cloud.wait(server, states.STOPPED)
+    source = cloud.get(server).host
+    action_id = _resize(cloud, server)
+    found = cloud.wait(server, states.RESIZED)
+    power = states.RUNNING if vm_state == states.ACTIVE else states.SHUTDOWN
+    assert (found.host, found.node, found.power_state, found.flavor.flavorid) == (_other(source), _other(source), power, "2")
+    assert (found.vcpus, found.memory_mb, found.flavor_ref) == (2, 2048, "2")
+    assert cloud.guests(source) == {}
+    assert cloud.guests(found.host) == {server: power}
+    move = _move(cloud, server)
+    assert (move.status, move.migration_type, move.dest_compute) == ("finished", "resize", found.host)
+    assert cloud.holders() == {source: [(move.uuid, 1)], found.host: [(server, 2)]}
+    assert cloud.wait_action(action_id, objects.DONE).message is None
+    assert _events(cloud, action_id) == [(name, "Success") for name in (
+        "cold_migrate", "compute_prep_resize", "compute_resize_instance", "compute_finish_resize")]
+    cloud.sync(source)
+    assert cloud.hosts[source].host.driver.left_behind() == {server}
+
+    confirmed = _confirm(cloud, server)
+    assert cloud.wait(server, vm_state).power_state == power
+    cloud.wait_action(confirmed, objects.DONE)
+    assert cloud.hosts[source].host.driver.left_behind() == set()
+    assert cloud.holders() == {found.host: [(server, 2)]}
+    assert _move(cloud, server).status == "confirmed"
+    assert _events(cloud, confirmed) == [("compute_confirm_resize", "Success")]
+
+
+@pytest.mark.parametrize("vm_state", [states.ACTIVE, states.STOPPED])
+def test_revert_brings_everything_back(cloud, vm_state):
+    server = cloud.active()
+    if vm_state == states.STOPPED:
+        cloud.operate(server, "stop")
+        cloud.wait(server, states.STOPPED)
+    before = cloud.get(server)
+    _resize(cloud, server)
+    dest = cloud.wait(server, states.RESIZED).host
+    action_id = _confirm(cloud, server, "revertResize")
+    after = cloud.wait(server, vm_state)
+    for name in ("host", "node", "power_state", "flavor", "vcpus", "memory_mb", "root_gb", "availability_zone"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert cloud.guests(dest) == {}
+    assert cloud.guests(before.host) == {server: before.power_state}
+    assert cloud.hosts[before.host].host.driver.left_behind() == set()
+    assert cloud.holders() == {before.host: [(server, 1)]}
+    assert _move(cloud, server).status == "reverted"
+    assert _events(cloud, action_id) == [("compute_revert_resize", "Success"), ("compute_finish_revert_resize", "Success")]
+
+
+def test_migrate_keeps_the_flavor_and_takes_the_host_that_was_asked_for(cloud):
+    cloud.add_host("h3")
+    server = cloud.active()
+    source = cloud.get(server).host
+    wanted = max({"h1", "h2", "h3"} - {source})
+    _resize(cloud, server, "migrate", host=wanted)
+    found = cloud.wait(server, states.RESIZED)
+    assert (found.host, found.flavor.flavorid) == (wanted, "1")
+    assert _move(cloud, server).migration_type == "migration"
+
+
+def test_no_other_host_leaves_the_server_as_it_is(make_cloud):
+    cloud = make_cloud("h1")
+    server = cloud.active()
+    action_id = _resize(cloud, server)
+    found = cloud.wait(server, states.ACTIVE)
+    assert "No valid host" in found.fault["message"]
+    assert (found.flavor.flavorid, found.vcpus) == ("1", 1)
+    assert _move(cloud, server).status == "error"
+    assert cloud.holders() == {"h1": [(server, 1)]}
+    assert _events(cloud, action_id) == [("cold_migrate", "Error")]
+
+
+def test_a_resize_on_the_same_host_where_the_option_allows_it(make_cloud):
+    cloud = make_cloud("h1", compute__allow_resize_to_same_host=True)
+    for word, flavor in (("confirmResize", "2"), ("revertResize", "1")):
+        server = cloud.active()
+        _resize(cloud, server)
+        cloud.wait(server, states.RESIZED)
+        assert cloud.guests("h1")[server] == states.RUNNING
+        assert [vcpus for _, vcpus in cloud.holders()["h1"]].count(2) >= 1
+        _confirm(cloud, server, word)
+        assert cloud.wait(server, states.ACTIVE).flavor.flavorid == flavor
+        assert cloud.guests("h1")[server] == states.RUNNING
+        assert cloud.hosts["h1"].host.driver.left_behind() == set()
+
+
+@pytest.mark.parametrize("step", ["check_resize", "set_aside", "offer_disks", "receive_guest", "finish_move"])
+@pytest.mark.parametrize("vm_state", [states.ACTIVE, states.STOPPED])
+def test_what_fails_on_the_way_ends_where_it_began(cloud, step, vm_state):
+    server = cloud.active()
+    if vm_state == states.STOPPED:
+        cloud.operate(server, "stop")
+        cloud.wait(server, states.STOPPED)
+    before = cloud.get(server)
+    cloud.fail(step)
+    action_id = _resize(cloud, server)
+    after = cloud.wait(server, vm_state)
+    assert f"[fake] fail = {step}" in after.fault["message"]
+    for name in ("host", "node", "power_state", "flavor", "vcpus", "memory_mb"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert cloud.wait_action(action_id, objects.ERROR)
+    assert ("Error") in dict(_events(cloud, action_id)).values()
+    assert cloud.guests(before.host) == {server: before.power_state}
+    assert cloud.guests(_other(before.host)) == {}
+    assert cloud.hosts[before.host].host.driver.left_behind() == set()
+    assert cloud.holders() == {before.host: [(server, 1)]}
+    assert _move(cloud, server).status == "error"
+
+
+@pytest.mark.parametrize("step", ["set_aside", "receive_guest", "finish_move"])
+def test_on_the_same_host_too(make_cloud, step):
+    cloud = make_cloud("h1", compute__allow_resize_to_same_host=True)
+    server = cloud.active()
+    cloud.fail(step)
+    _resize(cloud, server)
+    assert step in cloud.wait(server, states.ACTIVE).fault["message"]
+    assert cloud.guests("h1") == {server: states.RUNNING}
+    assert cloud.hosts["h1"].host.driver.left_behind() == set()
+    assert cloud.holders() == {"h1": [(server, 1)]}
+
+
+def test_a_new_host_that_dies_before_the_end_gives_the_server_back(cloud):
+    server = cloud.active()
+    source = cloud.get(server).host
+    action_id = cloud.begin(server, "resize", {"flavor": BIGGER.to_primitive()})
+    cloud.conductor.compute.wake = lambda *_: None      # the new host never hears of it
+    cloud.rpc.run_action(cloud.context, [action_id])
+    cloud.wait_for(lambda: cloud.action(action_id).host == _other(source))
+    del cloud.conductor.compute.wake
+    cloud.silence(_other(source))
+    cloud.expire(action_id)
+    cloud.sweep()
+    found = cloud.wait(server, states.ACTIVE)
+    assert "stopped reporting" in found.fault["message"]
+    assert (found.host, found.vcpus) == (source, 1)
+    assert cloud.guests(source) == {server: states.RUNNING}
+    assert cloud.holders() == {source: [(server, 1)]}
+
+
+def test_a_new_host_that_may_run_the_guest_is_waited_for(cloud):
+    server = cloud.active()
+    source = cloud.get(server).host
+    cloud.delay(0.05)
+    action_id = _resize(cloud, server)
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.RESIZE_FINISH)
+    cloud.end_host(_other(source))      # it ends what it does
+    cloud.delay(0)
+    found = cloud.get(server)
+    if found.vm_state != states.RESIZED:
+        cloud.silence(_other(source))
+        cloud.expire(action_id)
+        cloud.sweep()
+        assert cloud.get(server).task_state == states.RESIZE_FINISH
+        assert cloud.guests(source) == {}
+    cloud.add_host(_other(source))
+
+
+def test_a_dead_old_host_does_not_keep_a_confirmation_waiting(cloud):
+    server = cloud.active()
+    source = cloud.get(server).host
+    _resize(cloud, server)
+    dest = cloud.wait(server, states.RESIZED).host
+    action_id = cloud.begin(server, "confirmResize", {"migration_id": _move(cloud, server).id}, host=source)
+    cloud.silence(source)
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert cloud.wait(server, states.ACTIVE).host == dest
+    assert cloud.holders() == {dest: [(server, 2)]}
+    # it comes back, and finds that what it kept is not wanted
+    cloud.report(source)
+    cloud.sync(source)
+    cloud.wait_for(lambda: cloud.hosts[source].host.driver.left_behind() == set())
+
+
+def test_a_server_deleted_before_its_confirmation_leaves_nothing(cloud):
+    server = cloud.active()
+    source = cloud.get(server).host
+    _resize(cloud, server)
+    cloud.wait(server, states.RESIZED)
+    cloud.operate(server, "delete")
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    cloud.wait_for(lambda: not cloud.hosts[source].host.driver.left_behind())
+    assert cloud.holders() == {}
+    assert cloud.guests("h1") == cloud.guests("h2") == {}
+    assert _move(cloud, server).status == "confirmed"
+
+
+def test_a_server_deleted_on_its_way_leaves_nothing(cloud):
+    server = cloud.active()
+    cloud.delay(0.1)
+    _resize(cloud, server)
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.RESIZE_MIGRATING)
+    cloud.operate(server, "delete")
+    cloud.wait_for(lambda: cloud.get(server).deleted, 10)
+    cloud.delay(0)
+    for host in ("h1", "h2"):
+        cloud.wait_for(lambda h=host: not cloud.guests(h) and not cloud.hosts[h].host.driver.left_behind(), 10)
+    assert cloud.holders() == {}
+    assert _move(cloud, server).status == "error"
+
+
+def test_what_nobody_spoke_about_is_confirmed_after_the_window(make_cloud):
+    cloud = make_cloud("h1", "h2", compute__resize_confirm_window=1000)
+    server = cloud.active()
+    _resize(cloud, server)
+    cloud.wait(server, states.RESIZED)
+    cloud.conductor.confirmer.run()
+    assert cloud.get(server).task_state is None
+    cloud.age_moves(1001)
+    cloud.conductor.confirmer.run()
+    assert cloud.wait(server, states.ACTIVE).flavor.flavorid == "2"
+    assert _move(cloud, server).status == "confirmed"
+
+
+def test_a_confirmation_that_fails_can_be_asked_for_again(cloud):
+    server = cloud.active()
+    _resize(cloud, server)
+    cloud.wait(server, states.RESIZED)
+    cloud.fail("drop_aside")
+    action_id = _confirm(cloud, server)
+    cloud.wait_action(action_id, objects.ERROR)
+    assert cloud.wait(server, states.RESIZED).fault is not None
+    assert _move(cloud, server).status == "finished"
+    cloud.fail()
+    _confirm(cloud, server)
+    assert cloud.wait(server, states.ACTIVE).fault is None
+
+
+def test_reset_state_in_the_middle_gives_the_rooms_back(cloud):
+    server = cloud.active()
+    source = cloud.get(server).host
+    cloud.delay(0.1)
+    _resize(cloud, server)
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.RESIZE_MIGRATING)
+    cloud.set(server, task_state=None)
+    cloud.wait_for(lambda: _move(cloud, server).has_ended, 10)
+    cloud.delay(0)
+    cloud.wait(server, states.ACTIVE, 10)
+    assert cloud.guests(source) == {server: states.RUNNING}
+    assert cloud.holders() == {source: [(server, 1)]}
+    assert ASIDE not in "".join(cloud.hosts[source].host.driver._guests)
