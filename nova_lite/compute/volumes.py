@@ -226,7 +226,14 @@ def detach(work: Work) -> None:
     if device is None:
         work.succeed()
         return
-    _take_back(work, device)
+    try:
+        _take_back(work, device)
+    except _STOP:
+        raise
+    except Exception:
+        if device.attached:
+            work.host.volume.roll_detaching(admin_context(), device.volume_id or "")
+        raise
     work.succeed(changed(device.id, None))
     LOG.info("volume %s detached", device.volume_id, extra={"instance_uuid": work.instance.uuid})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_lite.objects.base import Record
 
-AVAILABLE, CREATING, IN_USE, ERROR = "available", "creating", "in-use", "error"
+AVAILABLE, CREATING, IN_USE, DETACHING, ERROR = "available", "creating", "in-use", "detaching", "error"
 
 
 @dataclass

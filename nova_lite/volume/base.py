@@ -68,6 +68,13 @@ class VolumeAPI(Protocol):
     def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
         """Tell how the move of a volume's data to a new volume ended; the id under which these data are known from now on."""
 
+    def begin_detaching(self, context: RequestContext, volume_id: str) -> None:
+        """An attached volume is going to be taken from a guest: whoever looks at it sees "detaching" until it is released.
+        Run again it does nothing. Raises InvalidVolume (400) for one that cannot be detached now."""
+
+    def roll_detaching(self, context: RequestContext, volume_id: str) -> None:
+        """The guest has kept it: the volume is in-use again. Does nothing to one that is not being detached."""
+
     def release(self, context: RequestContext, attachment_id: str) -> None:
         """Delete an attachment; one that is gone is no error."""
 

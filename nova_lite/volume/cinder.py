@@ -11,7 +11,7 @@ from oslo_utils import uuidutils
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.identity.keystone import Client, NeighbourError
-from nova_lite.objects.volume import Attachment, Snapshot, Volume
+from nova_lite.objects.volume import DETACHING, Attachment, Snapshot, Volume
 
 MICROVERSION = "volume 3.44"        # the first in which an attachment is completed by a call of its own
 _HEADERS = {"OpenStack-API-Version": MICROVERSION}
@@ -110,6 +110,24 @@ class CinderVolumes:
         """The volume becomes in-use."""
         gone = exception.VolumeAttachmentNotFound(attachment_id=attachment_id)
         self._call(context, "POST", f"/attachments/{attachment_id}/action", gone, {"os-complete": {}})
+
+    def begin_detaching(self, context: RequestContext, volume_id: str) -> None:
+        """See VolumeAPI."""
+        try:
+            self._act(context, volume_id, "os-begin_detaching")
+        except exception.InvalidVolume:
+            if self.get(context, volume_id).status != DETACHING:
+                raise
+
+    def roll_detaching(self, context: RequestContext, volume_id: str) -> None:
+        """See VolumeAPI; Cinder itself looks at the status."""
+        self._act(context, volume_id, "os-roll_detaching")
+
+    def _act(self, context: RequestContext, volume_id: str, action: str) -> None:
+        gone = exception.VolumeNotFound(volume_id=volume_id)
+        if not uuidutils.is_uuid_like(volume_id):
+            raise gone
+        self._call(context, "POST", f"/volumes/{volume_id}/action", gone, {action: {}})
 
     def release(self, context: RequestContext, attachment_id: str) -> None:
         """Delete an attachment."""

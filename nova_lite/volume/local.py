@@ -239,6 +239,12 @@ class LocalVolumes:
         """Nobody moves volumes in files to other ones, so there is nothing to complete."""
         raise exception.InvalidVolume(reason=f"volume {volume_id} is not migrating")
 
+    def begin_detaching(self, context: RequestContext, volume_id: str) -> None:
+        """The status follows the attachments: it stays in-use until the release."""
+
+    def roll_detaching(self, context: RequestContext, volume_id: str) -> None:
+        """Nothing was changed."""
+
     def release(self, context: RequestContext, attachment_id: str) -> None:
         """Delete an attachment; the last one makes the volume available."""
         with self._lock.held():

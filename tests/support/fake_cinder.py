@@ -104,6 +104,15 @@ class FakeCinder:
         del self.snapshots[snapshot_id]
         return Answer(202)
 
+    def _post_volumes(self, volume_id: str, body: dict[str, Any]) -> Answer:
+        [action], volume = body, self.volumes[volume_id]
+        before, after = {"os-begin_detaching": ("in-use", "detaching"), "os-roll_detaching": ("detaching", "in-use")}[action]
+        if volume["status"] == before:
+            volume["status"] = after
+        elif action == "os-begin_detaching":
+            return fault(400, f"Invalid volume: Volume {volume_id} status must be in-use, but is {volume['status']}.")
+        return Answer(202)
+
     def _delete_volumes(self, volume_id: str, _body: dict[str, Any]) -> Answer:
         status = self.volumes[volume_id]["status"]
         if status not in ("available", "error"):

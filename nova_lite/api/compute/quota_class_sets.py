@@ -20,10 +20,10 @@ def show(req: Request, class_name: str) -> dict[str, Any]:
 
 
 def update(req: Request, class_name: str) -> dict[str, Any]:
-    """Set limits of a class."""
+    """Set limits of a class; those of networks are kept and shown, and limit nothing, as in Nova."""
     if len(class_name) > MAX_NAME:
         raise exception.InvalidInput(reason=f"the name of a quota class has at most {MAX_NAME} characters")
-    wanted = {name: int(value) for name, value in req.json_in["quota_class_set"].items() if name in quotas.RESOURCES}
+    wanted = {name: int(value) for name, value in req.json_in["quota_class_set"].items()}
     req.services.db.write(quotas.set_class_limits, class_name, wanted)
     return {"quota_class_set": _limits(req, class_name)}
 

@@ -182,12 +182,21 @@ class Volumes(Base):
         """Let the host take a volume from the guest and give it back.
 
         Raises VolumeNotAttached (404), Forbidden (403) for the root volume, InvalidVolume (400) while it is being attached
-        or detached, and what ``states.check`` raises (409).
+        or detached, or when Cinder does not let it go, and what ``states.check`` raises (409). A Volume service that does not
+        answer is no reason not to begin: host or conductor ask it again.
         """
-        self._end(context, self.db.write(_begin_detach, context, uuid, volume_id, self._lease()))
-
-    def _end(self, context: RequestContext, begun: tuple[int, str | None]) -> None:
-        action_id, host = begun
+        action_id, host, attached = self.db.write(_begin_detach, context, uuid, volume_id)
+        try:
+            if attached:
+                self.volume.begin_detaching(context, volume_id)
+        except exception.ServiceUnavailable as error:
+            LOG.warning("volume %s does not say that it is being detached: %s", volume_id, error,
+                        extra={"instance_uuid": uuid})
+        except Exception:
+            self.db.write(_give_up_detach, action_id)
+            raise
+        if not self.db.write(_hand_over_detach, action_id, host, self._lease()):
+            return          # the sweeper was faster, or a delete
         if host is None:
             self.wakeups.send(self.conductor_rpc.run_action, context, [action_id])
         else:
@@ -306,8 +315,9 @@ def _turn_into_detach(connection: sa.Connection, context: RequestContext, uuid: 
                    {"device_id": device_id, "volume_id": action.arguments.get("volume_id")})
 
 
-def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str, volume_id: str,
-                  lease_seconds: float) -> tuple[int, str | None]:
+def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str,
+                  volume_id: str) -> tuple[int, str | None, bool]:
+    """The action, its host, and whether the guest has the volume."""
     instance = instances.get(connection, uuid, lock=True)
     device = bd.find(instance.block_devices, volume_id)
     if device is None:
@@ -320,11 +330,26 @@ def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str,
         if other.arguments.get("device_id") == device.id and (other.verb, other.stage) != ("attach_volume",
                                                                                            action_objects.COMPUTE):
             raise exception.InvalidVolume(reason=f"volume {volume_id} is in the middle of '{other.verb}'")
-    stage = action_objects.COMPUTE if instance.host else action_objects.CONDUCTOR
-    [action_id] = actions.create(connection, context, "detach_volume", [uuid], lease_seconds, stage, instance.host,
-                                 {"device_id": device.id, "volume_id": volume_id})
+    [action_id] = actions.create(connection, context, "detach_volume", [uuid], PREPARE_SECONDS, action_objects.API,
+                                 instance.host, {"device_id": device.id, "volume_id": volume_id})
     LOG.info("detach_volume %s: action %s", volume_id, action_id, extra={"instance_uuid": uuid})
-    return action_id, instance.host
+    return action_id, instance.host, device.attached
+
+
+def _hand_over_detach(connection: sa.Connection, action_id: int, host: str | None, lease_seconds: float) -> bool:
+    action = actions.lock(connection, [action_id])[action_id]
+    if (action.stage, action.state) != (action_objects.API, action_objects.PENDING):
+        return False
+    stage = action_objects.COMPUTE if host else action_objects.CONDUCTOR
+    actions.hand_over(connection, [action_id], lease_seconds, stage, host)
+    return True
+
+
+def _give_up_detach(connection: sa.Connection, action_id: int) -> None:
+    """The Volume service refused: nothing was begun."""
+    action = actions.lock(connection, [action_id])[action_id]
+    if (action.stage, action.state) == (action_objects.API, action_objects.PENDING):
+        actions.finish(connection, [action_id], failed=True)
 
 
 def _set_delete_flag(connection: sa.Connection, uuid: str, volume_id: str, flag: bool) -> None:
