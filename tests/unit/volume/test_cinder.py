@@ -67,6 +67,20 @@ def test_the_life_of_a_volume_and_its_attachment(volumes, cinder):
         volumes.get(ALICE, made.id)
 
 
+def test_a_volume_says_that_it_is_being_detached(volumes, cinder):
+    volume_id = cinder.add_volume("alice")
+    with pytest.raises(exception.InvalidVolume, match="status must be in-use, but is available"):
+        volumes.begin_detaching(ALICE, volume_id)
+    for path, status in [(volumes.roll_detaching, "available")] + 2 * [(volumes.begin_detaching, "detaching")] + \
+            2 * [(volumes.roll_detaching, "in-use")]:
+        path(SERVICE, volume_id)
+        assert volumes.get(ALICE, volume_id).status == status
+        if status == "available":
+            cinder.volumes[volume_id]["status"] = "in-use"
+    with pytest.raises(exception.VolumeNotFound):
+        volumes.begin_detaching(BOB, volume_id)
+
+
 def test_who_asks_and_that_a_service_does(volumes, openstack, cinder):
     volume_id = cinder.add_volume("alice")
     volumes.get(ALICE, volume_id)

@@ -57,6 +57,12 @@ def test_class_then_project_then_user(admin, member):
     assert member.get(f"{P}?user_id=fake")["quota_set"]["cores"] == 50
 
 
+def test_a_class_keeps_what_is_said_of_networks(admin):
+    path = "/os-quota-class-sets/default"
+    assert admin.at("2.1").put(path, {"quota_class_set": {"fixed_ips": 99}})["quota_class_set"]["fixed_ips"] == 99
+    assert admin.at("2.1").get(path)["quota_class_set"]["fixed_ips"] == 99
+
+
 def test_another_class_changes_nothing(admin, member):
     admin.put("/os-quota-class-sets/gold", {"quota_class_set": {"cores": 99}})
     assert admin.get("/os-quota-class-sets/gold")["quota_class_set"]["cores"] == 99
