@@ -104,15 +104,6 @@ class FakeCinder:
         del self.snapshots[snapshot_id]
         return Answer(202)
 
-    def _post_volumes(self, volume_id: str, body: dict[str, Any]) -> Answer:
-        [action], volume = body, self.volumes[volume_id]
-        before, after = {"os-begin_detaching": ("in-use", "detaching"), "os-roll_detaching": ("detaching", "in-use")}[action]
-        if volume["status"] == before:
-            volume["status"] = after
-        elif action == "os-begin_detaching":
-            return fault(400, f"Invalid volume: Volume {volume_id} status must be in-use, but is {volume['status']}.")
-        return Answer(202)
-
     def _delete_volumes(self, volume_id: str, _body: dict[str, Any]) -> Answer:
         status = self.volumes[volume_id]["status"]
         if status not in ("available", "error"):
@@ -121,8 +112,20 @@ class FakeCinder:
         return Answer(202)
 
     def _post_volumes(self, volume_id: str, body: dict[str, Any]) -> Answer:
+        [(action, asked)] = body.items()
+        return self._complete_migration(volume_id, asked) if action == "os-migrate_volume_completion" else \
+            self._set_detaching(self.volumes[volume_id], action == "os-begin_detaching")
+
+    def _set_detaching(self, volume: dict[str, Any], begins: bool) -> Answer:
+        before, after = ("in-use", "detaching") if begins else ("detaching", "in-use")
+        if volume["status"] != before and begins:
+            return fault(400, f"Invalid volume: Volume {volume['id']} status must be in-use, but is {volume['status']}.")
+        if volume["status"] == before:
+            volume["status"] = after
+        return Answer(202)
+
+    def _complete_migration(self, volume_id: str, asked: dict[str, Any]) -> Answer:
         """The end of a migration: the data of the new volume are known by the old one's id from now on."""
-        asked = body["os-migrate_volume_completion"]
         if asked["new_volume"] not in self.volumes:
             return fault(404, f"Volume {asked['new_volume']} could not be found.")
         volume, new = self.volumes[volume_id], self.volumes[asked["new_volume"]]
