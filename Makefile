@@ -8,7 +8,7 @@ STATE ?= /var/lib/nova_lite
 PYTEST := $(BIN)/python -m pytest
 RUN_OPTIONS ?=
 
-.PHONY: help install neighbours run stack down tempest test unit functional integration chaos lint genconfig clean
+.PHONY: help install neighbours run stack down tempest test unit functional integration chaos fuzz lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test         all tests"
 	@echo "make tempest      Tempest's tests of Compute on fake hosts, real Keystone, Glance, Neutron, Cinder (TEMPEST_OPTIONS)"
 	@echo "make unit | functional | integration | chaos    some of them"
+	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
 	@echo "make lint         ruff, mypy, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
 	@echo "make clean        remove what make made"
@@ -70,6 +71,10 @@ integration: install neighbours
 
 integration chaos: install
 	$(PYTEST) tests/$@
+
+MINUTES ?= 20
+fuzz: install
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 lint: install
 	$(BIN)/ruff check nova_lite tests benchmarks

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.openstack_cli import runner, tour, volume_tour
+from tests.support.openstack_cli import Openstack, tour, volume_tour
 
 
 @pytest.fixture(scope="session")
 def openstack(standalone):
-    return runner(standalone.directory / "state" / "clouds.yaml")
+    client = Openstack(standalone.directory / "state" / "clouds.yaml")
+    yield client
+    client.close()
 
 
 def test_a_tour_of_the_compute_commands(openstack, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.cloud import Services
 from tests.support.engines import MariaDB, RabbitMQ
-from tests.support.openstack_cli import runner, tour
+from tests.support.openstack_cli import Openstack, tour
 
 
 @pytest.fixture(scope="module")
@@ -26,4 +26,8 @@ def cloud(tmp_path_factory):
 
 
 def test_the_same_tour_as_on_the_standalone_cloud(cloud, tmp_path):
-    tour(runner(cloud.directory / "clouds.yaml"), tmp_path)
+    openstack = Openstack(cloud.directory / "clouds.yaml")
+    try:
+        tour(openstack, tmp_path)
+    finally:
+        openstack.close()

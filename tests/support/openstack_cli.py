@@ -5,35 +5,54 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from typing import Any
 
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "nova-lite" / "openstackclient"
+from tests.support import tools_venv
+
+FORKS = pathlib.Path(__file__).with_name("openstack_forks.py")
 
 
 def install() -> str:
     """Path of the command; installs python-openstackclient at the first call."""
-    command = CACHE / "bin" / "openstack"
-    if not command.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(CACHE)], check=True)
-        subprocess.run([str(CACHE / "bin" / "pip"), "install", "-q", "python-openstackclient>=7"], check=True)
-    return str(command)
+    return tools_venv.install("openstackclient", "openstack", "python-openstackclient>=7")
 
 
-def runner(clouds: pathlib.Path) -> Callable[..., Any]:
-    """A function that runs ``openstack ...`` as an admin of the cloud in ``clouds.yaml`` and answers its JSON."""
-    command = install()
+class Openstack:
+    """Runs ``openstack ...`` as an admin (``cloud``: as another) of the cloud in ``clouds.yaml`` and answers its JSON.
 
-    def run(*arguments: str, cloud: str = "nova-lite", parse: bool = True) -> Any:
-        env = {**os.environ, "OS_CLIENT_CONFIG_FILE": str(clouds), "OS_CLOUD": cloud, "PYTHONWARNINGS": "ignore"}
-        env.pop("NOVA_LITE_CONCURRENCY", None)
-        done = subprocess.run([command, *arguments, *(["-f", "json"] if parse else [])], capture_output=True, text=True,
-                              env=env, check=False, timeout=120)
-        assert done.returncode == 0, f"openstack {' '.join(arguments)}: {done.stdout}{done.stderr}"
-        return json.loads(done.stdout) if parse else done.stdout
-    return run
+    The commands are forks of one process that has imported the client (``openstack_forks.py``): else they would take most
+    of their time for that. :meth:`close` ends it.
+    """
+
+    def __init__(self, clouds: pathlib.Path, cloud: str = "nova-lite") -> None:
+        self.clouds, self.cloud = clouds, cloud
+        python = pathlib.Path(install()).with_name("python")
+        env = {name: value for name, value in os.environ.items() if name != "NOVA_LITE_CONCURRENCY" and name[:3] != "OS_"}
+        self._forks = subprocess.Popen([str(python), "-W", "ignore", str(FORKS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       text=True, env=env)
+
+    def __call__(self, *arguments: str, cloud: str = "", parse: bool = True, fails: bool = False) -> Any:
+        """``parse`` False: the text of a command that prints no table; ``fails``: it must fail, the answer is what it said."""
+        env = {"OS_CLIENT_CONFIG_FILE": str(self.clouds), "OS_CLOUD": cloud or self.cloud}
+        argv = [*arguments, *(["-f", "json"] if parse and not fails else [])]
+        assert self._forks.stdin is not None
+        assert self._forks.stdout is not None
+        self._forks.stdin.write(json.dumps({"argv": argv, "env": env}) + "\n")
+        self._forks.stdin.flush()
+        done = json.loads(self._forks.stdout.readline())
+        said = f"openstack {' '.join(arguments)}: {done['out']}{done['err']}"
+        assert (done["status"] != 0) == fails, said
+        if fails:
+            return done["err"]
+        return json.loads(done["out"]) if parse else done["out"]
+
+    def close(self) -> None:
+        """End the process that forks."""
+        assert self._forks.stdin is not None
+        self._forks.stdin.close()
+        self._forks.wait(60)
 
 
 def tour(openstack: Callable[..., Any], tmp_path: pathlib.Path) -> None:

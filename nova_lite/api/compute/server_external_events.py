@@ -21,5 +21,5 @@ def create(req: Request) -> webob.Response:
 
 
 ROUTES = [
-    Route("POST", "/os-server-external-events", create, RULE, body=schema.CREATE, response=schema.EVENTS),
+    Route("POST", "/os-server-external-events", create, RULE, body=schema.CREATE, response=schema.EVENTS, also=207),
 ]

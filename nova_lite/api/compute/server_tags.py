@@ -61,6 +61,6 @@ ROUTES = [
     Route("PUT", PATH, update_all, f"{RULE}update_all", first="2.26", body=schema.BODY, response=schema.BODY),
     Route("DELETE", PATH, delete_all, f"{RULE}delete_all", first="2.26", status=204),
     Route("GET", PATH + "/{tag}", show, f"{RULE}show", first="2.26", status=204),
-    Route("PUT", PATH + "/{tag}", update, f"{RULE}update", first="2.26", status=201),
+    Route("PUT", PATH + "/{tag}", update, f"{RULE}update", first="2.26", status=201, also=204),
     Route("DELETE", PATH + "/{tag}", delete, f"{RULE}delete", first="2.26", status=204),
 ]

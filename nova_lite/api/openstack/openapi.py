@@ -18,6 +18,7 @@ from nova_lite.api.openstack.routes import as_tuple, at_version
 _ERRORS = {"400": "what was sent is not right", "401": "no valid token", "403": "not allowed, or over quota",
            "404": "no such resource, or not at this microversion", "406": "no such microversion",
            "409": "not possible in the present state", "413": "too much was sent"}
+_OF_THE_WEB_SERVER = {"414": {"description": "the URL is too long"}}
 _FAULT = {"type": "object", "maxProperties": 1, "additionalProperties": {
     "type": "object", "required": ["code", "message"],
     "properties": {"code": {"type": "integer"}, "message": {"type": "string"}}}}
@@ -53,7 +54,7 @@ def document(registry: Registry, microversion: str = microversions.MAX) -> dict[
                        "parameters": {"microversion": {
                            "name": microversions.HEADER, "in": "header", "required": False,
                            "schema": {"type": "string", "const": f"compute {microversion}"}}},
-                       "responses": {code: _fault(text) for code, text in _ERRORS.items()}}}
+                       "responses": {**{code: _fault(text) for code, text in _ERRORS.items()}, **_OF_THE_WEB_SERVER}}}
 
 
 def _by_path(registry: Registry, microversion: str) -> dict[str, dict[str, list[Entry]]]:
@@ -74,7 +75,7 @@ def _operation(method: str, path: str, entries: list[Entry], microversion: str) 
         "summary": _summary(entries),
         "parameters": [{"$ref": "#/components/parameters/microversion"}, *_query(first, microversion)],
         "responses": {**_answers(entries, microversion),
-                      **{code: {"$ref": f"#/components/responses/{code}"} for code in _ERRORS}}}
+                      **{code: {"$ref": f"#/components/responses/{code}"} for code in (*_ERRORS, *_OF_THE_WEB_SERVER)}}}
     bodies = [body for entry in entries if (body := _body(entry, microversion)) is not None]
     if bodies:
         schema = bodies[0] if len(bodies) == 1 else {"oneOf": bodies}
@@ -118,14 +119,16 @@ def _answers(entries: Iterable[Entry], microversion: str) -> dict[str, Any]:
         code = entry.route.status
         if isinstance(code, Mapping):
             code = code[max((v for v in code if as_tuple(v) <= as_tuple(microversion)), key=as_tuple)]
-        by_code.setdefault(str(code), []).append(at_version(entry.route.response, microversion))
+        for number in filter(None, (code, entry.route.also)):
+            schema = at_version(entry.route.response, microversion) if number != HTTPStatus.NO_CONTENT else None
+            by_code.setdefault(str(number), []).append(schema)
     made: dict[str, dict[str, Any]] = {}
-    for number, schemas in sorted(by_code.items()):
+    for told, schemas in sorted(by_code.items()):
         known = [schema for schema in schemas if schema]
-        made[number] = {"description": HTTPStatus(int(number)).phrase}
+        made[told] = {"description": HTTPStatus(int(told)).phrase}
         if known:
             schema = known[0] if len(known) == 1 else {"anyOf": known}
-            made[number]["content"] = {"application/json": {"schema": schema}}
+            made[told]["content"] = {"application/json": {"schema": schema}}
     return made
 
 

@@ -28,7 +28,8 @@ class Route:
     ``policy`` is a rule of ``nova_lite.policies``; it is checked before the handler with the caller's own project and user as
     target. A handler that works on somebody's resource checks it again by ``req.can(rule, target)``; policy None: the handler
     does all checks itself. The order is: body schema, query schema, policy, handler. ``body`` None: a body is ignored.
-    ``status`` is the code of success, by microversion if a mapping: {"2.1": 200, "2.2": 201}.
+    ``status`` is the code of success, by microversion if a mapping: {"2.1": 200, "2.2": 201}; ``also`` is another one, which
+    the handler answers by a ``webob.Response`` of its own.
 
     ``query`` is the schema of an object whose properties are arrays of strings, as a parameter may come more than once:
     ``{"type": "object", "properties": {"limit": single(QUERY_LIMIT), "sort_key": multi(STRING)}}``, with ``single`` and
@@ -48,6 +49,7 @@ class Route:
     response: Versioned | Schema | None = None
     status: int | Mapping[str, int] = 200
     action: str | None = None
+    also: int | None = None
 
 
 def at_version(table: Versioned | Schema | None, version: str) -> Schema | None:

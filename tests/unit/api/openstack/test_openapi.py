@@ -30,6 +30,11 @@ def test_a_route_is_told_only_where_it_is_served():
     assert "/servers/{server_id}/tags" in openapi.document("2.26")["paths"]
 
 
+def test_both_answers_of_a_route_with_two_are_told():
+    answers = openapi.document("2.96")["paths"]["/servers/{server_id}/tags/{tag}"]["put"]["responses"]
+    assert {code for code in answers if code.startswith("2")} == {"201", "204"}
+
+
 def test_actions_are_one_operation_with_a_body_for_each():
     bodies = openapi.document("2.96")["paths"]["/servers/{server_id}/action"]["post"]["requestBody"]
     titles = {schema["title"] for schema in bodies["content"]["application/json"]["schema"]["oneOf"]}
