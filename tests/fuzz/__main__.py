@@ -2,9 +2,9 @@
 
     python -m tests.fuzz [--minutes 20] [--seed N] [--include PATH_REGEX] [--as demo|admin] [--microversion V]
 
-Starts a standalone cloud with the fake hypervisor in a temporary directory. Looked for: answers of 5xx (but 501), answers that the
-OpenAPI document does not allow, requests without a token that are answered, data of another project in an answer to a member,
-and things of another project that have changed. Prints what schemathesis found; exit status 1 when there is anything.
+Starts a standalone cloud with the fake hypervisor in a temporary directory. Looked for: answers of 5xx (but 501), answers that
+the OpenAPI document does not allow, requests without a token that are answered, data of another project in an answer to a
+member, and things of another project that have changed. Prints what schemathesis found; exit status 1 when there is anything.
 """
 from __future__ import annotations
 

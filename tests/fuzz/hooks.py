@@ -1,8 +1,8 @@
 """What schemathesis loads (SCHEMATHESIS_HOOKS): ids of things that exist, and a check for data of other projects.
 
-Runs in the virtual environment of schemathesis, so it imports nothing of ours. FUZZ_WORLD names the JSON file of ``world.World``:
-``ids`` (placeholder -> id), ``parameters`` (path parameter -> placeholders), ``secrets`` (words that no answer to this user may
-hold) and ``foreign`` (ids of others' things, which an answer may hold only if the request did).
+Runs in the virtual environment of schemathesis, so it imports nothing of ours. FUZZ_WORLD names the JSON file of
+``world.World``: ``ids`` (placeholder -> id), ``parameters`` (path parameter -> placeholders), ``secrets`` (words that no
+answer to this user may hold) and ``foreign`` (ids of others' things, which an answer may hold only if the request did).
 
 Placeholders are put in where values are generated and resolved just before a request is sent: so the same test case can be
 played again after the thing that it deleted was made anew under another id.

@@ -16,6 +16,7 @@ from tests.support.tools_venv import install
 HOOKS = pathlib.Path(__file__).with_name("hooks.py")
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
           "ignored_auth", "no_data_of_others")
+QUOTAS = ("instances", "cores", "ram", "key_pairs", "server_groups")
 CONFIG = """
 [checks]
 not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "501"]
@@ -26,8 +27,8 @@ def run_all(directory: pathlib.Path, minutes: float, seed: int, include: str, us
             versions: list[str] | None = None, *more: str) -> list[dict[str, Any]]:
     """All runs on one new cloud; what each found. ``more``: options of schemathesis."""
     directory.mkdir(parents=True, exist_ok=True)
-    cloud = Standalone(directory / "cloud", None, "--virt-driver", "fake", "--set", "fake.hosts=2", "--set", "quota.instances=60",
-                       "--set", "quota.cores=-1", "--set", "quota.ram=-1")
+    cloud = Standalone(directory / "cloud", None, "--virt-driver", "fake", "--set", "fake.hosts=2",
+                       *(word for name in QUOTAS for word in ("--set", f"quota.{name}=-1")))
     cells = [(user, version) for user in users for version in versions or [microversions.MAX, microversions.MIN]]
     try:
         cloud.start()

@@ -12,7 +12,7 @@ import requests
 
 from tests.support.client import Compute
 
-SERVERS, KINDS = 3, ("server", "volume", "group", "keypair")
+SERVERS, MANY, KINDS = 3, 20, ("server", "volume", "group", "keypair")
 NOBODY = str(uuid.uuid4())
 FIXED = {"agent_id": ["1"], "cell": ["nova"], "domain": ["x"], "certificate_id": ["root"], "before": ["2026-01-01", "x"],
          "alias": ["os-keypairs", "NMN"], "class_name": ["default", "x"], "console_id": ["1"], "rule_id": [str(uuid.uuid4())],
@@ -29,6 +29,9 @@ class Keeper:
 
     def refill(self, keep: bool = False) -> None:
         """Make what is missing; ``keep``: what is gone must not be."""
+        surplus = [s["id"] for s in self.client.ok("GET", "/servers")["servers"] if s["id"] not in self.ids.values()]
+        for server in surplus[MANY:]:
+            self.client.request("DELETE", f"/servers/{server}")
         for number in range(SERVERS):
             self._ensure(f"server{number}", "/servers/{}", self._server, keep)
         self._ensure("group0", "/os-server-groups/{}", self._group, keep)
@@ -70,15 +73,15 @@ class Keeper:
 
     def snapshot(self) -> dict[str, Any]:
         """What there is, to compare: nobody else may change it."""
-        servers = {s["id"]: {key: s[key] for key in ("name", "status", "metadata", "tags", "description", "locked", "OS-EXT-SRV-ATTR:hostname",
-                                                     "os-extended-volumes:volumes_attached")}
-                   for s in self.client.servers() if self.mark in s["name"]}
+        keys = ("name", "status", "metadata", "tags", "description", "locked", "OS-EXT-SRV-ATTR:hostname",
+                "os-extended-volumes:volumes_attached")
+        servers = {s["id"]: {key: s[key] for key in keys} for s in self.client.servers() if self.mark in s["name"]}
         return {"servers": servers, "groups": self.client.ok("GET", "/os-server-groups")["server_groups"],
                 "keypairs": self.client.ok("GET", "/os-keypairs")["keypairs"]}
 
 
 class World:
-    """Both users' things, and the file that hooks.py reads. ``operator`` is an admin who repairs what an admin under test breaks."""
+    """Both users' things, and the file that hooks.py reads. ``operator`` repairs what an admin under test breaks."""
 
     def __init__(self, directory: pathlib.Path, own: Keeper, other: Keeper, operator: Compute) -> None:
         self.file, self.own, self.other, self.operator = directory / "world.json", own, other, operator
@@ -123,6 +126,8 @@ class World:
         if not self.admin:
             return
         self.operator.flavor()
+        if not self.operator.ok("GET", "/images", "2.1")["images"]:
+            self._image()
         for service in self.operator.ok("GET", "/os-services?binary=nova-compute")["services"]:
             if service["status"] != "enabled" or service["forced_down"]:
                 self.operator.ok("PUT", f"/os-services/{service['id']}", json={"status": "enabled", "forced_down": False})
@@ -132,6 +137,15 @@ class World:
             for host in group["hosts"]:
                 self.operator.ok("POST", f"/os-aggregates/{group['id']}/action", json={"remove_host": {"host": host}})
             self.operator.request("DELETE", f"/os-aggregates/{group['id']}")
+
+    def _image(self) -> None:
+        """The one that everybody boots from."""
+        base = self.own.volumes.rpartition("/volume")[0] + "/image/v2/images"
+        headers = {"X-Auth-Token": self.operator.token}
+        body = {"name": "tiny", "visibility": "public", "disk_format": "raw", "container_format": "bare"}
+        made = requests.post(base, json=body, headers=headers, timeout=60).json()["id"]
+        requests.put(f"{base}/{made}/file", data=b"a few bytes", timeout=60,
+                     headers={**headers, "Content-Type": "application/octet-stream"}).raise_for_status()
 
     def _projects(self) -> list[str]:
         return sorted({server["tenant_id"] for server in self.operator.servers("&all_tenants=1")})
@@ -144,8 +158,8 @@ class World:
         found = {
             "flavor_id": self._ids("/flavors", "flavors"), "image_id": self._ids("/images", "images"),
             "network_id": self._ids("/os-networks", "networks"), "service_id": self._ids("/os-services", "services"),
-            "hypervisor_id": self._ids("/os-hypervisors", "hypervisors"), "aggregate_id": self._ids("/os-aggregates", "aggregates"),
-            "port_id": [], "project_id": self._projects()}
+            "hypervisor_id": self._ids("/os-hypervisors", "hypervisors"),
+            "aggregate_id": self._ids("/os-aggregates", "aggregates"), "port_id": [], "project_id": self._projects()}
         parameters = {**FIXED, "server_id": of["server"], "volume_id": of["volume"], "group_id": of["group"],
                       "keypair_name": of["keypair"], "request_id": self._requests(),
                       **{name: values[:4] or [NOBODY] for name, values in found.items()}}

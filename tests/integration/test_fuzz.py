@@ -1,4 +1,4 @@
-"""A short, repeatable run of what ``make fuzz`` does for 20 minutes: the edge cases of the schemas of servers, nothing random."""
+"""A short, repeatable run of what ``make fuzz`` does for 20 minutes: the edge cases of the schemas of servers."""
 from __future__ import annotations
 
 from nova_lite.api.openstack import microversions

@@ -1,4 +1,4 @@
-"""Programs of others that tests run as programs: each in a virtual environment of its own, as a user has it, not beside ours."""
+"""Programs of others that tests run: each in a virtual environment of its own, as a user has it, not beside ours."""
 from __future__ import annotations
 
 import os

@@ -17,7 +17,8 @@ from nova_lite.api.openstack.routes import as_tuple, at_version
 
 _ERRORS = {"400": "what was sent is not right", "401": "no valid token", "403": "not allowed, or over quota",
            "404": "no such resource, or not at this microversion", "406": "no such microversion",
-           "409": "not possible in the present state", "413": "too much was sent"}
+           "409": "not possible in the present state", "413": "too much was sent",
+           "501": "not possible with the drivers of this cloud"}
 _OF_THE_WEB_SERVER = {"414": {"description": "the URL is too long"}}
 _FAULT = {"type": "object", "maxProperties": 1, "additionalProperties": {
     "type": "object", "required": ["code", "message"],
@@ -124,7 +125,7 @@ def _answers(entries: Iterable[Entry], microversion: str) -> dict[str, Any]:
             by_code.setdefault(str(number), []).append(schema)
     made: dict[str, dict[str, Any]] = {}
     for told, schemas in sorted(by_code.items()):
-        known = [schema for schema in schemas if schema]
+        known = [schema for schema in schemas if schema and schema.get("type") != "null"]      # null: no content
         made[told] = {"description": HTTPStatus(int(told)).phrase}
         if known:
             schema = known[0] if len(known) == 1 else {"anyOf": known}
