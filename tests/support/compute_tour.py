@@ -50,7 +50,7 @@ def lists_and_changes(openstack: Openstack, server: str) -> None:
     """list with its filters, show, set, unset, lock, unlock."""
     assert server in names(openstack("server", "list", "--long"))
     for option in (("--name", server), ("--status", "ACTIVE"), ("--flavor", "m1.nano"), ("--image", "tiny"),
-                   ("--no-name-lookup",), ("--limit", "-1"), ("--sort-column", "Name"), ("--not-tags", "nobody"),
+                   ("--no-name-lookup",), ("--limit", "50"), ("--sort-column", "Name"), ("--not-tags", "nobody"),
                    ("--unlocked",), ("--changes-since", "2020-01-01T00:00:00Z")):
         assert server in names(openstack("server", "list", *option)), option
     assert openstack("server", "list", "--deleted", "--all-projects", "--name", "nobody") == []
@@ -80,15 +80,16 @@ def states(openstack: Openstack, operator: Openstack, server: str) -> None:
         until(openstack, server, status)
     openstack("server", "reboot", "--soft", "--wait", server, parse=False)
     openstack("server", "reboot", "--hard", "--wait", server, parse=False)
-    openstack("server", "set", "--state", "error", server, parse=False)
+    uuid = openstack("server", "show", server)["id"]
+    operator("server", "set", "--state", "error", "--auto-approve", uuid, parse=False)
     assert openstack("server", "show", server)["status"] == "ERROR"
-    openstack("server", "set", "--state", "active", server, parse=False)
+    operator("server", "set", "--state", "active", "--auto-approve", uuid, parse=False)
     openstack("server", "dump", "create", server, parse=False)
     until(openstack, server, "ACTIVE")
     assert "No server with a name or ID" in openstack("server", "show", "nobody", fails=True)
 
 
-def events_and_console(openstack: Openstack, server: str) -> None:
+def events_and_console(openstack: Openstack, operator: Openstack, server: str) -> None:
     """server event, console log, show --diagnostics, server migration list."""
     events = openstack("server", "event", "list", server)
     assert "create" in names(events, "Action")
@@ -97,9 +98,10 @@ def events_and_console(openstack: Openstack, server: str) -> None:
     shown = openstack("server", "event", "show", server, made["Request ID"])
     assert (shown["action"], bool(shown["events"])) == ("create", True)
     assert openstack("console", "log", "show", "--lines", "5", server, parse=False).strip()
-    assert openstack("server", "show", "--diagnostics", server)["state"] == "running"
+    uuid = openstack("server", "show", server)["id"]
+    assert operator("server", "show", "--diagnostics", uuid)["state"] == "running"
     assert isinstance(openstack("server", "migration", "list", "--server", server), list)
-    assert isinstance(openstack("server", "migration", "list", cloud="nova-lite"), list)
+    assert isinstance(operator("server", "migration", "list"), list)
 
 
 def many_at_once(openstack: Openstack) -> None:
@@ -155,11 +157,12 @@ def server_groups(openstack: Openstack) -> None:
     """server group create with a rule, list, show, delete, and a server that is a member."""
     name = new_name("group")
     made = openstack("server", "group", "create", "--policy", "anti-affinity", "--rule", "max_server_per_host=2", name)
-    assert (made["policy"], made["rules"]) == ("anti-affinity", {"max_server_per_host": "2"} if isinstance(
-        made["rules"], dict) and isinstance(next(iter(made["rules"].values())), str) else {"max_server_per_host": 2})
+    assert (made["policy"], made["rules"]) == ("anti-affinity", {"max_server_per_host": 2})
     with booted(openstack, "--nic", "none", "--hint", f"group={made['id']}") as member:
-        assert openstack("server", "group", "show", name)["members"] == [openstack("server", "show", member)["id"]]
-        assert made["id"] in openstack("server", "show", member)["server_groups"]
+        uuid = openstack("server", "show", member)["id"]
+        assert openstack("server", "group", "show", name)["members"] == [uuid]
+        # by name the client takes the server out of a list, in which there are no groups
+        assert openstack("server", "show", uuid)["server_groups"] == [made["id"]]
     assert name in names(openstack("server", "group", "list", "--long"))
     assert name in names(openstack("server", "group", "list", "--all-projects", cloud="nova-lite"))
     openstack("server", "group", "delete", name, parse=False)

@@ -12,15 +12,8 @@ import openstack
 def main(name: str) -> None:
     """A server with a floating IP, one that boots from a volume, a keypair, a group; everything is deleted at the end."""
     cloud = openstack.connect()
-    subnet = cloud.get_network("private")["subnet_ids"][0]
-    router = cloud.create_router(name, ext_gateway_network_id=cloud.get_network("public")["id"])
-    cloud.add_router_interface(router, subnet_id=subnet)
-    try:
-        with_floating_ip(cloud, name)
-        from_volume(cloud, f"{name}-volume")
-    finally:
-        cloud.remove_router_interface(router, subnet_id=subnet)
-        cloud.delete_router(router["id"])
+    with_floating_ip(cloud, name)
+    from_volume(cloud, f"{name}-volume")
 
 
 def with_floating_ip(cloud: openstack.connection.Connection, name: str) -> None:
