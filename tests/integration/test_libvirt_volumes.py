@@ -1,6 +1,7 @@
 """Volumes of the libvirt driver on real QEMU guests: iSCSI with CHAP, NBD and files; what a guest writes is at the back end."""
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -240,6 +241,32 @@ def test_two_volumes_and_one_of_them_grows(driver, guest, tmp_path):
         guest.block_devices = []
         for device in (one, two):
             driver.detach_volume(guest, device)
+
+
+@pytest.mark.parametrize("larger", [False, True])
+def test_a_volume_is_exchanged_under_the_running_guest(driver, hypervisor, guest, target, tmp_path, larger):
+    """What the guest had written moves along, to it the disk is the same one, and a second run does no harm."""
+    info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path))}}
+    old = _connected(driver, guest, _device(size=1), info)
+    new_file = tmp_path / str(uuid.uuid4())
+    new_file.write_bytes(b"\0" * (SIZE * 2 if larger else SIZE))
+    new = dataclasses.replace(old, volume_id=str(uuid.uuid4()), size=2 if larger else 1)
+    _connected(driver, guest, new, target.export(new_file))
+    driver.attach_volume(guest, old)
+    try:
+        wait_for("the guest to write", lambda: b"guest-was-here" in (tmp_path / "volume.raw").read_bytes(), 60)
+        for _ in range(2):
+            driver.swap_volume(guest, old, new)
+        assert new_file.read_bytes()[:SIZE] == (tmp_path / "volume.raw").read_bytes()
+        for side in ((), ("--inactive",)):
+            assert new.connection_info["data"]["target_iqn"] in _virsh(hypervisor, "domblklist", guest.uuid, *side)
+            assert old.volume_id in _virsh(hypervisor, "dumpxml", guest.uuid, *side)
+        assert old.volume_id[:20] in _disks(driver, guest)
+    finally:
+        driver.detach_volume(guest, old)
+        driver.disconnect_volume(guest, new)
+    assert "iqn" not in _virsh(hypervisor, "domblklist", guest.uuid)
+    assert _virsh(hypervisor, "secret-list") == ""
 
 
 def test_a_file_that_is_not_there_is_refused_before_anything_is_attached(driver, guest, tmp_path):

@@ -15,7 +15,7 @@ from nova_lite import exception
 from nova_lite.api.openstack.routes import as_tuple
 
 MIN = "2.1"
-MAX = "2.96"
+MAX = "2.104"
 HEADER = "OpenStack-API-Version"
 LEGACY_HEADER = "X-OpenStack-Nova-API-Version"
 LEGACY_V2 = "nova_lite.legacy_v2"

@@ -194,7 +194,7 @@ class LibvirtDriver:
     def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice) -> None:
         """By QEMU's mirror job."""
         disk = domain_xml.build_disk(guest_config.volume(instance, new))
-        swap.swap(self._guest(instance), str(old.volume_id), disk)
+        swap.swap(self._guest(instance), str(old.volume_id), disk, (new.size or 0) > (old.size or 0))
 
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A running guest sees the new size."""

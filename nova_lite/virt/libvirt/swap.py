@@ -19,14 +19,19 @@ POLL = 0.3                  # seconds between looks at the job
 PIVOT_TIMEOUT = 60.0        # seconds that a job whose copy is complete may take until it can be pivoted
 
 
-def swap(guest: Guest, serial: str, xml: str) -> None:
-    """Let the disk with ``serial`` have the source of ``xml``; one that has it already keeps it. Raises VirtDriverError."""
+def swap(guest: Guest, serial: str, xml: str, larger: bool = False) -> None:
+    """Let the disk with ``serial`` have the source of ``xml``; one that has it already keeps it. Raises VirtDriverError.
+
+    ``larger``: the new source is. QEMU mirrors only what has the same size, so the guest is given the front part of it, and
+    sees the rest when it is started the next time.
+    """
     found = GuestDisks(guest).find(serial, guest.lib.VIR_DOMAIN_AFFECT_LIVE)
     if found is None:
         raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the guest has no disk {serial}, or does not run")
     disk, wanted = etree.fromstring(found), etree.fromstring(xml)
     if _source(disk) != _source(wanted):
-        _mirror(guest, str(disk.find("target").get("dev")), xml)    # type: ignore[union-attr]  # every disk has one
+        target = str(disk.find("target").get("dev"))    # type: ignore[union-attr]  # every disk has one
+        _mirror(guest, target, _front_part(guest, target, xml) if larger else xml)
     # the configuration of the next start; what names the disk inside the guest stays as it is
     serial_element = wanted.find("serial")
     if serial_element is not None:
@@ -39,6 +44,14 @@ def _source(disk: etree._Element) -> tuple[str | None, ...]:
     """What tells two volumes apart; an address may be written in several ways."""
     source = disk.find("source")
     return tuple(source.get(key) for key in ("file", "dev", "name", "protocol")) if source is not None else ()
+
+
+def _front_part(guest: Guest, target: str, xml: str) -> str:
+    size = guest.do(lambda domain: domain.blockInfo(target, 0)[0], must_exist=True)
+    disk = etree.fromstring(xml)
+    slices = etree.SubElement(disk.find("source"), "slices")    # type: ignore[arg-type]  # a volume has one
+    etree.SubElement(slices, "slice", type="storage", offset="0", size=str(size))
+    return etree.tostring(disk, encoding="unicode")
 
 
 def _mirror(guest: Guest, target: str, xml: str) -> None:
