@@ -156,6 +156,47 @@ class CannotResizeDisk(Invalid):
     msg_fmt = "Server disk was unable to be resized because: %(reason)s"
 
 
+class MigrationPreCheckError(Invalid):
+    msg_fmt = "Migration pre-check error: %(reason)s"
+
+
+class InvalidHypervisorType(Invalid):
+    msg_fmt = "The supplied hypervisor type of is invalid."
+
+
+class DestinationHypervisorTooOld(Invalid):
+    msg_fmt = "The instance requires a newer hypervisor version than has been provided."
+
+
+class InvalidCPUInfo(Invalid):
+    msg_fmt = "Unacceptable CPU info: %(reason)s"
+
+
+class InvalidLocalStorage(Invalid):
+    msg_fmt = "%(path)s is not on local storage: %(reason)s"
+
+
+class InvalidSharedStorage(Invalid):
+    msg_fmt = "%(path)s is not on shared storage: %(reason)s"
+
+
+class UnableToMigrateToSelf(Invalid):
+    msg_fmt = "Unable to migrate instance (%(instance_id)s) to current host (%(host)s)."
+
+
+class ComputeServiceUnavailable(Invalid):
+    msg_fmt = "Compute service of %(host)s is unavailable at this time."
+
+
+class ComputeServiceInUse(Invalid):
+    msg_fmt = "Compute service of %(host)s is still in use."
+
+
+class InvalidMigrationState(Invalid):
+    msg_fmt = ("Migration %(migration_id)s state of instance %(instance_id)s is %(state)s. Cannot %(method)s while the "
+               "migration is in this state.")
+
+
 class CannotMigrateToSameHost(Invalid):
     msg_fmt = "Cannot migrate to the host where the server exists."
 
@@ -463,6 +504,18 @@ class BuildAborted(BuildFailed):
 
 class VirtDriverError(NovaLiteError):
     msg_fmt = "%(what)s failed: %(reason)s"
+    safe = True
+
+
+class MigrationError(NovaLiteError):
+    """The move of a server failed."""
+
+    msg_fmt = "Migration error: %(reason)s"
+    safe = True
+
+
+class LiveMigrationAborted(NovaLiteError):
+    msg_fmt = "Live migration of instance %(instance_id)s was aborted"
     safe = True
 
 

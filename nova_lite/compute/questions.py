@@ -10,6 +10,7 @@ from nova_lite.compute.work import Host
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
+from nova_lite.virt.live import Plan, SourceFacts
 
 expected = messaging.expected_exceptions(exception.NovaLiteError)
 
@@ -41,6 +42,25 @@ class Questions:
     def check_admin_password(self, context: RequestContext, instance_uuid: str) -> None:
         """Raise NotImplementedByDriver (501) or Conflict (409) when the password of this guest cannot be set."""
         self.host.driver.check_admin_password(self._instance(context, instance_uuid))
+
+    @expected
+    def live_migration_facts(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
+        """``virt.live.SourceFacts`` of a guest of this host."""
+        return self.host.driver.live.facts(self._instance(context, instance_uuid)).to_primitive()
+
+    @expected
+    def check_live_migration(self, context: RequestContext, instance_uuid: str, there: dict[str, Any], block: bool | None,
+                             over_commit: bool) -> dict[str, Any]:
+        """``virt.live.Plan``: how this host would take a guest. Raises MigrationPreCheckError and its kin."""
+        facts = SourceFacts.from_primitive(there)
+        return self.host.driver.live.check(self._instance(context, instance_uuid), facts, block, over_commit).to_primitive()
+
+    @expected
+    def offer_for_live_migration(self, context: RequestContext, instance_uuid: str,
+                                 plan: dict[str, Any]) -> dict[str, Any] | None:
+        """``virt.driver.DiskOffer``, or None: there is nothing that the hypervisor does not copy."""
+        offer = self.host.driver.live.offer(self._instance(context, instance_uuid), Plan.from_primitive(plan))
+        return offer.to_primitive() if offer is not None else None
 
     def _instance(self, context: RequestContext, instance_uuid: str) -> Instance:
         return Instance.from_primitive(self.host.conductor.get_instance(context, instance_uuid))

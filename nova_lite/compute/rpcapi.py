@@ -9,6 +9,8 @@ from typing import Any
 
 from nova_lite import rpc
 from nova_lite.context import RequestContext
+from nova_lite.virt.driver import DiskOffer
+from nova_lite.virt.live import Plan, SourceFacts
 
 LEAVE_TIMEOUT = 10.0
 """Seconds: the answer comes at once, it may only be "not yet"."""
@@ -112,6 +114,27 @@ class ComputeAPI(rpc.Client):
     def revert_resize(self, context: RequestContext, host: str, action_id: int) -> None:
         """Let a server go back to where, and what, it was."""
         self.wake(context, host, "revert_resize", action_id)
+
+    def live_migrate(self, context: RequestContext, host: str, action_id: int) -> None:
+        """The next step of a live migration."""
+        self.wake(context, host, "live_migrate", action_id)
+
+    def live_migration_facts(self, context: RequestContext, host: str, instance_uuid: str) -> SourceFacts:
+        """What a running guest is like, for a host that may take it."""
+        return SourceFacts.from_primitive(self.call(context, "live_migration_facts", server=host, instance_uuid=instance_uuid))
+
+    def check_live_migration(self, context: RequestContext, host: str, instance_uuid: str, there: SourceFacts,
+                             block: bool | None, over_commit: bool) -> Plan:
+        """How a host would take a running guest. Raises MigrationPreCheckError and its kin."""
+        return Plan.from_primitive(self.call(
+            context, "check_live_migration", server=host, instance_uuid=instance_uuid, there=there.to_primitive(), block=block,
+            over_commit=over_commit))
+
+    def offer_for_live_migration(self, context: RequestContext, host: str, instance_uuid: str, plan: Plan) -> DiskOffer | None:
+        """Let the source serve what its hypervisor does not copy."""
+        answer = self.call(context, "offer_for_live_migration", server=host, instance_uuid=instance_uuid,
+                           plan=plan.to_primitive())
+        return DiskOffer.from_primitive(answer) if answer is not None else None
 
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of a server's console (None: all that there is)."""

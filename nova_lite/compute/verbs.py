@@ -13,7 +13,20 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import build, delete, interfaces, moves, power, rebuild, rescue, shares, snapshot, swap, volumes
+from nova_lite.compute import (
+    build,
+    delete,
+    interfaces,
+    live_migrate,
+    moves,
+    power,
+    rebuild,
+    rescue,
+    shares,
+    snapshot,
+    swap,
+    volumes,
+)
 from nova_lite.compute.work import Host, Work, needs_stack
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
@@ -65,6 +78,7 @@ VERBS: dict[str, Verb] = {
     **_family(interfaces.EVENTS, interfaces.VERBS),
     **{verb: Verb(moves.EVENTS[verb], function, moves.SETTLE.get(verb, as_the_table_says))
        for verb, function in moves.VERBS.items()},
+    "live_migrate": Verb(live_migrate.EVENT, live_migrate.run, live_migrate.settled),
     **_family(snapshot.EVENTS, dict.fromkeys(snapshot.EVENTS, snapshot.run)),
     **_family(rescue.EVENTS, rescue.VERBS),
     "rebuild": Verb(rebuild.EVENT, rebuild.run),

@@ -6,6 +6,7 @@ detach or the server's delete finds it.
 """
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -138,6 +139,31 @@ def let_go(work: Work, device: BlockDevice) -> None:
             host.volume.release(context, other.id)
     device.attachment_id, device.connection_info, device.attached = kept.id, None, False
     work.update_device(device.id, {"attachment_id": kept.id, "connection_info": None, "attached": False})
+
+
+def connect_elsewhere(host: Host, instance: Instance) -> list[BlockDevice]:
+    """The server's devices with its volumes connected to this host, too, before its guest comes here; what an earlier run has
+    connected is used again. The server's own record is not changed."""
+    context = admin_context()
+    known = host.volume.attachments(context, instance.uuid) if instance.volumes else []
+    devices = [dataclasses.replace(d) for d in instance.block_devices]
+    used = {d.attachment_id for d in devices}
+    for device in devices:
+        if device.volume_id is not None:
+            mine = next((a for a in known if a.volume_id == device.volume_id and a.id not in used), None)
+            attachment = mine or host.volume.reserve(context, device.volume_id, instance.uuid)
+            _connect(host, context, instance, device, attachment.id)
+    return devices
+
+
+def release_others(host: Host, instance: Instance) -> None:
+    """Give back the attachments of a server that are none of its devices': those of the host that it has left, or did not come
+    to."""
+    if instance.volumes:
+        used = {d.attachment_id for d in instance.volumes}
+        for attachment in host.volume.attachments(admin_context(), instance.uuid):
+            if attachment.id not in used:
+                host.volume.release(admin_context(), attachment.id)
 
 
 def complete_all(work: Work) -> None:

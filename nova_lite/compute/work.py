@@ -81,12 +81,15 @@ class Work:
         """Put one nic in its place, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""
         self.host.conductor.nic_update(self.instance.uuid, port_id, nic, self.action.id, self.host.owner)
 
-    def update_migration(self, values: dict[str, Any]) -> None:
-        """Change the move that the action is: its status, its progress, its facts. Raises LeaseLost: then stop."""
+    def update_migration(self, values: dict[str, Any]) -> str | None:
+        """Change the move that the action is: its status, its progress, its facts. Raises LeaseLost: then stop.
+
+        Answers what somebody wants of it meanwhile: "abort", "force_complete", or None."""
         assert self.migration is not None
-        self.host.conductor.migration_update(self.migration.id, values, self.action.id, self.host.owner)
+        wanted = self.host.conductor.migration_update(self.migration.id, values, self.action.id, self.host.owner)
         for name, value in values.items():
             setattr(self.migration, name, value)
+        return wanted
 
     def hand_over(self, host: str | None, updates: dict[str, Any] | None = None,
                   arguments: dict[str, Any] | None = None) -> None:

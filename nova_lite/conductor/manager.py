@@ -201,7 +201,7 @@ class ConductorManager:
         mine = actions.open_of_host(conn, host, lock=True)
         orphaned = [a for a in mine if a.state == objects.RUNNING and a.owner != owner]
         for action in orphaned:
-            if action.attempts + 1 >= self.conf.conductor.max_attempts:
+            if action.attempts + 1 >= self.conf.conductor.max_attempts and action.verb != "live_migrate":
                 # what kills the daemon each time must not do so for ever
                 endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
                 mine.remove(action)

@@ -22,7 +22,7 @@ def succeeded(conn: sa.Connection, action: Action) -> None:
     move = moves.get(conn, action.arguments["migration_id"], lock=True)
     if move.has_ended:
         return
-    if status == objects.CONFIRMED:
+    if status in (objects.CONFIRMED, objects.COMPLETED, objects.DONE):
         claims.release(conn, move.uuid)
     elif status == objects.REVERTED:
         _back(conn, move)
@@ -45,7 +45,7 @@ def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
         _back(conn, move)
     else:
         claims.release(conn, move.uuid)
-    moves.update(conn, move.id, {"status": objects.ERROR})
+    moves.update(conn, move.id, {"status": action.arguments.get("ends_as", objects.ERROR)})
     return room_of(server) if server is not None else {}
 
 
@@ -80,5 +80,5 @@ def _has_left(action: Action) -> bool:
 
 
 _SUCCESS = {"resize": objects.FINISHED, "migrate": objects.FINISHED, "confirmResize": objects.CONFIRMED,
-            "revertResize": objects.REVERTED}
+            "revertResize": objects.REVERTED, "live_migrate": objects.COMPLETED, "evacuate": objects.DONE}
 _MAY_BE_TRIED_AGAIN = ("confirmResize", "revertResize")

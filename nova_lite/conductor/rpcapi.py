@@ -112,10 +112,10 @@ class ConductorAPI(rpc.Client):
         self._tell([("nic_update", {"instance_uuid": instance_uuid, "port_id": port_id, "nic": nic, "action_id": action_id,
                                     "owner": owner})])
 
-    def migration_update(self, migration_id: int, values: dict[str, Any], action_id: int, owner: str) -> None:
-        """Change the move that an action is. Raises LeaseLost."""
-        self._tell([("migration_update", {"migration_id": migration_id, "values": values, "action_id": action_id,
-                                          "owner": owner})])
+    def migration_update(self, migration_id: int, values: dict[str, Any], action_id: int, owner: str) -> str | None:
+        """Change the move that an action is; answers what somebody wants of it meanwhile. Raises LeaseLost."""
+        return self._tell([("migration_update", {"migration_id": migration_id, "values": values, "action_id": action_id,
+                                                 "owner": owner})])[0]
 
     def hand_over(self, action_id: int, owner: str, host: str | None, updates: dict[str, Any], arguments: dict[str, Any],
                   events: Sequence[dict[str, Any]]) -> None:

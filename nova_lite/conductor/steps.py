@@ -168,11 +168,16 @@ class _Run:
                     self.answers[position] = _error(error)
 
     def update_migration(self, calls: list[Call]) -> None:
-        """Change moves."""
+        """Change moves; the answer is what somebody wants of them, an abort also when the server is to be deleted."""
         for position, asked in calls:
-            if self._holds(position, asked):
-                self.answers[position] = {"result": None}
+            action = self._holds(position, asked)
+            if action is not None:
+                self.answers[position] = {"result": action.arguments.get("wanted") or self._wanted_by_delete(action)}
                 moves.update(self.conn, asked["migration_id"], asked["values"])
+
+    def _wanted_by_delete(self, action: Action) -> str | None:
+        server = instances.get_many(self.conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
+        return "abort" if server is None or server.task_state == states.DELETING else None
 
     def hand_over(self, calls: list[Call]) -> None:
         """Let another host, or a conductor, go on with actions. Told twice, the second finds that it was done."""
@@ -188,6 +193,8 @@ class _Run:
                 try:
                     working = [*states.working(endings.operation(action))]
                     instances.update(self.conn, action.instance_uuid, asked["updates"], working)
+                    if "host" in asked["updates"]:
+                        endings.close_consoles(self.conn, [action.instance_uuid], asked["updates"])
                 except exception.NovaLiteError as error:
                     self.answers[position] = _error(error)
                     continue

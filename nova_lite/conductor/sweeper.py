@@ -14,6 +14,7 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.conductor import endings, move_endings
 from nova_lite.conductor.heartbeats import Hearing
+from nova_lite.conductor.tasks import live_migrate
 from nova_lite.db import actions, instances, models, moves, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
@@ -70,7 +71,10 @@ class Sweeper:
         LOG.info("action %s (%s) at %s is held by nobody since %s", action.id, action.action, action.host or "the conductor",
                  action.lease_until, extra={"instance_uuid": action.instance_uuid})
         verb = endings.operation(action).verb       # KeyError for what another version wrote
-        if died and action.attempts + 1 >= self.conf.conductor.max_attempts:
+        if verb == "live_migrate" and action.stage == objects.COMPUTE:
+            # it is never given up: nobody but its hosts knows where the guest is
+            self._go_on_with_guest(conn, found, action, died, alive)
+        elif died and action.attempts + 1 >= self.conf.conductor.max_attempts:
             endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
         elif action.stage == objects.CONDUCTOR and action.attempts >= self.conf.conductor.max_attempts:
             endings.fail(conn, action, f"'{action.action}' was given up after {action.attempts} attempts to place the server")
@@ -85,6 +89,21 @@ class Sweeper:
             found.compute.append(action)
         else:
             self._host_is_dead(conn, found, action)
+
+    def _go_on_with_guest(self, conn: sa.Connection, found: Sweep, action: Action, died: bool,
+                          alive: Mapping[str, float]) -> None:
+        if action.host not in alive:
+            other = live_migrate.partner(conn, action)
+            goes_on = live_migrate.after_death(action, self._alive_hosts(conn, {other} if other else set()), other)
+            if goes_on is not None:
+                host, arguments = goes_on
+                actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, host,
+                                  {**action.arguments, **arguments})
+                action.host = host
+                found.compute.append(action)
+                return
+        actions.release(conn, [action.id], self.lease_seconds, died)
+        found.compute.append(action)
 
     def _api_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         """The request that wrote the action was not ended: what it had to prepare, the next stage does or misses."""

@@ -13,6 +13,16 @@ OPTS = [
     cfg.StrOpt("images_type", default="qcow2", choices=["qcow2", "raw"], help="Format of the guests' disks."),
     cfg.StrOpt("migration_address", default="",
                help="Address of this host in the network on which moving guests travel, disks and memory; empty: my_ip."),
+    cfg.StrOpt("live_migration_uri", default="",
+               help="By which libvirt of another host reaches libvirt of this one, for running guests that come here; %s is "
+                    "migration_address. Empty: qemu+tcp://%s/system."),
+    cfg.BoolOpt("live_migration_permit_auto_converge", default=False,
+                help="Slow a running guest down as long as it changes its memory faster than that is copied."),
+    cfg.BoolOpt("live_migration_permit_post_copy", default=False,
+                help="A forced completion lets the guest go on at its new host before all its memory is there; without this it "
+                     "stands still for the rest of the copy."),
+    cfg.BoolOpt("live_migration_with_native_tls", default=False,
+                help="QEMU encrypts memory and disks on their way (certificates as QEMU's documentation of migration says)."),
     cfg.StrOpt("disk_cachemode", default="none", help="QEMU cache mode of file disks."),
     cfg.IntOpt("keep_unused_images", default=86400, min=0,
                help="Seconds that an image which no guest uses stays in the host's cache; 0: for ever."),

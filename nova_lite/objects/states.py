@@ -100,6 +100,8 @@ OPERATIONS = {o.verb: o for o in (
     # these end where they began, idle again
     Operation("createImage", "createImage", "snapshot_instance", _QUIET, IDLE, IMAGE_SNAPSHOT_PENDING, None, None, False),
     Operation("createBackup", "createBackup", "backup_instance", _QUIET, IDLE, IMAGE_BACKUP, None, None, False),
+    Operation("live_migrate", "live-migration", "live_migrate", (ACTIVE, PAUSED), IDLE, MIGRATING, None, None,
+              begins_at_conductor=True),
     # these change no state, so several may be under way: the host does them one after the other
     Operation("attach_volume", "attach_volume", "attach_volume", _WITH_DISKS, IDLE, None, None, None),
     Operation("detach_volume", "detach_volume", "detach_volume", _WITH_DISKS, IDLE, None, None, None),

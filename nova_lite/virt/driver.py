@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oslo_config import cfg
 from stevedore import driver as stevedore_driver
@@ -23,6 +23,9 @@ from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.share import ShareAttachment
+
+if TYPE_CHECKING:
+    from nova_lite.virt.live import LiveMigrations
 
 
 @dataclass
@@ -141,6 +144,10 @@ class ComputeDriver(Protocol):
 
     def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
         """The inverse: the guest starts from its own disks, and the rescue disk is removed."""
+
+    @property
+    def live(self) -> LiveMigrations:
+        """Moves of running guests."""
 
     def volume_connector(self) -> dict[str, Any]:
         """Who this host is to a storage backend: ``host``, ``ip``, ``initiator`` (an IQN), ``multipath``, ``os_type``, ..."""

@@ -30,6 +30,7 @@ from nova_lite.objects.share import ShareAttachment
 from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
+from nova_lite.virt.fake_live import FakeLiveMigrations
 
 CONSOLE_LINES = 20
 ASIDE = "_resize"       # after the uuid: a guest that was set aside
@@ -45,6 +46,7 @@ class FakeDriver:
         self._images: dict[str, threading.Lock] = {}
         self._fetched: set[str] = set()
         self._file = pathlib.Path(f"{conf.fake.state_file}.{host}") if conf.fake.state_file else None
+        self.live = FakeLiveMigrations(self, self._act, self._set)
 
     def init_host(self, on_power_change: PowerCallback) -> None:
         """Find the guests of the run before."""
@@ -333,7 +335,7 @@ class FakeDriver:
 
     def _act(self, operation: str, instance: Instance) -> None:
         """Take as long as ``[fake] delay``, then fail if ``[fake] fail`` says so."""
-        if self.conf.fake.delay:
+        if self.conf.fake.delay and operation:      # one without a name takes no time
             time.sleep(self.conf.fake.delay)
         for rule in self.conf.fake.fail:
             name, _, probability = rule.partition(":")

@@ -37,3 +37,34 @@ def test_a_guest_is_on_one_host_and_reached_from_the_switch(two_hosts, guest, ss
     assert two_hosts.host_of(server_id) is two_hosts.a
     assert two_hosts.ssh(ssh_key, address, "hostname") == "mover"
     assert two_hosts.b.left() == {}
+
+
+def _migrate(user, server_id, host=None, **more):
+    user.action(server_id, "os-migrateLive", {"host": host, "block_migration": "auto", **more})
+
+
+def _moves(user, server_id):
+    return user.ok("GET", f"/os-migrations?instance_uuid={server_id}&migration_type=live-migration")["migrations"]
+
+
+def _uptime(two_hosts, ssh_key, address):
+    return float(two_hosts.ssh(ssh_key, address, "cat /proc/uptime").split()[0])
+
+
+def test_a_running_guest_moves_with_its_disks_and_does_not_notice(two_hosts, user, guest, ssh_key):
+    server_id, address = guest
+    two_hosts.ssh(ssh_key, address, "dd if=/dev/urandom of=/root/data bs=1k count=3000; sync")
+    digest, before = two_hosts.ssh(ssh_key, address, "md5sum /root/data"), _uptime(two_hosts, ssh_key, address)
+    pings = two_hosts.ping(address)
+    _migrate(user, server_id)
+    server = user.wait(server_id, "ACTIVE", 180)
+    assert server["OS-EXT-SRV-ATTR:host"] == "host-b"
+    assert two_hosts.where(server_id) == {"b": "running"}
+    assert two_hosts.a.left() == {}
+    assert _uptime(two_hosts, ssh_key, address) > before
+    silent = pings.stop()
+    # a machine with more to do than it has processors stretches everything, and the guests' emulation most of all
+    assert silent <= 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), silent
+    assert two_hosts.ssh(ssh_key, address, "sync; echo 3 > /proc/sys/vm/drop_caches; md5sum /root/data") == digest
+    assert "disk.config" in two_hosts.b.files(server_id)
+    assert _moves(user, server_id)[0]["status"] == "completed"

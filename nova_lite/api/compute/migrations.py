@@ -1,7 +1,7 @@
 """/os-migrations: all moves of servers; /servers/{server_id}/migrations: the live migrations of one that are under way."""
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from oslo_utils import timeutils
 
@@ -13,10 +13,8 @@ from nova_lite.api.compute.views import migrations as view
 from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
-from nova_lite.objects import states
 
 _ALL, _OF = "os_compute_api:os-migrations:", "os_compute_api:servers:migrations:"
-_UNKNOWN = "Migration %s for instance %s could not be found."
 _PATH = "/servers/{server_id}/migrations"
 _ONE = _PATH + "/{migration_id}"
 
@@ -52,30 +50,31 @@ def _page(req: Request) -> dict[str, Any]:
 
 def index_of_server(req: Request, server_id: str) -> dict[str, Any]:
     """The live migrations of a server that are under way."""
-    find(req, server_id, f"{_OF}index")
-    return {"migrations": []}
+    instance = find(req, server_id, f"{_OF}index")
+    with_hosts = req.can(f"{_OF}index:host", fatal=False)
+    found = req.services.compute.live_migrations_under_way(instance)
+    return {"migrations": [view.of_server(req, move, with_hosts) for move in found]}
 
 
-def show(req: Request, server_id: str, migration_id: str) -> NoReturn:
+def show(req: Request, server_id: str, migration_id: str) -> dict[str, Any]:
     """One of them."""
-    find(req, server_id, f"{_OF}show")
+    instance = find(req, server_id, f"{_OF}show")
+    for move in req.services.compute.live_migrations_under_way(instance):
+        if str(move.id) == migration_id:
+            return {"migration": view.of_server(req, move, True)}
     raise exception.NotFound(f"In-progress live migration {migration_id} is not found for server {server_id}.")
 
 
-def delete(req: Request, server_id: str, migration_id: str) -> NoReturn:
-    """Abort one."""
-    _check(req, server_id, "delete", states.ABORT_LIVE_MIGRATION)
-    raise exception.NotFound(_UNKNOWN % (migration_id, server_id))
+def delete(req: Request, server_id: str, migration_id: str) -> None:
+    """Abort one; one that has not begun to run only since 2.65."""
+    instance = find(req, server_id, f"{_OF}delete")
+    req.services.compute.abort_live_migration(req.context, instance, migration_id, req.since("2.65"))
 
 
-def force_complete(req: Request, server_id: str, migration_id: str) -> NoReturn:
+def force_complete(req: Request, server_id: str, migration_id: str) -> None:
     """Let one come to its end, whatever it takes."""
-    _check(req, server_id, "force_complete", states.FORCE_COMPLETE)
-    raise exception.Invalid(_UNKNOWN % (migration_id, server_id))
-
-
-def _check(req: Request, server_id: str, rule: str, operation: states.Operation) -> None:
-    states.check(operation, find(req, server_id, _OF + rule), may_override_lock=bool(req.context.is_admin))
+    instance = find(req, server_id, f"{_OF}force_complete")
+    req.services.compute.force_complete_live_migration(req.context, instance, migration_id)
 
 
 ROUTES = [

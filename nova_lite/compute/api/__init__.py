@@ -12,6 +12,7 @@ from nova_lite.compute.api.events import ExternalEvents
 from nova_lite.compute.api.image_cache import ImageCache
 from nova_lite.compute.api.interfaces import Interfaces
 from nova_lite.compute.api.listing import Listing
+from nova_lite.compute.api.live_migrations import LiveMigrations
 from nova_lite.compute.api.moves import Moves
 from nova_lite.compute.api.operations import Operations
 from nova_lite.compute.api.questions import Questions
@@ -22,6 +23,6 @@ from nova_lite.compute.api.shares import Shares
 from nova_lite.compute.api.volume_swap import VolumeSwap
 
 
-class ComputeAPI(Creation, Operations, Changes, Consoles, Listing, ExternalEvents, ImageCache, Interfaces, Moves,
-                 Questions, ServerImages, Shares, VolumeSwap, Rebuilds, Rescues):
+class ComputeAPI(Creation, Operations, Changes, Consoles, Listing, ExternalEvents, ImageCache, Interfaces, LiveMigrations,
+                 Moves, Questions, ServerImages, Shares, VolumeSwap, Rebuilds, Rescues):
     """All of them in one object; see the modules of this package."""

@@ -36,6 +36,7 @@ from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.moves import Moves
 from nova_lite.virt.libvirt.serial_ports import SerialPorts
 from nova_lite.virt.libvirt.snapshot import copied_disk
@@ -56,6 +57,8 @@ class LibvirtDriver:
         self._moves = Moves(conf, host, self._disks)
         self._volumes = VolumeHost(conf, host, self._connection)
         self._serial_ports = SerialPorts(conf)
+        self.live = LiveMigrations(conf, host, self._connection, self._disks, self._serial_ports, self._ready,
+                                   self._working, self._remove)
         self._host: Host | None = None
         self._watcher: Watcher | None = None
 
@@ -402,7 +405,9 @@ class LibvirtDriver:
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         self._end(instance, vifs)
-        concurrency.native(self._files(instance).remove, keep)
+        files = self._files(instance)
+        if not files.owner.exists() or files.owner.read_text() == self._name:     # else of another host with the same directory
+            concurrency.native(files.remove, keep)
         self._moves.drop_aside(instance.uuid)
 
     def _end(self, instance: Instance, vifs: list[VIF]) -> None:

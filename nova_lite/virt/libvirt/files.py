@@ -28,6 +28,7 @@ class GuestDirectory:
         self.console_log = self.path / "console.log"
         self.moved_from = self.path / "moved-from"
         self.moved_to = self.path / "moved-to"
+        self.owner = self.path / "owner"    # where hosts share the directory: the host whose guest it is, once it has moved
 
     def make(self) -> None:
         """Create it. Others may pass through (QEMU may run as another user), but see no names."""

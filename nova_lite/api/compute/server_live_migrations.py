@@ -1,0 +1,31 @@
+"""POST /servers/{server_id}/action: os-migrateLive."""
+from __future__ import annotations
+
+from oslo_utils import strutils
+
+from nova_lite.api.compute.schemas import server_live_migrations as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+
+PATH = "/servers/{server_id}/action"
+_POLICY = "os_compute_api:os-migrate-server:migrate_live"
+
+
+def migrate_live(req: Request, server_id: str) -> None:
+    """Move a running server. Until 2.33 the answer waits for the checks; until 2.29 the filters do not see a named host."""
+    instance, asked = find(req, server_id, _POLICY), req.argument
+    host, block, over_commit = asked["host"], asked["block_migration"], asked.get("disk_over_commit")
+    if host is not None:
+        req.can(f"{_POLICY}:host", {"project_id": instance.project_id, "user_id": instance.user_id})
+    force = host is not None and (not req.since("2.30") or _true(asked.get("force", False)))
+    req.services.compute.live_migrate(req.context, instance, host, None if block == "auto" else _true(block),
+                                      None if over_commit is None else _true(over_commit), force,
+                                      wait=not req.since("2.34"))
+
+
+def _true(value: object) -> bool:
+    return bool(strutils.bool_from_string(value, strict=True))
+
+
+ROUTES = [Route("POST", PATH, migrate_live, _POLICY, action="os-migrateLive", body=schema.MIGRATE_LIVE, status=202)]

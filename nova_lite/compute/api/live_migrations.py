@@ -1,0 +1,118 @@
+"""Live migrations: begun, aborted, made to come to their end."""
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.compute.api.base import Base
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, moves, services
+from nova_lite.objects import action as action_objects
+from nova_lite.objects import migration as objects
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+from nova_lite.virt.live import ABORT, FORCE_COMPLETE
+
+UNDER_WAY = (objects.QUEUED, objects.PREPARING, objects.RUNNING, objects.POST_MIGRATING)
+CHECK_SECONDS = 60.0        # how long a request of an old microversion waits for the checks
+_LOOKS = (0.05, 0.1, 0.2, 0.5)
+
+
+class LiveMigrations(Base):
+    """The part of the compute API that moves running guests."""
+
+    def live_migrate(self, context: RequestContext, instance: Instance, host: str | None, block_migration: bool | None,
+                     disk_over_commit: bool | None, force: bool, wait: bool) -> None:
+        """Move a running server, to ``host`` if one is named (``force``: whatever the scheduler thinks of it).
+
+        ``block_migration`` None: as the hosts need it. ``wait``: until the checks are over. Raises UnableToMigrateToSelf,
+        ComputeServiceUnavailable, Invalid for a host that does not exist, what ``states.check`` raises, and, waiting, what the
+        checks say (400)."""
+        states.check(states.OPERATIONS["live_migrate"], instance, may_override_lock=bool(context.is_admin))
+        if host is not None:
+            self._check_destination(instance, host)
+        self.operate(context, instance.uuid, "live_migrate", {
+            "host": host, "block_migration": block_migration, "disk_over_commit": disk_over_commit, "force": force})
+        if wait:
+            self._wait_for_checks(context, instance.uuid)
+
+    def _check_destination(self, instance: Instance, host: str) -> None:
+        if host == instance.host:
+            raise exception.UnableToMigrateToSelf(instance_id=instance.uuid, host=host)
+        with self.db.read() as connection:
+            try:
+                found = services.get_by_host(connection, host, services.COMPUTE)
+            except exception.NotFound as error:
+                raise exception.Invalid(exception.ComputeHostNotFound(host=host).message) from error
+        if not services.is_up(found, self.conf.compute.service_down_time):
+            raise exception.ComputeServiceUnavailable(host=host)
+
+    def _wait_for_checks(self, context: RequestContext, uuid: str) -> None:
+        """Until a host works on it, or the checks have refused it."""
+        deadline = time.monotonic() + CHECK_SECONDS
+        for pause in itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1])):
+            with self.db.read() as connection:
+                action = actions.get_by_request_id(connection, uuid, context.request_id)
+            if action.stage == action_objects.CONDUCTOR and action.state == action_objects.ERROR:
+                raise exception.Invalid(str(action.arguments.get("error") or action.message or "live migration failed"))
+            if action.stage != action_objects.CONDUCTOR or time.monotonic() > deadline:
+                return
+            time.sleep(pause)
+
+    def live_migrations_under_way(self, instance: Instance) -> list[Migration]:
+        """Those of a server that can be looked at: one, at most."""
+        with self.db.read() as connection:
+            return moves.list_all(connection, {"instance_uuid": instance.uuid, "migration_type": objects.LIVE_MIGRATION,
+                                               "status": UNDER_WAY})
+
+    def abort_live_migration(self, context: RequestContext, instance: Instance, migration_id: str, also_queued: bool) -> None:
+        """Let a server stay where it is. Raises NotFound, InvalidMigrationState (400) and as ``states.check``."""
+        states.check(states.ABORT_LIVE_MIGRATION, instance, may_override_lock=bool(context.is_admin))
+        allowed = (objects.QUEUED, objects.PREPARING, objects.RUNNING) if also_queued else (objects.RUNNING,)
+        self.db.write(_want, context, instance, migration_id, ABORT, allowed, "live_migration_cancel")
+
+    def force_complete_live_migration(self, context: RequestContext, instance: Instance, migration_id: str) -> None:
+        """Let the move come to its end, whatever it costs the guest. Raises Invalid (400, as Nova does also for one that there
+        is not), InvalidMigrationState (400) and as ``states.check``."""
+        states.check(states.FORCE_COMPLETE, instance, may_override_lock=bool(context.is_admin))
+        try:
+            self.db.write(_want, context, instance, migration_id, FORCE_COMPLETE, (objects.RUNNING,),
+                          "live_migration_force_complete")
+        except exception.NotFound as error:
+            raise exception.Invalid(error.message) from error
+
+
+def _want(connection: sa.Connection, context: RequestContext, instance: Instance, migration_id: str, wanted: str,
+          allowed: tuple[str, ...], name: str) -> None:
+    """Written into the action of the move: the host that works on it asks for it every second."""
+    move = find(connection, instance, migration_id)
+    open_actions = actions.open_of_instances(connection, [instance.uuid]).get(instance.uuid, [])
+    ids = [a.id for a in open_actions if a.arguments.get("migration_id") == move.id]
+    locked = actions.lock(connection, ids)
+    move = moves.get(connection, move.id, lock=True)
+    if move.status not in allowed or not locked:
+        raise exception.InvalidMigrationState(migration_id=move.id, instance_id=instance.uuid, state=move.status, method=wanted)
+    actions.record(connection, context, name, instance.uuid)
+    for action in locked.values():
+        arguments: dict[str, Any] = {**action.arguments, "wanted": wanted}
+        actions.set_arguments(connection, action.id, arguments)
+
+
+def find(connection: sa.Connection, instance: Instance, migration_id: str) -> Migration:
+    """A live migration of a server. Raises NotFound."""
+    unknown = f"Migration {migration_id} for instance {instance.uuid} could not be found."
+    try:
+        move = moves.get(connection, int(migration_id))
+    except (ValueError, exception.MigrationNotFound) as error:
+        raise exception.NotFound(unknown) from error
+    if move.instance_uuid != instance.uuid:
+        raise exception.NotFound(unknown)
+    if move.migration_type != objects.LIVE_MIGRATION:
+        raise exception.InvalidMigrationState(migration_id=move.id, instance_id=instance.uuid, state=move.status,
+                                              method="live migrate")
+    return move

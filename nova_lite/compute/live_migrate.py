@@ -1,0 +1,263 @@
+"""Live migration on both hosts. The action goes from one to the other; ``step`` in its arguments says what is next.
+
+    prepare  destination: ports, volumes, files; then copy
+    copy     source: the guest goes over, the source lets go of it; then finish, or undo when it stays
+    finish   destination: the guest is its own, and the move is over
+    undo     destination: nothing of it stays; then settle
+    settle   source: the guest goes on, and the move has failed
+    lost     destination, when the source does not report any more: finish or undo, as the guest came or not
+
+Each step asks the hypervisor where the guest is before it does anything, so it can be run again after a kill at any point.
+"""
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute import volumes
+from nova_lite.compute.work import Work, message_of, needs_stack
+from nova_lite.context import admin_context
+from nova_lite.objects import migration as objects
+from nova_lite.objects import states
+from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+from nova_lite.objects.network import VIF
+from nova_lite.virt.driver import Fetcher
+from nova_lite.virt.live import ABORT, Plan, Progress
+
+LOG = log.getLogger(__name__)
+EVENT = "compute_live_migration"
+_STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+_WAIT_SECONDS = 1.0
+_ROLLBACK_SECONDS = 60.0        # that libvirt may take to see that nothing comes any more
+
+
+def run(work: Work) -> None:
+    """The next step. What it raises ends the move; the server is where :func:`settle` says then."""
+    step = work.action.arguments["step"]
+    LOG.info("live migration: %s", step, extra={"instance_uuid": work.instance.uuid})
+    _STEPS[step](work)
+
+
+def settled(work: Work) -> dict[str, object]:
+    """The columns of a server whose move has failed: its guest was touched only once it had left."""
+    state = work.host.driver.power_state(work.instance)
+    if work.action.arguments["step"] in ("finish", "settle") and state is None:
+        return {"vm_state": states.ERROR, "power_state": states.NOSTATE}
+    return {}
+
+
+# the destination ----------------------------------------------------------------------------------------------------------
+def _prepare(work: Work) -> None:
+    work.event = "compute_pre_live_migration"
+    host, move, plan = work.host, _move(work), _plan(work)
+    if host.driver.power_state(work.instance) == states.RUNNING:        # it came while nobody looked
+        work.hand_over(move.source_compute, arguments={"step": "copy"})
+        return
+    try:
+        _refuse_if_aborted(work, work.update_migration({"status": objects.PREPARING}))
+        server = _as_here(work, host.network.expect(admin_context(), work.instance, host.name),
+                          volumes.connect_elsewhere(host, work.instance))
+        for vif in server.network_info:
+            host.network.plug(server, vif)
+        offer = host.compute.offer_for_live_migration(work.context, move.source_compute or "", server.uuid, plan)
+        plan = host.driver.live.prepare(server, server.network_info, plan, offer, _fetcher(work))
+    except _STOP:
+        raise
+    except Exception as error:
+        LOG.error("this host cannot take the guest: %s", error, extra={"instance_uuid": work.instance.uuid},
+                  exc_info=needs_stack(error))
+        _clean(work)
+        _to_settle(work, error, objects.CANCELLED if isinstance(error, exception.LiveMigrationAborted) else objects.ERROR)
+        return
+    facts = {"plan": plan.to_primitive(), "network_info": [v.to_primitive() for v in server.network_info],
+             "block_devices": [d.to_primitive() for d in server.block_devices]}
+    work.update_migration({"facts": facts})
+    work.hand_over(move.source_compute, arguments={"step": "copy"})
+
+
+def _finish(work: Work) -> None:
+    work.event = "compute_post_live_migration_at_destination"
+    host, instance = work.host, work.instance
+    instance.network_info = host.network.move(admin_context(), instance, host.name)
+    for vif in instance.network_info:
+        host.network.plug(instance, vif)
+    state = host.driver.live.arrive(instance, instance.network_info, _plan(work))
+    volumes.complete_all(work)
+    volumes.release_others(host, instance)
+    work.succeed({"power_state": state, "network_info": [v.to_primitive() for v in instance.network_info],
+                  **volumes.columns(instance)})
+    LOG.info("has arrived", extra={"instance_uuid": instance.uuid})
+
+
+def _undo(work: Work) -> None:
+    work.event = "compute_rollback_live_migration_at_destination"
+    if _came(work, time.monotonic() + _ROLLBACK_SECONDS):
+        _now_here(work, _move(work).source_compute, "left")
+        return
+    _clean(work)
+    work.hand_over(_move(work).source_compute, arguments={"step": "settle"})
+
+
+def _came(work: Work, deadline: float) -> bool:
+    """Whether the guest runs here after all, though its source says that it does not."""
+    def wait() -> None:
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        _wait(work)
+
+    try:
+        return work.host.driver.live.wait(work.instance, wait)
+    except TimeoutError:
+        return False
+
+
+def _lost(work: Work) -> None:
+    work.event = "compute_post_live_migration_at_destination"
+    if work.host.driver.live.wait(work.instance, lambda: _wait(work)):
+        _now_here(work, work.host.name, "finish")
+        return
+    _clean(work)
+    raise exception.HostDown(host=_move(work).source_compute, operation="live migration")
+
+
+def _clean(work: Work) -> None:
+    """Nothing of the guest stays here. What cannot be removed now is found when the daemon starts."""
+    host, server = work.host, _as_here(work, None, None)
+    try:
+        host.driver.live.give_up(server, server.network_info, _plan(work))
+        for vif in server.network_info:
+            host.network.unplug(server, vif)
+        volumes.disconnect_all(host.driver, server)
+        host.network.forget(admin_context(), work.instance, host.name)
+        volumes.release_others(host, work.instance)
+    except _STOP:
+        raise
+    except Exception as error:
+        LOG.error("clean-up after a live migration did not end well: %s", error, extra={"instance_uuid": server.uuid},
+                  exc_info=needs_stack(error))
+
+
+# the source ---------------------------------------------------------------------------------------------------------------
+def _copy(work: Work) -> None:
+    host, move = work.host, _move(work)
+    if host.driver.live.has_begun(work.instance):
+        work.hand_over(move.dest_compute, arguments={"step": "prepare"})
+        return
+    try:
+        _refuse_if_aborted(work, work.update_migration({"status": objects.RUNNING}))
+        host.driver.live.copy(work.instance, _plan(work), lambda progress: _report(work, progress))
+    except _STOP:
+        raise
+    except Exception as error:
+        LOG.error("the guest stays: %s", error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
+        aborted = isinstance(error, exception.LiveMigrationAborted)
+        work.hand_over(move.dest_compute, arguments={
+            "step": "undo", "error": message_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
+        return
+    _leave(work)
+
+
+def _leave(work: Work) -> None:
+    """The guest has gone: its ports follow at once, then this host forgets it."""
+    host, instance, move = work.host, work.instance, _move(work)
+    try:
+        host.network.move(admin_context(), instance, move.dest_compute or "")
+    except _STOP:
+        raise
+    except Exception as error:      # the destination does it again
+        LOG.error("its ports do not follow yet: %s", error, extra={"instance_uuid": instance.uuid})
+    host.driver.live.leave(instance, instance.network_info, _plan(work))
+    for vif in instance.network_info:
+        host.network.unplug(instance, vif)
+    here = dataclasses.replace(instance, block_devices=[dataclasses.replace(d) for d in instance.block_devices])
+    volumes.disconnect_all(host.driver, here)
+    _now_here(work, move.dest_compute, "finish")
+
+
+def _now_here(work: Work, host: str | None, step: str) -> None:
+    """Host, node, nics and volumes of the server change in one write, and ``host`` goes on."""
+    move = _move(work)
+    facts = move.facts or {}
+    updates: dict[str, Any] = {"host": move.dest_compute, "node": move.dest_node}
+    updates |= {name: facts[name] for name in ("network_info", "block_devices") if name in facts}
+    work.hand_over(host, updates=updates, arguments={"step": step})
+
+
+def _left(work: Work) -> None:
+    """The guest runs at the destination; what may be left of it here must go."""
+    host, move = work.host, _move(work)
+    host.driver.live.leave(work.instance, work.instance.network_info, _plan(work))
+    work.hand_over(move.dest_compute, arguments={"step": "finish"})
+
+
+def _settle(work: Work) -> None:
+    work.event = "compute_rollback_live_migration"
+    work.host.driver.live.stay(work.instance, _plan(work))
+    volumes.release_others(work.host, work.instance)
+    raise exception.MigrationError(reason=work.action.arguments.get("error", "the destination went away"))
+
+
+def _report(work: Work, progress: Progress) -> str | None:
+    try:
+        return work.update_migration(progress.to_primitive())
+    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError) as error:
+        LOG.warning("no conductor hears how far the copy is: %s", error, extra={"instance_uuid": work.instance.uuid})
+        return None
+
+
+# both ---------------------------------------------------------------------------------------------------------------------
+def _to_settle(work: Work, error: Exception, ends_as: str) -> None:
+    work.hand_over(_move(work).source_compute, arguments={"step": "settle", "error": message_of(error), "ends_as": ends_as})
+
+
+def _refuse_if_aborted(work: Work, wanted: str | None) -> None:
+    if wanted == ABORT:
+        raise exception.LiveMigrationAborted(instance_id=work.instance.uuid)
+
+
+def _wait(work: Work) -> None:
+    work.update_migration({})       # raises LeaseLost
+    time.sleep(_WAIT_SECONDS)
+
+
+def _move(work: Work) -> Migration:
+    assert work.migration is not None
+    return work.migration
+
+
+def _plan(work: Work) -> Plan:
+    return Plan.from_primitive((_move(work).facts or {})["plan"])
+
+
+def _as_here(work: Work, vifs: list[VIF] | None, devices: list[BlockDevice] | None) -> Instance:
+    """The server as the destination has it; None: as it was written down, if it was."""
+    facts = _move(work).facts or {}
+    if vifs is None:
+        vifs = [VIF.from_primitive(v) for v in facts["network_info"]] if "network_info" in facts else work.instance.network_info
+    if devices is None:
+        known = facts.get("block_devices")
+        devices = [BlockDevice.from_primitive(d) for d in known] if known is not None else [
+            dataclasses.replace(d) for d in work.instance.block_devices]
+    return dataclasses.replace(work.instance, network_info=vifs, block_devices=devices)
+
+
+def _fetcher(work: Work) -> Fetcher:
+    """Base images come as for a build, checked against what the API saw of them."""
+    image = work.instance.image
+
+    def fetch(image_id: str, path: str) -> None:
+        work.host.image.download(work.context, image_id, path, image if image and image.id == image_id else None)
+
+    return fetch
+
+
+_STEPS: dict[str, Callable[[Work], None]] = {
+    "prepare": _prepare, "copy": _copy, "finish": _finish, "undo": _undo, "lost": _lost, "left": _left, "settle": _settle}

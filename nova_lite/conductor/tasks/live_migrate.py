@@ -1,0 +1,135 @@
+"""The conductor's part of a live migration: a host that has checked itself, and who goes on when a host dies."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.conductor.tasks import moving
+from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, claims, moves, services
+from nova_lite.objects import migration as objects
+from nova_lite.objects import states
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+from nova_lite.objects.scheduling import Selection
+from nova_lite.virt.live import Plan, SourceFacts
+
+LOG = log.getLogger(__name__)
+EVENT = "conductor_live_migrate_instance"
+MAX_HOSTS = 10      # that are asked, one after the other, when none was named
+
+
+def run(tools: Tools, action: Action, instance: Instance) -> None:
+    """Find a host that can take the guest, and let it prepare. Raises NoValidHost, and what a named host refuses."""
+    started = units.utcnow()
+    try:
+        _check_guest(instance)
+        source = _check_up(tools, instance.host or "")
+        move = moving.begin(tools, action, instance, objects.LIVE_MIGRATION, objects.ACCEPTED)
+        context = RequestContext.from_rpc(action.context or {})
+        facts = tools.compute.live_migration_facts(context, source, instance.uuid)
+        place, plan = _place(tools, action, instance, facts)
+    except exception.NovaLiteError as error:
+        if not isinstance(error, exception.LeaseLost):
+            tools.db.write(_note, tools, action, started, error)
+        raise
+    tools.db.write(_hand_over, tools, action, move, place, plan, started)
+    LOG.info("goes from %s to %s", source, place.host, extra={"instance_uuid": instance.uuid})
+    tools.wake(action, place.host)
+
+
+def _check_guest(instance: Instance) -> None:
+    if instance.power_state not in (states.RUNNING, states.POWER_PAUSED):
+        raise exception.InstanceInvalidState(action="live_migrate", instance_id=instance.uuid, attr="power_state",
+                                             state=states.POWER_NAMES.get(instance.power_state, instance.power_state))
+
+
+def _check_up(tools: Tools, host: str) -> str:
+    with tools.db.read() as conn:
+        found = services.get_by_host(conn, host, services.COMPUTE)
+    if not services.is_up(found, tools.conf.compute.service_down_time):
+        raise exception.ComputeServiceUnavailable(host=host)
+    return host
+
+
+def _place(tools: Tools, action: Action, instance: Instance, facts: SourceFacts) -> tuple[Selection, Plan]:
+    """The first host that the scheduler chooses and that does not refuse; a host that was asked for is the only one."""
+    named, ignored, refused = action.arguments.get("host"), [instance.host or ""], list[str]()
+    with tools.db.read() as conn:
+        spec = request_spec(instance, action, group_of(conn, instance.uuid))
+    if named:
+        _check_up(tools, named)
+        there = {"host": named, "node": None, "force": bool(action.arguments.get("force"))}
+        place = moving.choose(tools, action, instance, dataclasses.replace(spec, requested_destination=there))[0]
+        return place, _ask(tools, action, instance, place.host, facts)
+    spec = dataclasses.replace(spec, requested_destination=None)
+    while True:
+        try:
+            place = moving.choose(tools, action, instance, dataclasses.replace(spec, ignore_hosts=ignored))[0]
+        except exception.NoValidHost as error:
+            if not refused:
+                raise
+            raise exception.MigrationPreCheckError(reason="; ".join(refused)) from error
+        try:
+            return place, _ask(tools, action, instance, place.host, facts)
+        except exception.Invalid as error:
+            LOG.info("%s refuses: %s", place.host, error, extra={"instance_uuid": instance.uuid})
+            refused.append(f"{place.host}: {error.message}")
+            ignored.append(place.host)
+            tools.db.write(_give_back, tools, action)
+            if len(refused) >= MAX_HOSTS:
+                raise exception.MigrationPreCheckError(reason="; ".join(refused)) from error
+
+
+def _ask(tools: Tools, action: Action, instance: Instance, host: str, facts: SourceFacts) -> Plan:
+    context = RequestContext.from_rpc(action.context or {})
+    return tools.compute.check_live_migration(context, host, instance.uuid, facts, action.arguments.get("block_migration"),
+                                              action.arguments.get("disk_over_commit") is not False)
+
+
+def _give_back(conn: sa.Connection, tools: Tools, action: Action) -> None:
+    actions.check_held(conn, action.id, tools.leases.owner)
+    claims.release(conn, action.instance_uuid)
+
+
+def _note(conn: sa.Connection, tools: Tools, action: Action, started: Any, error: exception.NovaLiteError) -> None:
+    """For a request that waits for the checks, and for os-instance-actions."""
+    held = actions.check_held(conn, action.id, tools.leases.owner)
+    actions.set_arguments(conn, action.id, {**held.arguments, "error": error.message})
+    actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started, error=error.message))])
+
+
+def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migration, place: Selection, plan: Plan,
+               started: Any) -> None:
+    held = actions.check_held(conn, action.id, tools.leases.owner)
+    moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node, "dest_host": plan.address,
+                                 "status": objects.QUEUED, "facts": {"plan": plan.to_primitive()}})
+    actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
+    tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host, {"step": "prepare"})
+
+
+# the death of a host ------------------------------------------------------------------------------------------------------
+def partner(conn: sa.Connection, action: Action) -> str | None:
+    """The other host of a move whose action is at a dead one."""
+    move = moves.get(conn, action.arguments["migration_id"])
+    return move.source_compute if action.host == move.dest_compute else move.dest_compute
+
+
+def after_death(action: Action, alive: Collection[str], other: str | None) -> tuple[str, dict[str, Any]] | None:
+    """Who goes on when ``action.host`` is dead, and with which arguments; None: what there is to do can only be done there."""
+    step = action.arguments.get("step")
+    if other is None or other not in alive:
+        return None
+    if step in ("prepare", "undo"):
+        reason = action.arguments.get("error") or exception.HostDown(host=action.host, operation=action.action).message
+        return other, {"step": "settle", "error": reason}
+    if step in ("copy", "left"):
+        return other, {"step": "lost"}
+    return None

@@ -1,0 +1,93 @@
+"""Live migration of fake guests: ten steps of ``[fake] delay`` seconds, with numbers that look like those of a copy."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nova_lite import exception
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+from nova_lite.objects.states import NOSTATE, POWER_PAUSED, RUNNING
+from nova_lite.units import GiB, MiB
+from nova_lite.virt.driver import DiskOffer, Fetcher
+from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, SourceFacts
+
+if TYPE_CHECKING:
+    from nova_lite.virt.fake import FakeDriver
+
+STEPS = 10
+
+
+class FakeLiveMigrations:
+    """See :class:`nova_lite.virt.live.LiveMigrations`. No two fake hosts share anything."""
+
+    def __init__(self, driver: FakeDriver, act: Callable[[str, Instance], None],
+                 keep: Callable[[str, dict[str, Any] | None], None]) -> None:
+        self._driver, self._act, self._keep = driver, act, keep
+
+    def facts(self, instance: Instance) -> SourceFacts:
+        """See LiveMigrations."""
+        inventory = self._driver.inventory()
+        disks = [] if instance.is_volume_backed else [
+            {"name": f"{instance.uuid}/disk", "size": instance.root_gb * GiB, "used": MiB, "format": "qcow2"}]
+        return SourceFacts(inventory.hypervisor_type, inventory.hypervisor_version,
+                           self._driver.power_state(instance) or NOSTATE, disks=disks)
+
+    def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
+        """See LiveMigrations."""
+        self._act("check_live_migration", instance)
+        if there.disks and block is False:
+            raise exception.InvalidSharedStorage(path="/", reason="fake hosts share nothing; use block migration")
+        needed, free = sum(d["size"] for d in there.disks), (self._driver.inventory().free_disk_gb or 0) * GiB
+        if needed > free:
+            raise exception.MigrationPreCheckError(reason=f"its disks need {needed} bytes, and the host has {free}")
+        return Plan(block=bool(there.disks), address=self._driver.conf.my_ip, power_state=there.power_state, disks=there.disks)
+
+    def offer(self, instance: Instance, plan: Plan) -> DiskOffer | None:
+        """Nothing."""
+        return None
+
+    def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
+                fetch_image: Fetcher) -> Plan:
+        """Nothing has to be made."""
+        self._act("pre_live_migration", instance)
+        return plan
+
+    def has_begun(self, instance: Instance) -> bool:
+        """A fake copy begins anew by itself."""
+        return False
+
+    def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
+        """Slow if ``[fake] delay`` says so; a forced one is fast."""
+        if self._driver.power_state(instance) is None:
+            return
+        memory, disk = instance.memory_mb * MiB, sum(d["size"] for d in plan.disks)
+        wanted = None
+        for step in range(STEPS):
+            self._act("live_migration" if wanted != FORCE_COMPLETE else "", instance)
+            done = [memory * (step + 1) // STEPS, disk * (step + 1) // STEPS]
+            wanted = report(Progress(memory, done[0], memory - done[0], disk, done[1], disk - done[1])) or wanted
+            if wanted == ABORT:
+                raise exception.LiveMigrationAborted(instance_id=instance.uuid)
+        self._keep(instance.uuid, None)
+
+    def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
+        """It comes only when its source says so."""
+        return self._driver.power_state(instance) is not None
+
+    def arrive(self, instance: Instance, network_info: list[VIF], plan: Plan) -> int:
+        """The guest is here as it was there."""
+        state = POWER_PAUSED if plan.power_state == POWER_PAUSED else RUNNING
+        self._act("post_live_migration", instance)
+        self._keep(instance.uuid, {"power_state": state, "name": instance.display_name})
+        return state
+
+    def leave(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
+        """It was forgotten by the copy."""
+
+    def give_up(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
+        """Nothing was made."""
+
+    def stay(self, instance: Instance, plan: Plan) -> None:
+        """It has never been away."""
+

@@ -1,0 +1,314 @@
+"""Live migration between two libvirt hosts: the source's libvirt speaks to the destination's (peer to peer).
+
+So a copy goes on when nova-lite-compute is killed, and whoever comes next finds out from libvirt how it ended. With block
+migration the disks are made at the destination over the same base images, and only the guest's own data travels.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lxml import etree
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+from nova_lite.virt.driver import DiskOffer, Fetcher
+from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_check, migration_xml
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
+from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.files import GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.libvirt.serial_ports import SerialPorts
+from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, SourceFacts
+
+LOG = log.getLogger(__name__)
+_LOOK_SECONDS = 0.5
+_REPORT_SECONDS = 1.0
+_UNDEFINE_SECONDS = 10.0        # between the end of the source's guest and that of its domain
+
+
+class LiveMigrations:
+    """See :class:`nova_lite.virt.live.LiveMigrations`. ``working`` tells the watcher that events are of our making."""
+
+    def __init__(self, conf: cfg.ConfigOpts, name: str, connection: Connection, disks: DiskMaker,
+                 serial_ports: SerialPorts, host: Callable[[], Host],
+                 working: Callable[..., contextlib.AbstractContextManager[None]],
+                 remove: Callable[[Instance, list[VIF]], None]) -> None:
+        self._conf, self._name, self._connection, self._disks = conf, name, connection, disks
+        self._serial_ports = serial_ports
+        self._host, self._working, self._remove = host, working, remove
+        self._root = instances_root(conf)
+        self._address = conf.libvirt.migration_address or conf.my_ip
+
+    # before -------------------------------------------------------------------------------------------------------------
+    def facts(self, instance: Instance) -> SourceFacts:
+        """See LiveMigrations."""
+        files, guest, inventory = self._files(instance), self._guest(instance), self._host().inventory()
+        xml = etree.fromstring(self._xml(guest))
+        kind, cpu = xml.find("os/type"), xml.find("cpu")
+        token = secrets.token_hex(16)
+        files.make()
+        (files.path / migration_check.TOKEN).write_text(token)
+        return SourceFacts(
+            hypervisor_type=inventory.hypervisor_type, hypervisor_version=inventory.hypervisor_version,
+            power_state=guest.power_state() or states.NOSTATE, arch=kind.get("arch", "") if kind is not None else "",
+            machine=kind.get("machine", "") if kind is not None else "", virt_type=xml.get("type", ""),
+            cpu=etree.tostring(cpu, encoding="unicode") if cpu is not None else "",
+            disks=[self._disk_facts(p) for p in (files.disk, files.ephemeral, files.swap) if p.exists()],
+            root=str(self._root), token=token)
+
+    def _disk_facts(self, path: pathlib.Path) -> dict[str, Any]:
+        header, status = images.qcow2_header(path), path.stat()
+        return {"name": f"{path.parent.name}/{path.name}", "size": header.virtual_size if header else status.st_size,
+                "used": status.st_blocks * 512, "format": "qcow2" if header else "raw"}
+
+    def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
+        """See LiveMigrations."""
+        if self._guest(instance).power_state() is not None:
+            raise exception.MigrationPreCheckError(reason=f"host {self._name} has a guest {instance.uuid} already")
+        host = self._host()
+        shared = migration_check.is_shared(self._files(instance), there)
+        migration_check.check_host(self._connection, host.inventory(), there)
+        blocks = migration_check.check_storage(instance, self._root, there, shared, block, over_commit,
+                                               self._disks.disk_format)
+        uri = self._conf.libvirt.live_migration_uri or "qemu+tcp://%s/system"
+        return Plan(block=blocks, shared=shared, uri=uri.replace("%s", self._address), address=self._address,
+                    power_state=there.power_state, disks=there.disks if blocks else [], source_root=there.root,
+                    root=str(self._root), listen=host.facts.listen)
+
+    def offer(self, instance: Instance, plan: Plan) -> DiskOffer | None:
+        """The config drive: libvirt copies no disk that a guest cannot write to."""
+        files = self._files(instance)
+        if plan.shared or not files.config_drive.exists():
+            return None
+        return DiskServer(files.path, self._address).offer([files.config_drive.name])
+
+    def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
+                fetch_image: Fetcher) -> Plan:
+        """See LiveMigrations."""
+        files = self._files(instance)
+        if not plan.shared:
+            self._remove(instance, network_info)
+            files.make()
+            files.moved_to.write_text(self._name)
+        if plan.block:
+            self._disks.make(instance, files, fetch_image)
+            for disk in plan.disks:
+                _fit(self._root / disk["name"], disk)
+        if offer is not None:
+            with key_of(offer, files.path) as keys, written_whole(files.config_drive) as part:
+                pull(offer, files.config_drive.name, keys, part)
+        plan.serial_port = self._serial_ports.take()
+        plan.nics = {v.mac_address: domain_xml.build_nic(guest_config.nic(instance, v)) for v in network_info
+                     if v.type != "null"}
+        plan.volumes = {str(d.volume_id): domain_xml.build_disk(guest_config.volume(instance, d))
+                        for d in instance.volumes if d.connection_info}
+        return plan
+
+    # the copy -----------------------------------------------------------------------------------------------------------
+    def has_begun(self, instance: Instance) -> bool:
+        """See LiveMigrations."""
+        return self._files(instance).moved_to.exists() and not self._job(self._guest(instance))
+
+    def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
+        """See LiveMigrations."""
+        guest = self._guest(instance)
+        with self._working(instance, None):
+            if guest.power_state() is None:
+                return
+            call = None
+            if not self._job(guest):
+                if not plan.shared:
+                    self._files(instance).moved_to.write_text(self._name)
+                LOG.info("moving to %s: %s", plan.address, "with its disks" if plan.block else "memory only",
+                         extra={"instance_uuid": instance.uuid})
+                call = _Call(lambda: self._migrate(guest, plan))
+            aborted = self._watch(guest, instance, call, report)
+            if self._has_left(guest):
+                return
+        if aborted:
+            raise exception.LiveMigrationAborted(instance_id=instance.uuid)
+        error = call.error if call is not None else None
+        raise exception.VirtDriverError(what="Live migration", reason=str(error or "libvirt ended it")) from error
+
+    def _migrate(self, guest: Guest, plan: Plan) -> None:
+        lib, options = guest.lib, self._conf.libvirt
+        xml = self._xml(guest)
+        there = migration_xml.build(xml, plan)
+        parameters: dict[str, Any] = {
+            lib.VIR_MIGRATE_PARAM_URI: f"tcp://{_bracketed(plan.address)}", lib.VIR_MIGRATE_PARAM_LISTEN_ADDRESS: plan.address,
+            lib.VIR_MIGRATE_PARAM_DEST_XML: there, lib.VIR_MIGRATE_PARAM_PERSIST_XML: there}
+        flags = (lib.VIR_MIGRATE_LIVE | lib.VIR_MIGRATE_PEER2PEER | lib.VIR_MIGRATE_PERSIST_DEST
+                 | lib.VIR_MIGRATE_UNDEFINE_SOURCE)
+        targets = migration_xml.copied(xml, plan) if plan.block else []
+        if targets:
+            flags |= lib.VIR_MIGRATE_NON_SHARED_INC
+            parameters[lib.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = targets
+        elif plan.shared:
+            flags |= lib.VIR_MIGRATE_UNSAFE      # the directory was seen to be the same: the cache mode says nothing about it
+        if options.live_migration_permit_post_copy:
+            flags |= lib.VIR_MIGRATE_POSTCOPY
+        elif options.live_migration_permit_auto_converge:
+            flags |= lib.VIR_MIGRATE_AUTO_CONVERGE
+        if options.live_migration_with_native_tls:
+            flags |= lib.VIR_MIGRATE_TLS
+        guest.do(lambda domain: domain.migrateToURI3(plan.uri, parameters, flags), must_exist=True)
+
+    def _watch(self, guest: Guest, instance: Instance, call: _Call | None, report: Report) -> bool:
+        """Until the copy has ended; True when it was aborted on request."""
+        done, reported = set[str](), 0.0
+        while True:
+            job = self._job(guest)
+            if call.ended if call is not None else not job:
+                return ABORT in done
+            wanted = None
+            if time.monotonic() - reported >= _REPORT_SECONDS:
+                reported, wanted = time.monotonic(), report(_progress(job))
+            if wanted in (ABORT, FORCE_COMPLETE) and wanted not in done and job:
+                done.add(wanted)
+                self._intervene(guest, instance, wanted)
+            time.sleep(_LOOK_SECONDS)
+
+    def _intervene(self, guest: Guest, instance: Instance, wanted: str) -> None:
+        LOG.info("live migration: %s", wanted, extra={"instance_uuid": instance.uuid})
+        try:
+            if wanted == ABORT:
+                guest.do(lambda domain: domain.abortJob())
+            elif self._conf.libvirt.live_migration_permit_post_copy:
+                guest.do(lambda domain: domain.migrateStartPostCopy(0))
+            else:
+                guest.pause()       # a guest that does not run changes nothing any more; it goes on at the destination
+        except exception.VirtDriverError as error:      # it may just have ended
+            LOG.warning("live migration: %s: %s", wanted, error, extra={"instance_uuid": instance.uuid})
+
+    def _job(self, guest: Guest) -> dict[str, Any]:
+        """The statistics of what libvirt does with the guest now; {}: nothing."""
+        try:
+            found = guest.do(lambda domain: domain.jobStats(), retry=True) or {}
+        except exception.VirtDriverError:        # no process any more
+            return {}
+        return found if found.get("type", 0) in (guest.lib.VIR_DOMAIN_JOB_BOUNDED, guest.lib.VIR_DOMAIN_JOB_UNBOUNDED) else {}
+
+    def _has_left(self, guest: Guest) -> bool:
+        """Whether the guest is at the destination: libvirt removes the domain a moment after its process has ended."""
+        deadline = time.monotonic() + _UNDEFINE_SECONDS
+        while (state := guest.do(lambda domain: domain.state(), retry=True)) is not None:
+            if state[0] != guest.lib.VIR_DOMAIN_SHUTOFF or state[1] != guest.lib.VIR_DOMAIN_SHUTOFF_MIGRATED:
+                return False
+            if time.monotonic() > deadline:
+                guest.undefine()
+            time.sleep(0.1)
+        return True
+
+    # after --------------------------------------------------------------------------------------------------------------
+    def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
+        """See LiveMigrations."""
+        guest = self._guest(instance)
+        incoming = (guest.lib.VIR_DOMAIN_PAUSED_MIGRATION, guest.lib.VIR_DOMAIN_PAUSED_STARTING_UP)
+        while (state := guest.do(lambda domain: domain.state(), retry=True)) is not None:
+            if state[0] != guest.lib.VIR_DOMAIN_PAUSED or state[1] not in incoming:
+                return state[0] in (guest.lib.VIR_DOMAIN_RUNNING, guest.lib.VIR_DOMAIN_PAUSED)
+            pause()
+        return False
+
+    def arrive(self, instance: Instance, network_info: list[VIF], plan: Plan) -> int:
+        """See LiveMigrations."""
+        files, state = self._files(instance), self._guest(instance).power_state()
+        if state not in (states.RUNNING, states.POWER_PAUSED):
+            raise exception.VirtDriverError(what="Live migration", reason=f"the guest has left its host, but did not come to "
+                                                                          f"{self._name}")
+        (files.path / migration_check.TOKEN).unlink(missing_ok=True)
+        files.moved_to.unlink(missing_ok=True)
+        if plan.shared:
+            files.owner.write_text(self._name)
+        return state
+
+    def leave(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
+        """See LiveMigrations."""
+        self._withdraw(instance, plan)
+        if plan.shared:
+            self._guest(instance).undefine()
+        else:
+            self._remove(instance, network_info)
+
+    def give_up(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
+        """See LiveMigrations."""
+        with self._working(instance, None):
+            if plan.shared:
+                guest = self._guest(instance)
+                guest.unplug()
+                guest.undefine()
+            else:
+                self._remove(instance, network_info)
+
+    def stay(self, instance: Instance, plan: Plan) -> None:
+        """See LiveMigrations."""
+        self._withdraw(instance, plan)
+        files, guest = self._files(instance), self._guest(instance)
+        for path in (files.moved_to, files.path / migration_check.TOKEN):
+            path.unlink(missing_ok=True)
+        if plan.power_state == states.RUNNING and guest.power_state() == states.POWER_PAUSED:
+            guest.unpause()
+
+    def _withdraw(self, instance: Instance, plan: Plan) -> None:
+        if not plan.shared:
+            DiskServer(self._files(instance).path, self._address).stop()
+
+    def _guest(self, instance: Instance) -> Guest:
+        return Guest(self._connection, instance.uuid)
+
+    def _files(self, instance: Instance) -> GuestDirectory:
+        return GuestDirectory(self._root, instance.uuid)
+
+    @staticmethod
+    def _xml(guest: Guest) -> str:
+        flags = guest.lib.VIR_DOMAIN_XML_MIGRATABLE | guest.lib.VIR_DOMAIN_XML_SECURE
+        return str(guest.do(lambda domain: domain.XMLDesc(flags), must_exist=True, retry=True))
+
+
+class _Call:
+    """A call that lasts as long as the copy, in a thread of its own."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.ended, self._function = False, function
+        self.error: exception.NovaLiteError | None = None
+        threading.Thread(target=self._run, name="live-migration", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        except exception.NovaLiteError as error:
+            self.error = error
+        except Exception as error:
+            LOG.exception("live migration")
+            self.error = exception.VirtDriverError(what="Live migration", reason=str(error))
+        finally:
+            self.ended = True
+
+
+def _progress(job: dict[str, Any]) -> Progress:
+    return Progress(**{f"{what}_{part}": int(job.get(f"{what}_{part}", 0))
+                       for what in ("memory", "disk") for part in ("total", "processed", "remaining")})
+
+
+def _fit(path: pathlib.Path, disk: dict[str, Any]) -> None:
+    """Of the size that the guest knows: a disk may have grown since it was made from its flavor."""
+    info = json.loads(images.run("qemu-img", "info", "--output=json", "-f", disk["format"], path))
+    if int(info["virtual-size"]) < disk["size"]:
+        images.run("qemu-img", "resize", "-q", "-f", disk["format"], path, str(disk["size"]))
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -1,0 +1,66 @@
+"""Whether a host can take a guest that runs elsewhere: refusals say why, before anything is done."""
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from typing import Any
+
+from nova_lite import exception, units
+from nova_lite.objects.instance import Instance
+from nova_lite.virt.driver import Inventory
+from nova_lite.virt.libvirt import disks
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.live import SourceFacts
+
+TOKEN = "migration-token"       # noqa: S105  a file name
+
+
+def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
+    """Whether this host sees the file that the source has just written."""
+    with contextlib.suppress(OSError):
+        return bool(there.token) and (files.path / TOKEN).read_text() == there.token
+    return False
+
+
+def check_host(connection: Connection, here: Inventory, there: SourceFacts) -> None:
+    """Hypervisor, machine type and CPU. Raises InvalidHypervisorType, DestinationHypervisorTooOld, MigrationPreCheckError or
+    InvalidCPUInfo."""
+    if here.hypervisor_type != there.hypervisor_type:
+        raise exception.InvalidHypervisorType()
+    if here.hypervisor_version < there.hypervisor_version:
+        raise exception.DestinationHypervisorTooOld()
+
+    def ask(c: Any) -> int:
+        c.getDomainCapabilities(None, there.arch, there.machine, there.virt_type)
+        return c.compareHypervisorCPU(None, there.arch, there.machine, there.virt_type, there.cpu) if there.cpu else 1
+
+    try:
+        answer = connection.run(ask, retry=True)
+    except exception.VirtDriverError as error:
+        text = f"host {here.hypervisor_hostname} cannot run {there.virt_type} guests of machine type {there.machine}: {error}"
+        raise exception.MigrationPreCheckError(reason=text) from error
+    if answer == connection.libvirt.VIR_CPU_COMPARE_INCOMPATIBLE:
+        raise exception.InvalidCPUInfo(reason=f"the CPU of host {here.hypervisor_hostname} has not all that the guest's has")
+
+
+def check_storage(instance: Instance, root: pathlib.Path, there: SourceFacts, shared: bool, block: bool | None,
+                  over_commit: bool, disk_format: str) -> bool:
+    """Whether disks are to be copied. Raises InvalidLocalStorage, InvalidSharedStorage or MigrationPreCheckError."""
+    if shared and block:
+        raise exception.InvalidLocalStorage(reason="Block migration can not be used with shared storage.", path=str(root))
+    if not there.disks or shared:
+        return False
+    if block is False:
+        raise exception.InvalidSharedStorage(reason="Live migration can not be used without shared storage except a booted "
+                                                    "from volume VM which does not have a local disk.", path=str(root))
+    kind = there.disks[0]["format"]
+    if there.disks[0]["name"].endswith("/disk") and kind != disk_format:
+        raise exception.MigrationPreCheckError(reason=f"its disk is {kind}, but this host makes {disk_format} disks")
+    needed = sum(d["used" if over_commit else "size"] for d in there.disks)
+    free = disks.free_space(root)[1]
+    if free < needed:
+        raise exception.MigrationPreCheckError(
+            reason=f"Unable to migrate {instance.uuid}: Disk of instance is too large(available on destination host:"
+                   f"{free / units.GiB:.1f} GiB < need:{needed / units.GiB:.1f} GiB)")
+    return True

@@ -1,0 +1,112 @@
+"""What a hypervisor does when a running guest moves to another host: the part of a driver that is ``driver.live``.
+
+The order is: the source tells its facts, the destination checks them and makes a plan, prepares, the source copies, the
+destination lets the guest arrive, the source lets go. Each step can be run twice. Who was killed in between asks the
+hypervisors where the guest is: there is never a moment at which it runs on both.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nova_lite.objects.base import Record
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
+from nova_lite.virt.driver import DiskOffer, Fetcher
+
+ABORT, FORCE_COMPLETE = "abort", "force_complete"
+
+
+@dataclass
+class SourceFacts(Record):
+    """The guest as it runs on its host. ``disks`` are {"name", "size", "used", "format"}, sizes in bytes; ``token`` stands in a
+    file beside them, so that a destination which can read it knows that it shares the directory."""
+
+    hypervisor_type: str
+    hypervisor_version: int
+    power_state: int
+    arch: str = ""
+    machine: str = ""
+    virt_type: str = ""
+    cpu: str = ""
+    disks: list[dict[str, Any]] = field(default_factory=list)
+    root: str = ""
+    token: str = ""
+
+
+@dataclass
+class Plan(Record):
+    """How the guest comes over, as the destination has decided. ``shared``: both hosts have the same directory of guests.
+    ``nics`` by hardware address and ``volumes`` by id are these devices as the destination has them."""
+
+    block: bool = False
+    shared: bool = False
+    uri: str = ""
+    address: str = ""
+    power_state: int = 0
+    disks: list[dict[str, Any]] = field(default_factory=list)
+    source_root: str = ""
+    root: str = ""
+    listen: str = ""                # where the destination's consoles are
+    serial_port: int | None = None
+    nics: dict[str, str] = field(default_factory=dict)
+    volumes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Progress(Record):
+    """Bytes of a copy."""
+
+    memory_total: int = 0
+    memory_processed: int = 0
+    memory_remaining: int = 0
+    disk_total: int = 0
+    disk_processed: int = 0
+    disk_remaining: int = 0
+
+
+Report = Callable[[Progress], str | None]
+"""Called every second of a copy; answers ABORT or FORCE_COMPLETE once somebody wants that."""
+
+
+class LiveMigrations(Protocol):
+    """All raise VirtDriverError when the hypervisor does not do what it is told."""
+
+    def facts(self, instance: Instance) -> SourceFacts:
+        """Asked of the source."""
+
+    def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
+        """Asked of the destination; it changes nothing. ``block``: copy disks, None: where that is needed. ``over_commit``:
+        count what the disks take up now, not what they may grow to. Raises MigrationPreCheckError and its kin (400)."""
+
+    def offer(self, instance: Instance, plan: Plan) -> DiskOffer | None:
+        """The source serves the files that neither hypervisor copies; None: there are none."""
+
+    def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
+                fetch_image: Fetcher) -> Plan:
+        """The destination makes the files, anew when an earlier run has made some; nics are plugged and volumes connected.
+        Answers the plan with its devices."""
+
+    def has_begun(self, instance: Instance) -> bool:
+        """Asked of the source: an earlier copy was begun, and none is under way; the destination has to prepare anew."""
+
+    def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
+        """The source brings the guest over, or waits until the copy that is under way ends. Raises LiveMigrationAborted or
+        VirtDriverError when the guest is still here; what ``report`` raises ends the waiting, not the copy."""
+
+    def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
+        """The destination has lost the source: wait until what comes in has come or is gone (calling ``pause`` meanwhile);
+        True when the guest is here."""
+
+    def arrive(self, instance: Instance, network_info: list[VIF], plan: Plan) -> int:
+        """The destination makes the guest its own; its power_state. Raises VirtDriverError when it is not here."""
+
+    def leave(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
+        """The source forgets the guest, which has arrived elsewhere."""
+
+    def give_up(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
+        """The destination undoes all; the guest is still at the source."""
+
+    def stay(self, instance: Instance, plan: Plan) -> None:
+        """The source keeps the guest, which goes on as before."""

@@ -1,0 +1,192 @@
+"""Live migration between two fake hosts: where server, guest and room are, whatever happens on the way."""
+import pytest
+import sqlalchemy as sa
+
+from nova_lite.compute.api import base as api
+from nova_lite.context import RequestContext, admin_context
+from nova_lite.db import actions, models, moves
+from nova_lite.objects import action as objects
+from nova_lite.objects import states
+
+
+@pytest.fixture
+def server(cloud):
+    return cloud.active()
+
+
+def _begin(cloud, server, **arguments):
+    context = RequestContext(user_id="u", project_id="p", overwrite=False)
+    asked = {"host": None, "block_migration": None, "disk_over_commit": None, "force": False, **arguments}
+    return cloud.db.write(api._begin, context, server, "live_migrate", asked, cloud.conf.conductor.lease_seconds)[0]
+
+
+def _migrate(cloud, server, **arguments):
+    action_id = _begin(cloud, server, **arguments)
+    cloud.rpc.run_action(admin_context(), [action_id])
+    return action_id
+
+
+def _move(cloud):
+    with cloud.db.read() as conn:
+        return moves.list_all(conn)[0]
+
+
+def _other(cloud, server):
+    return next(h for h in cloud.hosts if h != cloud.get(server).host)
+
+
+def _is_at(cloud, server, host):
+    """Server, guest and room are at one host, and nothing of it elsewhere."""
+    found = cloud.get(server)
+    assert (found.host, found.node, found.vm_state, found.task_state) == (host, host, states.ACTIVE, None)
+    assert {name: dict(cloud.guests(name)) for name in cloud.hosts} == {
+        name: {server: states.RUNNING} if name == host else {} for name in cloud.hosts}
+    assert cloud.claimed() == {host: {server}}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_server_guest_and_room_move_together(cloud, server, named):
+    old, new = cloud.get(server).host, _other(cloud, server)
+    action_id = _migrate(cloud, server, host=new if named else None)
+    cloud.wait_action(action_id, objects.DONE)
+    _is_at(cloud, server, new)
+    move = _move(cloud)
+    assert (move.migration_type, move.status, move.source_compute, move.dest_compute) == (
+        "live-migration", "completed", old, new)
+    assert move.memory_total == move.memory_processed > 0 == move.memory_remaining
+    with cloud.db.read() as conn:
+        events = [e["event"] for e in reversed(actions.events_of(conn, action_id))]
+    assert set(events) == {"conductor_live_migrate_instance", "compute_pre_live_migration", "compute_live_migration",
+                           "compute_post_live_migration_at_destination"}
+
+
+def test_a_paused_guest_stays_paused(cloud, server):
+    new = _other(cloud, server)
+    cloud.operate(server, "pause")
+    cloud.wait(server, states.PAUSED)
+    cloud.wait_action(_migrate(cloud, server), objects.DONE)
+    assert cloud.get(server).vm_state == states.PAUSED
+    assert cloud.guests(new) == {server: states.POWER_PAUSED}
+
+
+@pytest.mark.parametrize(("rule", "status"), [
+    ("check_live_migration", "error"), ("pre_live_migration", "error"), ("live_migration", "failed")])
+def test_what_fails_leaves_the_guest_where_it_is(cloud, server, rule, status):
+    old = cloud.get(server).host
+    cloud.fail(rule)
+    cloud.wait_action(_migrate(cloud, server, host=_other(cloud, server)), objects.ERROR)
+    _is_at(cloud, server, old)
+    assert _move(cloud).status == status
+    cloud.fail()
+    cloud.wait_action(_migrate(cloud, server), objects.DONE)
+
+
+def test_the_reason_of_a_refusal_is_kept(cloud, server):
+    action_id = _migrate(cloud, server, host=_other(cloud, server), block_migration=False)
+    assert "fake hosts share nothing" in cloud.wait_action(action_id, objects.ERROR).arguments["error"]
+    # and where no host is named, that of each that was asked
+    action_id = _migrate(cloud, server, block_migration=False)
+    assert f"{_other(cloud, server)}: " in cloud.wait_action(action_id, objects.ERROR).arguments["error"]
+    _is_at(cloud, server, cloud.get(server).host)
+
+
+def test_a_guest_that_does_not_run_is_refused(cloud, server):
+    cloud.set(server, power_state=states.SHUTDOWN)
+    action_id = _migrate(cloud, server)
+    assert "power_state" in cloud.wait_action(action_id, objects.ERROR).arguments["error"]
+    assert (cloud.get(server).vm_state, cloud.get(server).task_state) == (states.ACTIVE, None)
+
+
+def _running(cloud, server):
+    """A copy that takes its time, and the id of its action."""
+    cloud.delay(0.2)
+    action_id = _migrate(cloud, server)
+    cloud.wait_for(lambda: cloud.action(action_id).arguments.get("migration_id")
+                   and _move(cloud).status == "running" and _move(cloud).memory_processed)
+    return action_id
+
+
+def _want(cloud, action_id, what):
+    def write(conn):
+        [action] = actions.lock(conn, [action_id]).values()
+        actions.set_arguments(conn, action_id, {**action.arguments, "wanted": what})
+    cloud.db.write(write)
+
+
+def test_an_abort_ends_the_copy(cloud, server):
+    old = cloud.get(server).host
+    action_id = _running(cloud, server)
+    _want(cloud, action_id, "abort")
+    cloud.wait_action(action_id, objects.ERROR)
+    _is_at(cloud, server, old)
+    assert _move(cloud).status == "cancelled"
+
+
+def test_a_delete_ends_the_copy_and_takes_all(cloud, server):
+    action_id = _running(cloud, server)
+    cloud.operate(server, "delete")
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    cloud.wait_for(lambda: cloud.action(action_id).state == objects.ERROR)
+    cloud.delay(0.0)
+    assert [dict(cloud.guests(h)) for h in cloud.hosts] == [{}, {}]
+    cloud.conductor.reconciler.run()
+    assert cloud.claimed() == {}
+
+
+def test_a_lost_message_is_found_by_the_sweeper(cloud, server):
+    new = _other(cloud, server)
+    action_id = _begin(cloud, server)
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait_action(action_id, objects.DONE)
+    _is_at(cloud, server, new)
+
+
+@pytest.mark.parametrize("dead", ["source", "destination"])
+def test_a_host_that_dies_during_the_copy(make_cloud, tmp_path, dead):
+    """Whoever is left settles it; the other one finds out when it comes back."""
+    cloud = make_cloud("h1", "h2", fake__state_file=str(tmp_path / "guests"))
+    server = cloud.active()
+    old, new = cloud.get(server).host, _other(cloud, server)
+    action_id = _begin(cloud, server, host=new)
+    lost = old if dead == "source" else new
+    with cloud.db.read() as conn:
+        assert not moves.list_all(conn)
+    # the host is gone when its turn comes
+    cloud.end_host(lost) if dead == "source" else None
+    step = {"source": ("copy", old), "destination": ("prepare", new)}[dead]
+
+    def at_step(conn):
+        move = moves.create(conn, cloud.get(server), "live-migration", "running", dest_compute=new, dest_node=new,
+                            facts={"plan": {"power_state": 1}})
+        from nova_lite.db import claims
+        claims.rename(conn, server, move.uuid)
+        arguments = {**actions.get(conn, action_id).arguments, "migration_id": move.id, "step": step[0]}
+        actions.hand_over(conn, [action_id], 0, objects.COMPUTE, step[1], arguments)
+    if dead == "destination":
+        cloud.end_host(new)
+    cloud.db.write(at_step)
+    cloud.silence(lost)
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait_action(action_id, objects.ERROR)
+    found = cloud.get(server)
+    assert (found.host, found.vm_state, found.task_state) == (old, states.ACTIVE, None)
+    assert _move(cloud).status == "error"
+    cloud.add_host(lost)
+    _is_at(cloud, server, old)
+
+
+def test_a_daemon_that_is_started_anew_goes_on(make_cloud, tmp_path):
+    cloud = make_cloud("h1", "h2", fake__state_file=str(tmp_path / "guests"))
+    server = cloud.active()
+    new = _other(cloud, server)
+    action_id = _begin(cloud, server, host=new)
+    cloud.end_host(new)
+    cloud.run(sa.update(models.services).values(forced_down=False))
+    cloud.rpc.run_action(admin_context(), [action_id])
+    cloud.add_host(new)
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait_action(action_id, objects.DONE, 30)
+    _is_at(cloud, server, new)
