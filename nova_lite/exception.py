@@ -391,6 +391,15 @@ class LeaseLost(Conflict):
     msg_fmt = "The lease of action %(action_id)s is not held by %(owner)s any more"
 
 
+class UnshelveInvalidState(Conflict):
+    msg_fmt = ('Specifying an availability zone or a host when unshelving instance "%(instance_id)s" with status "%(state)s" '
+               "is not supported. The instance status must be SHELVED_OFFLOADED.")
+
+
+class UnshelveHostNotInZone(Conflict):
+    msg_fmt = 'Host "%(host)s" is not in the availability zone "%(availability_zone)s".'
+
+
 class FlavorExists(Conflict):
     msg_fmt = "Flavor with name %(name)s already exists."
 
@@ -529,6 +538,10 @@ class ResizeError(NovaLiteError):
 class InterfaceAttachFailed(NovaLiteError):
     msg_fmt = "Failed to attach a network interface to %(instance_id)s: %(reason)s"
     safe = True
+
+
+class UnshelveFailed(NovaLiteError):
+    msg_fmt = "Unshelve of %(instance_id)s attempted but the image %(image_id)s cannot be found."
 
 
 class VolumeNotReimaged(NovaLiteError):

@@ -24,7 +24,7 @@ EVENTS = {"createImage": "compute_snapshot_instance", "createBackup": "compute_b
 CHUNK = units.MiB
 LOOK_SECONDS = 5.0              # while data flows, between looks whether the server is still ours
 SAVING_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)   # looks at an upload that a killed run has left in Glance's hands
-_RUN_AGAIN = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+RUN_AGAIN = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 QUEUED, SAVING, ACTIVE = "queued", "saving", "active"
 BARE = "bare"
 
@@ -33,18 +33,20 @@ def run(work: Work) -> None:
     """Make the image active; a backup takes the place of the oldest. Raises what kept it from becoming active."""
     image_id = work.action.arguments["image_id"]
     try:
-        _make(work, image_id)
-    except (*_RUN_AGAIN, exception.ImageNotFound):      # the last: its owner has deleted it
+        make(work, image_id)
+    except (*RUN_AGAIN, exception.ImageNotFound):      # the last: its owner has deleted it
         raise
     except Exception:
-        _discard(work, image_id)
+        discard(work, image_id)
         raise
     if work.operation.verb == "createBackup":
         _rotate(work)
     work.succeed()
 
 
-def _make(work: Work, image_id: str) -> None:
+def make(work: Work, image_id: str, pending: str = states.IMAGE_PENDING_UPLOAD,
+         uploading: str = states.IMAGE_UPLOADING) -> None:
+    """Give an image the data of the root disk, as far as it has none; the task_states are those of the operation."""
     context, host = admin_context(), work.host
     steps: list[str | None] = list(states.working(work.operation))
     if work.operation.verb == "createImage":
@@ -54,13 +56,13 @@ def _make(work: Work, image_id: str) -> None:
         return
     if image.status != QUEUED:
         raise exception.ImageUnacceptable(image_id=image_id, reason=f"it is {image.status}, and takes no data")
-    work.update({"task_state": states.IMAGE_PENDING_UPLOAD}, steps)
+    work.update({"task_state": pending}, steps)
     with host.driver.snapshot(work.instance) as copy:
-        work.update({"task_state": states.IMAGE_UPLOADING}, steps)
+        work.update({"task_state": uploading}, steps)
         if (image.disk_format, image.container_format) != (copy.disk_format, BARE):
             host.image.update(context, image_id, {"disk_format": copy.disk_format, "container_format": BARE})
         try:
-            host.image.upload(context, image_id, _pieces(work, copy))
+            host.image.upload(context, image_id, _pieces(work, copy, uploading))
         except (exception.Conflict, exception.ServiceUnavailable):
             if host.image.get(context, image_id).status != ACTIVE:      # the answer was lost, not the data
                 raise
@@ -77,18 +79,18 @@ def _settled(work: Work, image_id: str) -> ImageMeta:
     return work.host.image.get(admin_context(), image_id)
 
 
-def _pieces(work: Work, copy: DiskCopy) -> Iterator[bytes]:
+def _pieces(work: Work, copy: DiskCopy, uploading: str) -> Iterator[bytes]:
     """The data. Raises UnexpectedTaskState when the server is deleted meanwhile."""
     looked = time.monotonic()
     with open(copy.path, "rb") as stream:
         while piece := concurrency.native(stream.read, CHUNK):
             yield piece
             if time.monotonic() - looked > LOOK_SECONDS:
-                work.update({}, [states.IMAGE_UPLOADING])
+                work.update({}, [uploading])
                 looked = time.monotonic()
 
 
-def _discard(work: Work, image_id: str) -> None:
+def discard(work: Work, image_id: str) -> None:
     """No image is better than half of one. When that fails, too, its owner has to delete it: the first error counts."""
     try:
         work.host.image.delete(admin_context(), image_id)

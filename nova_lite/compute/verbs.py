@@ -23,7 +23,9 @@ from nova_lite.compute import (
     rebuild,
     rescue,
     shares,
+    shelve,
     snapshot,
+    soft_delete,
     swap,
     volumes,
 )
@@ -81,6 +83,8 @@ VERBS: dict[str, Verb] = {
     "live_migrate": Verb(live_migrate.EVENT, live_migrate.run, live_migrate.settled),
     **_family(snapshot.EVENTS, dict.fromkeys(snapshot.EVENTS, snapshot.run)),
     **_family(rescue.EVENTS, rescue.VERBS),
+    **_family(shelve.EVENTS, shelve.VERBS, shelve.settle),
+    **_family(soft_delete.EVENTS, soft_delete.VERBS, soft_delete.settle),
     "rebuild": Verb(rebuild.EVENT, rebuild.run),
 }
 

@@ -26,7 +26,7 @@ from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
 EVENTS = {"attach_volume": "compute_attach_volume", "detach_volume": "compute_detach_volume"}
-RESERVED = "reserved"
+RESERVED, ATTACHED = "reserved", "attached"
 POLL_SECONDS = (0.2, 0.5, 1.0, 2.0)         # between looks at a volume that is being made; the last one again and again
 RELEASE_PAUSES = (1.0, 2.0, 4.0, 8.0)       # between tries to give a volume back
 _STOP = (exception.LeaseLost, exception.InstanceNotFound, messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
@@ -132,10 +132,12 @@ def let_go(work: Work, device: BlockDevice) -> None:
         host.driver.disconnect_volume(instance, device)
     mine = [a for a in host.volume.attachments(context, instance.uuid) if a.volume_id == device.volume_id]
     kept = next((a for a in mine if a.status == RESERVED), None)
+    for half_made in [a for a in mine if a.status not in (RESERVED, ATTACHED)]:     # in the way of a new reservation
+        host.volume.release(context, half_made.id)
     if kept is None:
         kept = host.volume.reserve(context, device.volume_id or "", instance.uuid)
     for other in mine:
-        if other.id != kept.id:
+        if other.status == ATTACHED:
             host.volume.release(context, other.id)
     device.attachment_id, device.connection_info, device.attached = kept.id, None, False
     work.update_device(device.id, {"attachment_id": kept.id, "connection_info": None, "attached": False})

@@ -83,6 +83,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         "vm_state": states.ERROR, "fault": fault(message, details)}
     if operation(action).begins_at_conductor and action.stage == objects.CONDUCTOR:
         failure.pop("vm_state", None)       # no host has touched the guest yet
+    if updates is None and operation(action).verb == "unshelve":
+        failure |= _back_on_the_shelf(conn, action)
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     values |= move_endings.failed(conn, action)
     if operation(action).verb == "build":
@@ -92,7 +94,23 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         instances.update(conn, action.instance_uuid, values)
     else:
         _update_unless_taken_over(conn, action, values)
+        left_its_host(conn, [action.instance_uuid], values)
     actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
+
+
+def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Mapping[str, Any]) -> None:
+    """A server that ends without a host holds no room. One that somebody else has taken over in between still has its host."""
+    if "host" in values and values["host"] is None:
+        found = instances.get_many(conn, instance_uuids, tags=False)
+        claims.release_many(conn, [uuid for uuid, server in found.items() if server.host is None])
+
+
+def _back_on_the_shelf(conn: sa.Connection, action: Action) -> dict[str, Any]:
+    """An unshelve that could not tell how it failed: the host that was to have the server is dead."""
+    if "offloaded" not in action.arguments or action.stage != objects.COMPUTE:
+        return {}
+    instances.forget_connections(conn, action.instance_uuid)
+    return {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None}
 
 
 def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:

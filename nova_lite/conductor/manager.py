@@ -16,6 +16,7 @@ from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
 from nova_lite.conductor.leases import Leases
+from nova_lite.conductor.overdue import Overdue
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
 from nova_lite.conductor.reconcile import Reconciler
 from nova_lite.conductor.rpcapi import ConductorAPI
@@ -66,6 +67,7 @@ class ConductorManager:
         self.tasks = Tasks(Tools(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.conductor))
         self.reconciler = Reconciler(conf, self.db)
         self.confirmer = Confirmer(conf, self.db, self.compute)
+        self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor)]
 
@@ -87,7 +89,7 @@ class ConductorManager:
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
                 (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
                 (self.strays.interval, self.strays.run),
-                (3600, self.reconciler.purge)]
+                (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run)]
 
     def _register(self) -> None:
         self.db.write(services.heard_from, self.conf.host, services.CONDUCTOR)

@@ -275,6 +275,7 @@ class _Run:
         uuids = [a.instance_uuid for a in done]
         endings.close_consoles(self.conn, uuids, values)
         instances.update_many(self.conn, uuids, values, [*states.working(operation), None])
+        endings.left_its_host(self.conn, uuids, values)
 
     def build_failed(self, calls: list[Call]) -> None:
         """Builds that failed on their host: the next host, or ERROR."""

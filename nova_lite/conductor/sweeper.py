@@ -123,6 +123,8 @@ class Sweeper:
                 found.run.append(action.id)
             else:
                 endings.succeed(conn, action, {})
+        elif endings.operation(action).ends_in == states.SOFT_DELETED:
+            endings.succeed(conn, action, {})
         elif self._is_a_move(conn, found, action, reason):
             return
         elif endings.operation(action).ends_in is None:

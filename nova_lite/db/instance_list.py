@@ -41,7 +41,8 @@ class Query:
     ``between`` times with a first and a last moment.
 
     ``states`` are pairs of :func:`states.states_of` joined by "or". ``deleted``: True only deleted servers, False only living
-    ones, None both. ``tags`` maps tags, tags-any, not-tags and not-tags-any to lists. ``ip`` maps 4 and 6 to expressions.
+    ones, None both. ``soft_deleted``: those that may still be restored belong to the deleted as well as to the living.
+    ``tags`` maps tags, tags-any, not-tags and not-tags-any to lists. ``ip`` maps 4 and 6 to expressions.
     """
 
     exact: dict[str, Any] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Query:
     between: dict[str, tuple[datetime.datetime, datetime.datetime]] = field(default_factory=dict)
     states: list[tuple[str, list[str] | None]] | None = None
     deleted: bool | None = False
+    soft_deleted: bool = True
     changes_since: datetime.datetime | None = None
     changes_before: datetime.datetime | None = None
     tags: dict[str, list[str]] = field(default_factory=dict)
@@ -114,8 +116,13 @@ def _conditions(query: Query) -> list[sa.ColumnElement[bool]]:
         where += [I.c[name] >= first, I.c[name] <= last]
     if query.states is not None:
         where.append(sa.or_(sa.false(), *(_in_state(*pair) for pair in query.states)))
-    if query.deleted is not None:
-        where.append(I.c.deleted != 0 if query.deleted else I.c.deleted == 0)
+    if query.deleted:
+        gone = I.c.deleted != 0
+        where.append(sa.or_(gone, I.c.vm_state == states.SOFT_DELETED) if query.soft_deleted else gone)
+    elif query.deleted is not None:
+        where.append(I.c.deleted == 0)
+        if not query.soft_deleted:
+            where.append(I.c.vm_state != states.SOFT_DELETED)
     touched = sa.func.coalesce(I.c.updated_at, I.c.created_at)
     if query.changes_since is not None:
         where.append(touched >= query.changes_since)

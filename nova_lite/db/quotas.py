@@ -14,6 +14,7 @@ from sqlalchemy import exc
 
 from nova_lite import exception
 from nova_lite.db import models
+from nova_lite.objects import states
 
 T = models.quotas
 CONFIGURED = ("instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups", "server_group_members")
@@ -64,7 +65,8 @@ def delete_limits(conn: sa.Connection, project_id: str, user_id: str = "") -> No
 def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, int]:
     """What a project (or one user of it) uses of instances, cores, ram and server_groups. One query."""
     servers, groups = models.instances, models.server_groups
-    mine = [servers.c.project_id == project_id, servers.c.deleted == 0]
+    # a server that was deleted and may be restored does not count
+    mine = [servers.c.project_id == project_id, servers.c.deleted == 0, servers.c.vm_state != states.SOFT_DELETED]
     mine_too = [groups.c.project_id == project_id]
     if user_id:
         mine.append(servers.c.user_id == user_id)

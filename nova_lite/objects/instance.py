@@ -16,6 +16,8 @@ from nova_lite.objects.share import ShareAttachment
 PASSWORD_PIECE, PASSWORD_PIECES = 255, 4
 PASSWORD_SIZE = PASSWORD_PIECE * PASSWORD_PIECES
 """Bytes that an encrypted password may have."""
+SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST = "shelved_at", "shelved_image_id", "shelved_host"
+"""What ``system_metadata`` knows of a shelved server; the image is there only if it does not boot from a volume."""
 
 
 @dataclass

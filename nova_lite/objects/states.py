@@ -29,6 +29,9 @@ PAUSING, UNPAUSING, SUSPENDING, RESUMING = "pausing", "unpausing", "suspending",
 IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_BACKUP = "image_snapshot_pending", "image_snapshot", "image_backup"
 IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING = "image_pending_upload", "image_uploading"
 RESCUING, UNRESCUING = "rescuing", "unrescuing"
+SHELVING, SHELVING_OFFLOADING, UNSHELVING = "shelving", "shelving_offloading", "unshelving"
+SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING = "shelving_image_pending_upload", "shelving_image_uploading"
+SOFT_DELETING, RESTORING = "soft-deleting", "restoring"
 REBUILDING, REBUILD_SPAWNING = "rebuilding", "rebuild_spawning"
 REBUILD_BLOCK_DEVICE_MAPPING = "rebuild_block_device_mapping"
 
@@ -97,6 +100,14 @@ OPERATIONS = {o.verb: o for o in (
               begins_at_conductor=True),
     Operation("confirmResize", "confirmResize", "confirm_resize", (RESIZED,), IDLE, RESIZE_CONFIRMING, ACTIVE, RUNNING),
     Operation("revertResize", "revertResize", "revert_resize", (RESIZED,), IDLE, RESIZE_REVERTING, ACTIVE, RUNNING),
+    # where offloading follows at once, the host says that it has
+    Operation("shelve", "shelve", "shelve_instance", _QUIET, IDLE, SHELVING, SHELVED, SHUTDOWN),
+    Operation("shelveOffload", "shelveOffload", "shelve_offload_instance", (SHELVED,), IDLE, SHELVING_OFFLOADING,
+              SHELVED_OFFLOADED, SHUTDOWN),
+    Operation("unshelve", "unshelve", "unshelve_instance", (SHELVED, SHELVED_OFFLOADED), IDLE, UNSHELVING, ACTIVE, RUNNING,
+              begins_at_conductor=True),
+    Operation("soft_delete", "delete", "soft_delete_instance", ANY, ANY_TASK, SOFT_DELETING, SOFT_DELETED, SHUTDOWN),
+    Operation("restore", "restore", "restore_instance", (SOFT_DELETED,), IDLE, RESTORING, ACTIVE, RUNNING),
     # these end where they began, idle again
     Operation("createImage", "createImage", "snapshot_instance", _QUIET, IDLE, IMAGE_SNAPSHOT_PENDING, None, None, False),
     Operation("createBackup", "createBackup", "backup_instance", _QUIET, IDLE, IMAGE_BACKUP, None, None, False),
@@ -123,6 +134,7 @@ _ON_THE_WAY: dict[str, tuple[str, ...]] = {
     "build": BUILD_STATES, "reboot": (REBOOTING, REBOOT_STARTED), "reboot_hard": (REBOOTING_HARD, REBOOT_STARTED_HARD),
     "createImage": (IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
     "createBackup": (IMAGE_BACKUP, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
+    "shelve": (SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING),
     "rebuild": (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)}
 
 

@@ -154,7 +154,7 @@ def _set_times(query: Query, filters: dict[str, str]) -> None:
 
 def _set_deleted(context: RequestContext, query: Query, filters: dict[str, str]) -> None:
     deleted = filters.pop("deleted", None)
-    filters.pop("soft_deleted", None)
+    soft_deleted = filters.pop("soft_deleted", None)
     if deleted is not None:
         query.deleted = strutils.bool_from_string(deleted)
     elif query.changes_since is not None:
@@ -163,6 +163,9 @@ def _set_deleted(context: RequestContext, query: Query, filters: dict[str, str])
         if not context.is_admin:
             raise exception.Forbidden("Only administrators may list deleted instances")
         query.deleted = True
+    asked = filters.get("vm_state") == states.SOFT_DELETED or (states.SOFT_DELETED, None) in (query.states or ())
+    # by default they belong to the deleted; who asks for them by name gets them
+    query.soft_deleted = strutils.bool_from_string(soft_deleted) if soft_deleted is not None else bool(query.deleted) or asked
 
 
 def _set_project(context: RequestContext, query: Query, filters: dict[str, str], all_tenants: bool) -> None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception
-from nova_lite.compute.api.base import Base
+from nova_lite import exception, units
+from nova_lite.compute.api.base import Base, Prepared
+from nova_lite.compute.api.server_images import forget_image
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, instances
+from nova_lite.db import actions, instances, quotas
 from nova_lite.objects import states
-from nova_lite.objects.instance import Instance
+from nova_lite.objects.instance import SHELVED_IMAGE, Instance
 
 OWNER, ADMIN = "owner", "admin"
 
@@ -47,12 +48,34 @@ class Operations(Base):
         self.operate(context, uuid, "resume")
 
     def delete(self, context: RequestContext, uuid: str) -> None:
-        """Delete, whatever the server is doing; the second of two deletes is silently the same one."""
-        self.operate(context, uuid, "delete")
+        """Delete, whatever the server is doing; the second of two deletes is silently the same one.
+
+        With ``[compute] reclaim_instance_interval`` a server that ever ran is only powered off, and can be restored.
+        """
+        instance = self.get(context, uuid)
+        soft = self.conf.compute.reclaim_instance_interval and instance.host is not None and instance.launched_at is not None
+        if soft:
+            self.operate(context, uuid, "soft_delete", prepare=_deleted_now)
+        else:
+            self._delete(context, instance, "delete")
 
     def force_delete(self, context: RequestContext, uuid: str) -> None:
         """Delete at once, without the grace that a soft delete would give."""
-        self.operate(context, uuid, "force_delete")
+        self._delete(context, self.get(context, uuid), "force_delete")
+
+    def _delete(self, context: RequestContext, instance: Instance, verb: str) -> None:
+        self.operate(context, instance.uuid, verb)
+        shelved = instance.system_metadata.get(SHELVED_IMAGE)
+        if shelved:
+            forget_image(self.image, context, shelved, instance)
+
+    def restore(self, context: RequestContext, uuid: str) -> None:
+        """Bring a soft-deleted server back, if the quota has room for it still: meanwhile it did not count."""
+        def prepare(connection: sa.Connection, server: Instance) -> Prepared:
+            quotas.check_servers(connection, self.conf, server.project_id, server.user_id, 1, server.vcpus, server.memory_mb)
+            return Prepared({"deleted_at": None})
+
+        self.operate(context, uuid, "restore", prepare=prepare)
 
     def trigger_crash_dump(self, context: RequestContext, uuid: str) -> None:
         """Let the guest's kernel write its dump. Raises InstanceNotReady for a server without a host."""
@@ -87,3 +110,7 @@ def is_expected_locked_by(context: RequestContext, instance: Instance) -> bool:
 def _change(connection: sa.Connection, context: RequestContext, action: str, uuid: str, values: dict[str, Any]) -> None:
     instances.update(connection, uuid, values)
     actions.record(connection, context, action, uuid)
+
+
+def _deleted_now(_connection: sa.Connection, _server: Instance) -> Prepared:
+    return Prepared({"deleted_at": units.utcnow()})

@@ -11,6 +11,7 @@ from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import quotas
+from nova_lite.image.base import ImageAPI
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
@@ -47,25 +48,29 @@ class ServerImages(Base):
         states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
-        image = self.image.create(context, _record(context, instance, name, properties))
+        image = self.image.create(context, image_record(context, instance, name, properties))
         try:
             self.operate(context, instance.uuid, verb, {**arguments, "image_id": image.id})
         except Exception:
-            self._forget(context, image.id, instance)
+            forget_image(self.image, context, image.id, instance)
             raise
         return image.id
 
-    def _forget(self, context: RequestContext, image_id: str, instance: Instance) -> None:
-        """What was made for an operation that did not begin. The error that is on its way counts, not one of this."""
-        try:
-            self.image.delete(context, image_id)
-        except exception.NovaLiteError as error:
-            LOG.warning("image %s will never have data and could not be deleted: %s", image_id, error,
-                        extra={"instance_uuid": instance.uuid})
+
+def forget_image(images: ImageAPI, context: RequestContext, image_id: str, instance: Instance) -> None:
+    """Delete what was made for an operation that did not begin, or for a server that is gone. An error of this is not the
+    user's: it is logged."""
+    try:
+        images.delete(context, image_id)
+    except exception.ImageNotFound:
+        return
+    except exception.NovaLiteError as error:
+        LOG.warning("image %s is of no use any more and could not be deleted: %s", image_id, error,
+                    extra={"instance_uuid": instance.uuid})
 
 
-def _record(context: RequestContext, instance: Instance, name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The image without its formats, which are the host's to choose."""
+def image_record(context: RequestContext, instance: Instance, name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """What an image of a server is created with, without its formats, which are the host's to choose."""
     origin = instance.image
     inherited = {k: v for k, v in (origin.properties if origin else {}).items()
                  if k not in _NOT_INHERITED and not k.startswith(_NOT_INHERITED_PREFIXES)}

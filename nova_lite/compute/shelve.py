@@ -1,0 +1,172 @@
+"""Shelving on a host: the disk becomes an image, the guest goes, and some day it is built from that image again.
+
+shelve powers the guest off and copies its disk; offloading takes all that is left of it from the host, but for what the server
+keeps elsewhere: its ports, and its volumes, which stay reserved for it. unshelve starts a guest that is still here, or builds
+one on the host that the scheduler has found. The task_state says how far each has come.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.compute import build, snapshot, volumes
+from nova_lite.compute.work import Work, needs_stack
+from nova_lite.context import admin_context
+from nova_lite.objects import states
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import SHELVED_AT, SHELVED_HOST, SHELVED_IMAGE, Instance
+
+LOG = log.getLogger(__name__)
+EVENTS = {"shelve": "compute_shelve_instance", "shelveOffload": "compute_shelve_offload_instance",
+          "unshelve": "compute_unshelve_instance"}
+OFF_THE_HOST: dict[str, Any] = {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None,
+                                "power_state": states.SHUTDOWN}
+_STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+
+
+# shelve ------------------------------------------------------------------------------------------------------------------
+def shelve(work: Work) -> None:
+    """Power off and copy the disk. With ``[compute] shelved_offload_time = 0``, and always where the root disk is a volume,
+    the server leaves its host at once."""
+    instance, conf = work.instance, work.host.conf.compute
+    if instance.task_state != states.SHELVING_OFFLOADING:
+        _power_off(work)
+        if not instance.is_volume_backed:
+            _copy_disk(work)
+            if conf.shelved_offload_time != 0:
+                work.succeed()
+                return
+        work.update({"task_state": states.SHELVING_OFFLOADING, "vm_state": states.SHELVED, "power_state": states.SHUTDOWN},
+                    [*states.working(work.operation)])
+        instance.task_state, instance.vm_state = states.SHELVING_OFFLOADING, states.SHELVED
+    _offload(work)
+
+
+def offload(work: Work) -> None:
+    """The server leaves its host."""
+    _power_off(work)
+    _offload(work)
+
+
+def _power_off(work: Work) -> None:
+    host, instance = work.host, work.instance
+    if host.driver.power_state(instance) is not None:
+        host.driver.power_off(instance, host.conf.compute.shutdown_timeout)
+
+
+def _copy_disk(work: Work) -> None:
+    image_id = work.action.arguments["image_id"]
+    try:
+        snapshot.make(work, image_id, states.SHELVING_IMAGE_PENDING_UPLOAD, states.SHELVING_IMAGE_UPLOADING)
+    except (*snapshot.RUN_AGAIN, exception.ImageNotFound):
+        raise
+    except Exception:
+        snapshot.discard(work, image_id)
+        raise
+
+
+def _offload(work: Work) -> None:
+    host, instance = work.host, work.instance
+    host.driver.destroy(instance, instance.network_info)
+    for vif in instance.network_info:
+        host.network.unplug(instance, vif)
+    _let_go_all(work, instance)
+    work.succeed(OFF_THE_HOST)
+    LOG.info("shelved, and off this host", extra={"instance_uuid": instance.uuid})
+
+
+# unshelve ----------------------------------------------------------------------------------------------------------------
+def unshelve(work: Work) -> None:
+    """Start the guest, or build it from its image; after that nobody needs the image."""
+    instance = work.instance
+    image_id = instance.system_metadata.get(SHELVED_IMAGE)
+    try:
+        image = _image(work, image_id) if image_id else instance.image
+    except exception.ImageNotFound:
+        _undo(work)
+        error = exception.UnshelveFailed(instance_id=instance.uuid, image_id=image_id)
+        work.fail(error, {**_place(work), "vm_state": states.ERROR})
+        return
+    with work.host.events.listen(instance.uuid) as listener:
+        if _is_offloaded(work):
+            instance.network_info = work.host.network.move(work.context, instance, work.host.name)
+            volumes.connect_all(work, None)
+            work.update({"network_info": [v.to_primitive() for v in instance.network_info], **volumes.columns(instance)},
+                        [states.UNSHELVING])
+        for vif in instance.network_info:
+            work.host.network.plug(instance, vif)
+        shelved = dataclasses.replace(instance, image=image)
+        if not _is_offloaded(work) and work.host.driver.power_state(instance) is not None:
+            work.host.driver.power_on(instance, instance.network_info)
+        else:
+            work.host.driver.spawn(shelved, instance.network_info, build.guest_files(work, instance.network_info),
+                                   build.fetcher(work, image), listener.waiter(work.context, instance, instance.network_info))
+        volumes.complete_all(work)
+    if image_id:
+        snapshot.discard(work, image_id)
+    kept = {k: v for k, v in instance.system_metadata.items() if k not in (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST)}
+    work.succeed({"launched_at": units.utcnow().isoformat(), "system_metadata": kept, **volumes.columns(instance)})
+    LOG.info("unshelved", extra={"instance_uuid": instance.uuid})
+
+
+def _is_offloaded(work: Work) -> bool:
+    return bool(work.action.arguments.get("offloaded"))
+
+
+def _image(work: Work, image_id: str) -> ImageMeta:
+    """The data of the snapshot with what the server's own image says of the machine."""
+    found = work.host.image.get(admin_context(), image_id)
+    own = work.instance.image
+    return dataclasses.replace(found, properties=own.properties) if own is not None else found
+
+
+# failures ----------------------------------------------------------------------------------------------------------------
+def settle(work: Work) -> dict[str, Any]:
+    """A server whose shelving failed is off; one whose unshelving failed is back on its shelf. Either can be done again."""
+    if work.operation.verb == "unshelve":
+        _undo(work)
+        return _place(work)
+    if work.instance.vm_state == states.SHELVED:
+        return {"vm_state": states.SHELVED, "power_state": states.SHUTDOWN}
+    power = work.host.driver.power_state(work.instance)
+    if power == states.SHUTDOWN:
+        return {"vm_state": states.STOPPED, "power_state": power}
+    return {} if power is None else {"vm_state": work.instance.vm_state, "power_state": power}
+
+
+def _place(work: Work) -> dict[str, Any]:
+    if _is_offloaded(work):
+        return OFF_THE_HOST
+    return {"vm_state": states.SHELVED, "power_state": states.SHUTDOWN}
+
+
+def _undo(work: Work) -> None:
+    """Nothing half-made stays on the host that was to have the server. What cannot be removed now, the next look at the host's
+    guests finds."""
+    if not _is_offloaded(work):
+        return
+    host, instance = work.host, work.instance
+    try:
+        host.driver.destroy(instance, instance.network_info)
+        for vif in instance.network_info:
+            host.network.unplug(instance, vif)
+        _let_go_all(work, instance)
+    except _STOP:
+        raise
+    except Exception as error:
+        LOG.error("clean-up after a failed unshelve did not end well: %s", error, extra={"instance_uuid": instance.uuid},
+                  exc_info=needs_stack(error))
+
+
+def _let_go_all(work: Work, instance: Instance) -> None:
+    for device in instance.volumes:
+        if device.volume_id is not None:
+            volumes.let_go(work, device)
+
+
+VERBS: dict[str, Callable[[Work], None]] = {"shelve": shelve, "shelveOffload": offload, "unshelve": unshelve}

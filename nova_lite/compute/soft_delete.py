@@ -1,0 +1,35 @@
+"""Soft deletes on a host: the guest is off until somebody restores the server, or its time is over."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nova_lite.compute.work import Work
+
+EVENTS = {"soft_delete": "compute_soft_delete_instance", "restore": "compute_restore_instance"}
+
+
+def soft_delete(work: Work) -> None:
+    """Off, at once; all that it has stays."""
+    if work.host.driver.power_state(work.instance) is not None:
+        work.host.driver.power_off(work.instance, 0)
+    work.succeed()
+
+
+def restore(work: Work) -> None:
+    """On again."""
+    for vif in work.instance.network_info:
+        work.host.network.plug(work.instance, vif)
+    work.host.driver.power_on(work.instance, work.instance.network_info)
+    work.succeed()
+
+
+def settle(work: Work) -> dict[str, Any]:
+    """The server is what it was: it can be tried again."""
+    values: dict[str, Any] = {"vm_state": work.instance.vm_state}
+    if work.operation.verb == "soft_delete":
+        values["deleted_at"] = None
+    return values
+
+
+VERBS: dict[str, Callable[[Work], None]] = {"soft_delete": soft_delete, "restore": restore}

@@ -1,0 +1,67 @@
+"""What is done to servers when their time has come: shelved ones leave their host, soft-deleted ones go for good."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.compute.rpcapi import ComputeAPI
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, instances, models
+from nova_lite.db.core import Database
+from nova_lite.objects import action as objects
+from nova_lite.objects import states
+from nova_lite.objects.instance import SHELVED_AT, Instance
+
+LOG = log.getLogger(__name__)
+T = models.instances
+INTERVAL = 60.0
+BATCH = 200
+
+
+class Overdue:
+    """Any number of conductors may look: of two that find the same server, one begins."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, compute: ComputeAPI) -> None:
+        self._conf, self._db, self._compute = conf, db, compute
+        waits = [s for s in (conf.compute.shelved_offload_time, conf.compute.reclaim_instance_interval) if s > 0]
+        self.interval = max(1.0, min([INTERVAL, *(seconds / 2 for seconds in waits)]))
+
+    def run(self) -> None:
+        """One look."""
+        compute, now = self._conf.compute, units.utcnow()
+        if compute.reclaim_instance_interval > 0:
+            before = now - datetime.timedelta(seconds=compute.reclaim_instance_interval)
+            self._begin_all("delete", states.SOFT_DELETED, lambda server: (server.deleted_at or before) <= before)
+        if compute.shelved_offload_time > 0:
+            limit = (now - datetime.timedelta(seconds=compute.shelved_offload_time)).isoformat()
+            self._begin_all("shelveOffload", states.SHELVED,
+                            lambda server: str(server.system_metadata.get(SHELVED_AT) or "") < limit)
+
+    def _begin_all(self, verb: str, vm_state: str, is_due: Callable[[Instance], bool]) -> None:
+        with self._db.read() as conn:
+            found = conn.execute(sa.select(T.c.uuid).where(
+                T.c.deleted == 0, T.c.vm_state == vm_state, T.c.task_state.is_(None), T.c.host.is_not(None))
+                .order_by(T.c.updated_at).limit(BATCH)).scalars().all()
+            servers: Mapping[str, Instance] = instances.get_many(conn, found, tags=False)
+        for server in servers.values():
+            if is_due(server):
+                self._begin(verb, server)
+
+    def _begin(self, verb: str, server: Instance) -> None:
+        context = RequestContext(user_id=server.user_id, project_id=server.project_id, is_admin=True, overwrite=False)
+        try:
+            action_id = self._db.write(self._write, context, verb, server)
+        except (exception.UnexpectedTaskState, exception.InstanceNotFound):
+            return      # somebody else has it
+        LOG.info("'%s': its time has come", verb, extra={"instance_uuid": server.uuid})
+        self._compute.wake(context, server.host or "", states.OPERATIONS[verb].method, action_id)
+
+    def _write(self, conn: sa.Connection, context: RequestContext, verb: str, server: Instance) -> int:
+        instances.update(conn, server.uuid, {"task_state": states.OPERATIONS[verb].task_state}, [None], [server.vm_state])
+        return actions.create(conn, context, verb, [server.uuid], self._conf.conductor.lease_seconds, objects.COMPUTE,
+                              server.host)[0]

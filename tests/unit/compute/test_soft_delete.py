@@ -1,0 +1,78 @@
+"""Soft deletes: off, brought back, or gone for good when the time is over."""
+import datetime
+
+import pytest
+
+from nova_lite import units
+from nova_lite.db import quotas
+
+
+@pytest.fixture
+def cloud(make_cloud):
+    return make_cloud("h1", compute__reclaim_instance_interval=3600)
+
+
+def state(cloud, server):
+    found = cloud.get(server)
+    return found.vm_state, found.task_state, found.power_state
+
+
+def test_off_and_on_again(cloud):
+    server = cloud.active()
+    cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    assert state(cloud, server) == ("soft-delete", None, 4)
+    assert cloud.guests("h1") == {server: 4}
+    with cloud.db.read() as conn:
+        assert quotas.usage(conn, "p")["instances"] == 0
+    cloud.wait_action(cloud.operate(server, "restore"), "done")
+    assert state(cloud, server) == ("active", None, 1)
+    with cloud.db.read() as conn:
+        assert quotas.usage(conn, "p")["instances"] == 1
+
+
+@pytest.mark.parametrize(("verb", "step", "vm_state"), [("soft_delete", "power_off", "active"),
+                                                        ("restore", "power_on", "soft-delete")])
+def test_what_fails_leaves_it_as_it_was(cloud, verb, step, vm_state):
+    server = cloud.active()
+    if verb == "restore":
+        cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    cloud.fail(step)
+    cloud.wait_action(cloud.operate(server, verb), "error")
+    assert state(cloud, server)[:2] == (vm_state, None)
+    assert step in cloud.get(server).fault["message"]
+
+
+@pytest.mark.parametrize("verb", ["soft_delete", "restore"])
+def test_a_worker_that_died_is_followed_by_another(cloud, verb):
+    server = cloud.active()
+    if verb == "restore":
+        cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    action_id = cloud.begin(server, verb)
+    assert cloud.claim(action_id, "h1", "dead-worker")
+    cloud.expire(action_id)
+    cloud.conductor._sweep()
+    cloud.wait_action(action_id, "done")
+    assert state(cloud, server)[0] == ("active" if verb == "restore" else "soft-delete")
+
+
+def test_its_time_is_over_after_the_interval(cloud):
+    servers = [cloud.active() for _ in range(2)]
+    for server in servers:
+        cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    hour = datetime.timedelta(seconds=3601)
+    cloud.set(servers[0], deleted_at=units.utcnow() - hour)
+    cloud.set(servers[1], deleted_at=units.utcnow())
+    cloud.conductor.overdue.run()
+    cloud.wait_for(lambda: cloud.get(servers[0]).deleted)
+    assert cloud.guests("h1") == {servers[1]: 4}
+    assert state(cloud, servers[1]) == ("soft-delete", None, 4)
+
+
+def test_on_a_dead_host_it_is_soft_deleted_all_the_same(cloud):
+    server = cloud.active()
+    action_id = cloud.begin(server, "soft_delete")
+    cloud.silence("h1")
+    cloud.expire(action_id)
+    cloud.conductor._sweep()
+    assert state(cloud, server)[:2] == ("soft-delete", None)
+    assert cloud.action(action_id).state == "done"
