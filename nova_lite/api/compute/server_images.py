@@ -16,13 +16,13 @@ _IMAGE, _BACKUP = "os_compute_api:servers:create_image", "os_compute_api:os-crea
 
 
 def create_image(req: Request, server_id: str) -> dict[str, Any] | webob.Response:
-    """Begin to make an image of the server's disk."""
+    """Begin to make an image of the server's disk; of snapshots, at once, where its root disk is a volume."""
     instance = find(req, server_id, _IMAGE)
     if instance.is_volume_backed:
         req.can(f"{_IMAGE}:allow_volume_backed", {"project_id": instance.project_id, "user_id": instance.user_id})
-        raise exception.NotImplementedByDriver(what="images of servers that boot from a volume; make a snapshot of the volume")
-    asked = req.argument
-    return _answer(req, req.services.compute.create_image(req.context, instance, asked["name"], asked.get("metadata") or {}))
+    asked, compute = req.argument, req.services.compute
+    create = compute.create_image_of_volumes if instance.is_volume_backed else compute.create_image
+    return _answer(req, create(req.context, instance, asked["name"], asked.get("metadata") or {}))
 
 
 def create_backup(req: Request, server_id: str) -> dict[str, Any] | webob.Response:

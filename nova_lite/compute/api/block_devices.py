@@ -5,6 +5,7 @@ Both become :class:`BlockDevice` records without ids; every server of the reques
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,38 @@ def parse(mapping: Mappings, legacy: Mappings, image_id: str, root_name: str = "
     elif not image_id:
         raise exception.Invalid("Invalid imageRef provided.")
     return devices
+
+
+def with_those_of_image(mapping: Mappings, image: ImageMeta) -> Mappings:
+    """The mapping of a request together with what the image of a server with volumes brings along: the snapshots of its
+    volumes. A device that the request names itself is the request's, and so is the root disk. Raises InvalidBlockDevice."""
+    if not strutils.bool_from_string(image.properties.get("bdm_v2")):
+        return mapping
+    own = image.properties.get("block_device_mapping") or "[]"
+    try:
+        known = [{**one, "uuid": one.get("snapshot_id") or one.get("volume_id") or one.get("image_id")}
+                 for one in (json.loads(own) if isinstance(own, str) else own)]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _invalid(f"the block_device_mapping of image {image.id} is not one.") from error
+    if any(_is_root(one) for one in known):
+        mapping = [one for one in mapping if (one.get("source_type"), one.get("uuid")) != (IMAGE, image.id)]
+    names = {one.get("device_name") for one in mapping} - {None}
+    has_root = any(_is_root(one) for one in mapping)
+    return [*(one for one in known if one.get("device_name") not in names and not (has_root and _is_root(one))), *mapping]
+
+
+def _is_root(one: Mapping[str, Any]) -> bool:
+    return str(one.get("boot_index")) == "0"
+
+
+def as_mapping(device: BlockDevice, snapshot_id: str | None) -> dict[str, Any]:
+    """One entry of the mapping that an image of a server brings along: ``snapshot_id`` is that of the device's volume."""
+    source = {"source_type": SNAPSHOT, "destination_type": VOLUME, "snapshot_id": snapshot_id} if snapshot_id \
+        else {"source_type": device.source_type, "destination_type": device.destination_type}
+    return {**source, "boot_index": device.boot_index, "volume_size": device.size, "device_name": device.device_name,
+            "device_type": device.device_type, "disk_bus": device.disk_bus, "guest_format": device.guest_format,
+            "delete_on_termination": device.delete_on_termination, "tag": device.tag, "volume_type": device.volume_type,
+            "volume_id": None, "image_id": None, "no_device": None}
 
 
 def _invalid(reason: str) -> exception.InvalidBlockDevice:

@@ -112,7 +112,11 @@ class Creation(Volumes):
     def _look_up(self, context: RequestContext, request: CreateRequest) -> _Facts:
         if request.min_count > request.max_count:
             raise exception.Invalid("min_count must be <= max_count")
-        devices = block_devices.parse(request.block_devices, request.legacy_block_devices, request.image_id)
+        image = self._image_of(context, request.image_id)
+        mapping: block_devices.Mappings = request.block_devices
+        if image is not None and not request.legacy_block_devices:
+            mapping = block_devices.with_those_of_image(mapping, image)
+        devices = block_devices.parse(mapping, request.legacy_block_devices, request.image_id)
         networks = validate.network_requests(request.networks, request.max_count)
         with self.db.read() as connection:
             flavor = validate.get_flavor(connection, context, request.flavor_id)
@@ -127,26 +131,29 @@ class Creation(Volumes):
                 limits = quotas.limits_for(connection, self.conf, context.project_id or "")
                 validate.check_metadata_quota(request.metadata, limits["metadata_items"])
                 validate.check_files(request.personality, limits)
-        image = self._check_disks(context, request, flavor, devices)
+        image = self._check_disks(context, request, flavor, devices, image)
         return _Facts(flavor, image, keypair, networks, validate.auto_disk_config(image, request.disk_config), devices)
 
     def _check_disks(self, context: RequestContext, request: CreateRequest, flavor: Flavor,
-                     devices: list[BlockDevice]) -> ImageMeta:
+                     devices: list[BlockDevice], image: ImageMeta | None) -> ImageMeta:
         """What the servers boot; raises what is wrong with it or with any disk."""
         block_devices.check_local(devices, flavor)
         self.check_devices(context, devices, request.max_count, request.allow_multiattach)
         root = next((d for d in devices if d.is_root and d.is_volume), None)
-        if root is not None and not request.image_id:
+        if image is None:
+            assert root is not None     # else `parse` has refused a request without an image
             image = self.root_image(context, root)
-        else:
-            try:
-                image = self.image.get(context, request.image_id)
-            except exception.ImageNotFound as error:
-                raise exception.Invalid(error.message) from error
         validate.check_image(image, flavor, request.allow_zero_disk, is_on_volume=root is not None)
         if root is not None:
             check_image_fits(image, root)
         return image
+
+    def _image_of(self, context: RequestContext, image_id: str) -> ImageMeta | None:
+        """The image of the request; None: it names none. Raises Invalid for one that is not there."""
+        try:
+            return self.image.get(context, image_id) if image_id else None
+        except exception.ImageNotFound as error:
+            raise exception.Invalid(error.message) from error
 
     @staticmethod
     def _keypair(connection: sa.Connection, context: RequestContext, name: str | None) -> dict[str, Any] | None:

@@ -121,7 +121,7 @@ def test_bodies_that_are_refused(servers, member, body):
     member.post(f"/servers/{server}/action", body, 400)
 
 
-@pytest.mark.parametrize(("action", "code"), [("createImage", 501), ("createBackup", 400)])
+@pytest.mark.parametrize(("action", "code"), [("createBackup", 400)])
 def test_a_server_that_boots_from_a_volume(servers, member, action, code):
     server = servers.active(member)
     servers.set(server, block_devices=[{"id": "1", "source_type": "volume", "destination_type": "volume", "boot_index": 0,

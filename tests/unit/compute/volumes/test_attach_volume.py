@@ -293,6 +293,28 @@ def test_a_guest_that_does_not_let_go_keeps_its_volume(cloud):
     _nothing_is_left(cloud, server, volume)
 
 
+def test_the_volume_service_is_told_before_the_answer_and_may_refuse(cloud):
+    server, volume = cloud.running(), cloud.volume()
+    cloud.attach(server, volume)
+    cloud.api_volumes.fail("begin_detaching", exception.InvalidVolume(reason="it is being extended"))
+    path = f"/servers/{server}/os-volume_attachments/{volume}"
+    assert cloud.member.fault("DELETE", path, 400) == "Invalid volume: it is being extended"
+    assert cloud.last_action(server)["message"] == "Error"
+    cloud.api_volumes.fail("begin_detaching")       # who does not answer is asked again by the host
+    cloud.detach(server, volume)
+    cloud.actions_end(server)
+    _nothing_is_left(cloud, server, volume)
+
+
+def test_a_guest_that_keeps_its_volume_is_told_of(cloud):
+    server, volume = cloud.running(), cloud.volume()
+    cloud.attach(server, volume)
+    cloud.drivers["h1"].fail("detach_volume", exception.VirtDriverError(what="detach", reason="the guest is busy"))
+    cloud.detach(server, volume)
+    cloud.actions_end(server)
+    assert "roll_detaching" in cloud.host_volumes["h1"].calls
+
+
 def test_a_detach_outlives_a_short_outage(cloud):
     server, volume = cloud.running(), cloud.volume()
     cloud.attach(server, volume)

@@ -10,7 +10,7 @@ from nova_lite.db import actions, models
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import states
 from nova_lite.virt.fake import FakeDriver
-from tests.unit.compute.volumes.volume_cloud import DIED, DOWN, existing, made_of
+from tests.unit.compute.volumes.volume_cloud import DIED, DOWN, Meddling, existing, made_of
 
 NOWHERE = str(uuid.uuid4())
 
@@ -67,6 +67,30 @@ def test_from_a_snapshot_and_from_a_volume_of_it(cloud):
     cloud.delete(again)
     assert cloud.status(root.volume_id) == "available"
     assert cloud.attachments() == []
+
+
+def test_an_image_of_a_server_with_volumes_brings_them_along(cloud):
+    data = cloud.volume()
+    server = cloud.running(made_of("image", cloud.image, 2), existing(data))
+    root = cloud.get(server).block_devices[0].volume_id
+    body = {"createImage": {"name": "both", "metadata": {"bdm_v2": "no"}}}
+    image = cloud.member.post(f"/servers/{server}/action", body, 202)["image_id"]
+    shown = cloud.services.image.get(cloud.user, image)
+    assert (shown.status, shown.size, shown.properties["root_device_name"]) == ("active", 0, "/dev/vda")
+    assert sorted(s.volume_id for s in cloud.volumes.list_snapshots(cloud.user)) == sorted([root, data])
+    copy = cloud.running(imageRef=image)
+    devices = {d.device_name: d for d in cloud.get(copy).block_devices}
+    assert [(devices[n].source_type, devices[n].size) for n in ("/dev/vda", "/dev/vdb")] == [("snapshot", 2), ("snapshot", 1)]
+    assert {d.volume_id for d in devices.values()}.isdisjoint({root, data, None})
+    assert cloud.member.get(f"/servers/{copy}")["server"]["image"] == ""
+
+
+def test_an_image_of_a_server_with_volumes_that_is_refused_leaves_no_snapshot(cloud):
+    server = cloud.running(made_of("image", cloud.image, 2))
+    cloud.services.compute.image = Meddling(cloud.services.image)
+    cloud.services.compute.image.fail("create", exception.Forbidden("too many images"))
+    cloud.member.post(f"/servers/{server}/action", {"createImage": {"name": "both"}}, 403)
+    assert cloud.volumes.list_snapshots(cloud.user) == []
 
 
 def test_an_image_on_the_local_disk_with_blank_and_existing_volumes(cloud):
