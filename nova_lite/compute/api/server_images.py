@@ -53,7 +53,7 @@ class ServerImages(Base):
                        for device in instance.block_devices]
             properties = {"image_type": "snapshot", **metadata, "bdm_v2": "True", "block_device_mapping": json.dumps(mapping),
                           "root_device_name": instance.root_device_name or ""}
-            record = _record(context, instance, name, properties)
+            record = image_record(context, instance, name, properties)
             root = next((d for d in instance.block_devices if d.is_root), None)
             record["min_disk"] = instance.image.min_disk if instance.image else 0
             if root is not None and root.size:
