@@ -20,6 +20,8 @@ from tests.support.faulty_cloud import SETTLED, TIMEOUT, FaultyCloud, storm
 from tests.support.neighbours import Neighbours
 from tests.support.process import wait_for
 
+pytestmark = pytest.mark.timeout(900)       # a storm ends in a minute; on a busy machine it may take several
+
 CAUSES = {"stop": r"it cannot be reached|the connection broke|its answer broke off|does not answer|so far not heard",
           "error": r"it answered 500", "hang": r"no answer within \d+ s|too many requests wait|it takes long"}
 NAMES = {"glance": "Glance", "neutron": "Neutron", "keystone": "Keystone", "cinder": "Cinder"}

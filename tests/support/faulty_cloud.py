@@ -20,7 +20,7 @@ from tests.support.process import wait_for
 
 TIMEOUT = 10        # [service_user] timeout: how long a neighbour may hang
 AT_ONCE = 5         # servers that are asked for at the same time while all is well
-SETTLED = 150.0     # seconds until whatever was asked for has come to an end
+SETTLED = 300.0     # seconds until whatever was asked for has come to an end
 
 
 class FaultyCloud:

@@ -20,11 +20,13 @@ import pathlib
 import shutil
 import subprocess
 import uuid
+import warnings
 from collections.abc import Iterator
 from typing import IO, Any
 
 import pytest
 import requests
+from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import session as ks_session
 from keystoneauth1.identity import v3
 
@@ -175,7 +177,10 @@ def neighbours() -> Iterator[Neighbours]:
     try:
         made = Neighbours(directory).begin()
         yield made
-        made.end()
+        try:
+            made.end()
+        except (AssertionError, requests.RequestException, ks_exceptions.ClientException) as error:
+            warnings.warn(f"the session's users were not deleted: {error}", stacklevel=1)
     finally:
         with _lock(directory, "start", fcntl.LOCK_EX), users:
             fcntl.flock(users, fcntl.LOCK_UN)
