@@ -11,7 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception, notifications
 from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor import endings, heartbeats, power_states
+from nova_lite.conductor import endings, heartbeats, limits, power_states
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
@@ -69,6 +69,7 @@ class ConductorManager:
         self.confirmer = Confirmer(conf, self.db, self.compute)
         self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
+        self.limits = limits.LimitsMirror(conf, self.db)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor)]
 
     # the life of the process ----------------------------------------------------------------------------------------
@@ -89,7 +90,8 @@ class ConductorManager:
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
                 (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
                 (self.strays.interval, self.strays.run),
-                (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run)]
+                (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run),
+                (limits.INTERVAL, self.limits.run)]
 
     def _register(self) -> None:
         self.db.write(services.heard_from, self.conf.host, services.CONDUCTOR)

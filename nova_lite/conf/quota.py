@@ -3,6 +3,9 @@ from oslo_config import cfg
 
 GROUP = "quota"
 OPTS = [
+    cfg.StrOpt("driver", default="database", choices=["database", "keystone"],
+               help="Where limits are kept. database: here, set by os-quota-sets. keystone: unified limits, read with "
+                    "the credentials of [oslo_limit] (system_scope = all); the options below do not count then."),
     cfg.IntOpt("instances", default=10, min=-1, help="Servers of a project."),
     cfg.IntOpt("cores", default=20, min=-1, help="Virtual CPUs of a project."),
     cfg.IntOpt("ram", default=51200, min=-1, help="MiB of memory of a project."),

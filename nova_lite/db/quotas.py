@@ -1,8 +1,10 @@
 """Quotas: the limits of a project or user, what is used of them, and checks that cannot be overtaken.
 
 A limit is, in this order, the override of the user in the project, of the project, of the class "default", or the option of
-``[quota]``; -1 is no limit. Usage is counted from the living rows, never stored. Whoever creates something that counts calls
-the check in the same transaction: it locks the project's row of ``quota_locks`` first, so that creators take turns.
+``[quota]``; -1 is no limit. With ``[quota] driver = keystone`` it is what Keystone last said of the project, or of every
+project, else 0; users and classes have none of their own then. Usage is counted from the living rows, never stored. Whoever
+creates something that counts calls the check in the same transaction: it locks the project's row of ``quota_locks`` first, so
+that creators take turns.
 """
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from nova_lite.db import models
 from nova_lite.objects import states
 
 T = models.quotas
+KEYSTONE = "keystone"       # the driver, and how the rows begin that are copies of Keystone's limits
 CONFIGURED = ("instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups", "server_group_members")
 INJECTED = {"injected_files": 5, "injected_file_content_bytes": 10240, "injected_file_path_bytes": 255}
 RESOURCES = (*CONFIGURED, *INJECTED)
@@ -34,12 +37,39 @@ def defaults(conn: sa.Connection, conf: cfg.ConfigOpts, class_name: str = "defau
 
 def limits_for(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str = "") -> dict[str, int]:
     """All limits by resource, for a project or (``user_id``) for one user of it."""
+    if conf.quota.driver == KEYSTONE:
+        return _mirrored(conn, project_id)
     limits = {name: getattr(conf.quota, name) for name in CONFIGURED} | INJECTED
     query = sa.select(T.c.project_id, T.c.user_id, T.c.resource, T.c.hard_limit).where(
         T.c.project_id.in_({"", project_id}), T.c.user_id.in_({"", user_id}))
     for _, _, resource, limit in sorted(conn.execute(query).all(), key=lambda row: (row[0] != "", row[1] != "")):
         limits[resource] = limit
     return limits
+
+
+def _mirrored(conn: sa.Connection, project_id: str) -> dict[str, int]:
+    limits = dict.fromkeys(RESOURCES, 0)
+    query = sa.select(T.c.project_id, T.c.resource, T.c.hard_limit).where(
+        T.c.project_id.in_({f"{KEYSTONE}:", f"{KEYSTONE}:{project_id}"}))
+    limits.update({resource: limit for _, resource, limit in sorted(conn.execute(query).all())})
+    return limits
+
+
+def mirror(conn: sa.Connection, limits: Mapping[str, Mapping[str, int]]) -> int:
+    """Keep a copy of Keystone's limits by project ("": of all); how many rows that changes."""
+    ours = T.c.project_id.startswith(f"{KEYSTONE}:", autoescape=True)
+    have = {(project, resource): limit for project, resource, limit in conn.execute(
+        sa.select(T.c.project_id, T.c.resource, T.c.hard_limit).where(ours))}
+    want = {(f"{KEYSTONE}:{project}"[:255], resource): limit for project, some in limits.items()
+            for resource, limit in some.items()}
+    changed = [key for key in {**have, **want} if have.get(key) != want.get(key)]
+    for project, resource in changed:
+        conn.execute(sa.delete(T).where(T.c.project_id == project, T.c.resource == resource))
+    rows = [{"project_id": project, "user_id": "", "resource": resource, "hard_limit": want[project, resource]}
+            for project, resource in changed if (project, resource) in want]
+    if rows:
+        conn.execute(sa.insert(T), rows)
+    return len(changed)
 
 
 def set_limits(conn: sa.Connection, project_id: str, limits: Mapping[str, int], user_id: str = "") -> None:

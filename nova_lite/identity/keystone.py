@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import requests
@@ -224,15 +224,15 @@ class Client:
         return _NoAnswer(exception.ServiceUnavailable(what=what, reason=reason), unsent, down)
 
 
-def make_session(conf: cfg.ConfigOpts) -> session.Session:
+def make_session(conf: cfg.ConfigOpts, groups: Sequence[str] = (GROUP, FALLBACK)) -> session.Session:
     """A session as the service user: ``[service_user]``, or ``[keystone_authtoken]`` where that names none.
 
-    Raises ConfigError when neither has credentials.
+    ``groups``: where to look for credentials. Raises ConfigError when none has any.
     """
     # read apart from ``conf``: keystonemiddleware and we ourselves have options of the same names in these groups
     read = cfg.ConfigOpts()
     read([], default_config_files=conf.config_file or [], default_config_dirs=conf.config_dir or [])
-    for group in (GROUP, FALLBACK):
+    for group in groups:
         loading.register_session_conf_options(read, group)
         loading.register_auth_conf_options(read, group)
         if not read[group].auth_type:
@@ -243,7 +243,7 @@ def make_session(conf: cfg.ConfigOpts) -> session.Session:
         for scheme in ("http://", "https://"):      # keystoneauth's own keeps ten connections and throws the others away
             made.session.mount(scheme, session.TCPKeepAliveAdapter(pool_maxsize=2 * AT_ONCE))
         return made
-    raise exception.ConfigError(reason="[service_user] has no credentials: auth_type, auth_url, username, password, ...")
+    raise exception.ConfigError(reason=f"[{groups[0]}] has no credentials: auth_type, auth_url, username, password, ...")
 
 
 def _words(answer: requests.Response) -> tuple[str, str]:

@@ -50,7 +50,9 @@ def update(req: Request, project_id: str) -> dict[str, Any]:
     if len(project_id) > MAX_ID:
         raise exception.InvalidInput(reason=f"the id of a project has at most {MAX_ID} characters")
     body = req.json_in["quota_set"]
-    wanted = {name: int(value) for name, value in body.items() if name in quotas.RESOURCES}
+    # as Nova does: limits that are kept in Keystone are not changed here, and nobody is told
+    there = req.services.conf.quota.driver == quotas.KEYSTONE
+    wanted = {name: int(value) for name, value in body.items() if name in quotas.RESOURCES and not there}
     force = strutils.bool_from_string(body.get("force", False), strict=True)
     user = params.last(req, "user_id") or ""
     limits = req.services.db.write(_update, req, project_id, user, wanted, force)

@@ -1,0 +1,39 @@
+"""Keystone's unified limits, copied into our table of quotas: whoever creates something is checked against it in the same
+transaction, and no request waits for Keystone. While Keystone is away the last limits hold."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.db import quotas
+from nova_lite.db.core import Database
+
+LOG = log.getLogger(__name__)
+INTERVAL = 30           # seconds between two looks at Keystone
+
+
+class LimitsMirror:
+    """Does nothing unless ``[quota] driver`` is keystone; every conductor copies, which is as good as one."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
+        self._conf, self._db = conf, db
+        self._limits: Callable[[], dict[str, dict[str, int]]] | None = None
+
+    def run(self) -> None:
+        """Copy what has changed."""
+        if self._conf.quota.driver != quotas.KEYSTONE:
+            return
+        if self._limits is None:
+            from nova_lite.identity.limits import UnifiedLimits
+
+            self._limits = UnifiedLimits(self._conf).read
+        try:
+            changed = self._db.write(quotas.mirror, self._limits())
+        except exception.ServiceUnavailable as error:
+            LOG.warning("the limits stay as they were: %s", error)
+            return
+        if changed:
+            LOG.info("Keystone's limits have changed: %s rows", changed)
