@@ -16,6 +16,7 @@ from nova_lite import exception
 from nova_lite.compute import (
     build,
     delete,
+    evacuate,
     interfaces,
     live_migrate,
     moves,
@@ -80,6 +81,7 @@ VERBS: dict[str, Verb] = {
     **_family(interfaces.EVENTS, interfaces.VERBS),
     **{verb: Verb(moves.EVENTS[verb], function, moves.SETTLE.get(verb, as_the_table_says))
        for verb, function in moves.VERBS.items()},
+    "evacuate": Verb(evacuate.EVENT, evacuate.run),
     "live_migrate": Verb(live_migrate.EVENT, live_migrate.run, live_migrate.settled),
     **_family(snapshot.EVENTS, dict.fromkeys(snapshot.EVENTS, snapshot.run)),
     **_family(rescue.EVENTS, rescue.VERBS),

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite.db import claims, instances, moves
+from nova_lite.objects import action as action_objects
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
@@ -45,7 +46,8 @@ def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
         _back(conn, move)
     else:
         claims.release(conn, move.uuid)
-    moves.update(conn, move.id, {"status": action.arguments.get("ends_as", objects.ERROR)})
+    built = action.verb == "evacuate" and action.stage == action_objects.COMPUTE
+    moves.update(conn, move.id, {"status": action.arguments.get("ends_as", objects.FAILED if built else objects.ERROR)})
     return room_of(server) if server is not None else {}
 
 

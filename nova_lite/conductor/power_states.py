@@ -21,10 +21,12 @@ _FOUND = {(states.ACTIVE, states.SHUTDOWN): states.STOPPED, (states.ACTIVE, stat
 
 def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str) -> list[Instance]:
     """Servers whose guests must not be on this host: they are gone, or have settled on another one. What a move has set
-    aside until its user confirms it stays."""
+    aside until its user confirms it stays; what is being built elsewhere because this host was down goes at once."""
+    lost = moves.evacuated(conn, host, list(found)) if found else set()
     candidates = [i for i in found.values() if _is_stray(i, host)]
     kept = moves.kept_on(conn, host, [i.uuid for i in candidates]) if candidates else set()
-    return [i for i in candidates if i.deleted or i.uuid not in kept]
+    unwanted = {i.uuid for i in candidates if i.deleted or i.uuid not in kept} | lost
+    return [i for i in found.values() if i.uuid in unwanted]
 
 
 def _is_stray(instance: Instance, host: str) -> bool:
@@ -41,7 +43,7 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
                         .where(T.c.host == host, T.c.deleted == 0)).all()
     look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR
             and found.get(row.uuid, states.NOSTATE) != row.power_state]
-    others = instances.get_many(conn, set(found) - {row.uuid for row in rows}, deleted=True)
+    others = instances.get_many(conn, set(found) - {row.uuid for row in rows if row.task_state is None}, deleted=True)
     return {"look": look, "remove": [i.to_primitive() for i in strays(conn, others, host)]}
 
 

@@ -127,6 +127,12 @@ class Sweeper:
             endings.succeed(conn, action, {})
         elif self._is_a_move(conn, found, action, reason):
             return
+        elif action.verb == "evacuate":     # another one; the server is still its old host's
+            ignore = sorted({*action.arguments.get("ignore_hosts", ()), action.host or ""})
+            actions.release(conn, [action.id], self.lease_seconds, died=True)
+            actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR,
+                              arguments={**action.arguments, "ignore_hosts": ignore})
+            found.run.append(action.id)
         elif endings.operation(action).ends_in is None:
             # its guest is as it was: the host goes on when it is back, or a delete takes all
             actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)

@@ -83,6 +83,13 @@ def kept_on(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> 
         sa.or_(T.c.source_compute == host, T.c.dest_compute == host))))
 
 
+def evacuated(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> set[str]:
+    """Those of the servers that are being built anew on another host, because theirs was down: no other may run them."""
+    return set(conn.scalars(sa.select(T.c.instance_uuid).where(
+        T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.migration_type == objects.EVACUATION,
+        T.c.status.not_in(objects.ENDED), T.c.dest_compute.is_not(None), T.c.dest_compute != host)))
+
+
 def list_all(conn: sa.Connection, filters: Mapping[str, Any] | None = None, host: str | None = None,
              limit: int | None = None, marker: str | None = None, changes_since: datetime.datetime | None = None,
              changes_before: datetime.datetime | None = None) -> list[Migration]:

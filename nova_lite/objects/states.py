@@ -111,6 +111,8 @@ OPERATIONS = {o.verb: o for o in (
     # these end where they began, idle again
     Operation("createImage", "createImage", "snapshot_instance", _QUIET, IDLE, IMAGE_SNAPSHOT_PENDING, None, None, False),
     Operation("createBackup", "createBackup", "backup_instance", _QUIET, IDLE, IMAGE_BACKUP, None, None, False),
+    Operation("evacuate", "evacuate", "rebuild_instance", (ACTIVE, STOPPED, ERROR), ANY_TASK, REBUILDING, ACTIVE, RUNNING,
+              False, begins_at_conductor=True),
     Operation("live_migrate", "live-migration", "live_migrate", (ACTIVE, PAUSED), IDLE, MIGRATING, None, None,
               begins_at_conductor=True),
     # these change no state, so several may be under way: the host does them one after the other
@@ -135,7 +137,8 @@ _ON_THE_WAY: dict[str, tuple[str, ...]] = {
     "createImage": (IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
     "createBackup": (IMAGE_BACKUP, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
     "shelve": (SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING),
-    "rebuild": (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)}
+    "rebuild": (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING),
+    "evacuate": (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)}
 
 
 def working(operation: Operation) -> tuple[str, ...]:

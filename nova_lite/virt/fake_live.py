@@ -71,6 +71,12 @@ class FakeLiveMigrations:
                 raise exception.LiveMigrationAborted(instance_id=instance.uuid)
         self._keep(instance.uuid, None)
 
+    def adopt(self, instance: Instance) -> None:
+        """There are no files."""
+
+    def adopted(self, instance: Instance) -> None:
+        """There are no files."""
+
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
         """It comes only when its source says so."""
         return self._driver.power_state(instance) is not None

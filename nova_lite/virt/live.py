@@ -95,6 +95,13 @@ class LiveMigrations(Protocol):
         """The source brings the guest over, or waits until the copy that is under way ends. Raises LiveMigrationAborted or
         VirtDriverError when the guest is still here; what ``report`` raises ends the waiting, not the copy."""
 
+    def adopt(self, instance: Instance) -> None:
+        """Before an evacuated guest is built here: files of it that are here are those of shared storage, and no host's as
+        long as it is under way, so that whoever gives up leaves them."""
+
+    def adopted(self, instance: Instance) -> None:
+        """The guest is here: so are its files, shared or not."""
+
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
         """The destination has lost the source: wait until what comes in has come or is gone (calling ``pause`` meanwhile);
         True when the guest is here."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from nova_lite.compute.api.changes import Changes
 from nova_lite.compute.api.consoles import Consoles
 from nova_lite.compute.api.create import Creation
+from nova_lite.compute.api.evacuation import Evacuation
 from nova_lite.compute.api.events import ExternalEvents
 from nova_lite.compute.api.image_cache import ImageCache
 from nova_lite.compute.api.interfaces import Interfaces
@@ -24,6 +25,6 @@ from nova_lite.compute.api.shelve import Shelving
 from nova_lite.compute.api.volume_swap import VolumeSwap
 
 
-class ComputeAPI(Creation, Operations, Changes, Consoles, Listing, ExternalEvents, ImageCache, Interfaces, LiveMigrations,
-                 Moves, Questions, ServerImages, Shares, VolumeSwap, Rebuilds, Rescues, Shelving):
+class ComputeAPI(Creation, Operations, Changes, Consoles, Evacuation, Listing, ExternalEvents, ImageCache, Interfaces,
+                 LiveMigrations, Moves, Questions, ServerImages, Shares, VolumeSwap, Rebuilds, Rescues, Shelving):
     """All of them in one object; see the modules of this package."""

@@ -15,7 +15,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.conductor import endings
-from nova_lite.conductor.tasks import cold_move, live_migrate, unshelve
+from nova_lite.conductor.tasks import cold_move, evacuate, live_migrate, unshelve
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.db import actions
 from nova_lite.objects.action import Action
@@ -28,7 +28,7 @@ THREADS = 16        # a task waits for the scheduler and for hosts, and holds up
 Task = Callable[[Tools, Action, Instance], None]
 # verb of states.OPERATIONS -> what begins it
 TASKS: dict[str, Task] = {"resize": cold_move.begin, "migrate": cold_move.begin, "live_migrate": live_migrate.run,
-                          "unshelve": unshelve.unshelve}
+                          "unshelve": unshelve.unshelve, "evacuate": evacuate.run}
 
 
 class Tasks:

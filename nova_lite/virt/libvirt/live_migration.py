@@ -36,6 +36,7 @@ from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, S
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 _REPORT_SECONDS = 1.0
+_NOBODY = "-"
 _UNDEFINE_SECONDS = 10.0        # between the end of the source's guest and that of its domain
 
 
@@ -211,6 +212,25 @@ class LiveMigrations:
                 guest.undefine()
             time.sleep(0.1)
         return True
+
+    # evacuation ---------------------------------------------------------------------------------------------------------
+    def adopt(self, instance: Instance) -> None:
+        """See LiveMigrations."""
+        files = self._files(instance)
+        if files.moved_to.exists() and files.moved_to.read_text() == self._name:
+            return
+        if files.path.exists():
+            files.owner.write_text(_NOBODY)
+        else:
+            files.make()
+            files.moved_to.write_text(self._name)
+
+    def adopted(self, instance: Instance) -> None:
+        """See LiveMigrations."""
+        files = self._files(instance)
+        if files.owner.exists():
+            files.owner.write_text(self._name)
+        files.moved_to.unlink(missing_ok=True)
 
     # after --------------------------------------------------------------------------------------------------------------
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:

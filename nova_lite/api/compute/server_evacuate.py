@@ -1,0 +1,36 @@
+"""POST /servers/{server_id}/action: evacuate."""
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_utils import strutils
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import server_evacuate as schema
+from nova_lite.api.compute.servers import find
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+from nova_lite.compute.api.create import generate_password
+
+PATH = "/servers/{server_id}/action"
+_POLICY = "os_compute_api:os-evacuate"
+
+
+def evacuate(req: Request, server_id: str) -> dict[str, Any] | None:
+    """Build a server of a dead host anew elsewhere. Whether disks are shared the hosts find out themselves; until 2.13 the user
+    says so, and then the password in the disk cannot be changed."""
+    instance, asked = find(req, server_id, _POLICY), req.argument
+    shared = not req.since("2.14") and strutils.bool_from_string(asked["onSharedStorage"], strict=True)
+    if shared and asked.get("adminPass"):
+        raise exception.Invalid("admin password can't be changed on existing disk")
+    password = None if shared else asked.get("adminPass") or generate_password()
+    host = asked.get("host")
+    force = host is not None and (not req.since("2.29") or strutils.bool_from_string(asked.get("force", False), strict=True))
+    req.services.compute.evacuate(req.context, instance, host, force, req.since("2.95"), password)
+    if req.since("2.14"):
+        return None
+    return {"adminPass": password} if password and req.services.conf.api.enable_instance_password else {}
+
+
+ROUTES = [Route("POST", PATH, evacuate, _POLICY, action="evacuate", body=schema.EVACUATE, response=schema.EVACUATE_ANSWER,
+                status=200)]

@@ -1,0 +1,51 @@
+"""Evacuation of servers whose host is down."""
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.compute.api.base import Base, Prepared
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, services
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+
+VERB = "evacuate"
+
+
+class Evacuation(Base):
+    """POST /servers/{id}/action (evacuate)."""
+
+    def evacuate(self, context: RequestContext, instance: Instance, host: str | None, force: bool, stopped: bool,
+                 admin_password: str | None) -> None:
+        """Build the server anew elsewhere, on ``host`` if one is named; ``stopped``: it is off then, whatever it was.
+
+        Raises ComputeHostNotFound (404), Invalid for the server's own host, ComputeServiceInUse (400) for a host that is up,
+        and as ``states.check``."""
+        states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
+        if instance.host is None:
+            raise exception.InstanceNotReady(instance_id=instance.uuid)
+        down_time = self.conf.compute.service_down_time
+        with self.db.read() as connection:
+            if host is not None:
+                try:
+                    services.get_by_host(connection, host, services.COMPUTE)
+                except exception.NotFound as error:
+                    raise exception.ComputeHostNotFound(f"Compute host {host} not found.") from error
+                if host == instance.host:
+                    raise exception.Invalid("The target host can't be the same one.")
+            if services.is_up(services.get_by_host(connection, instance.host, services.COMPUTE), down_time):
+                raise exception.ComputeServiceInUse(host=instance.host)
+        arguments: dict[str, Any] = {"host": host, "force": force, "stopped": stopped}
+        if admin_password and instance.config_drive:
+            arguments["admin_password"] = admin_password
+        self.operate(context, instance.uuid, VERB, arguments, prepare=_end_others)
+
+
+def _end_others(connection: sa.Connection, server: Instance) -> Prepared:
+    """Whatever the dead host was about to do with the server, it shall not go on with when it is back."""
+    for other in actions.open_of_instances(connection, [server.uuid]).get(server.uuid, []):
+        actions.finish(connection, [other.id], failed=True, arguments=actions.without_secrets(other.arguments))
+    return Prepared()

@@ -1,0 +1,84 @@
+"""Evacuation: a server of a host that is down is built anew here, with its ports and volumes.
+
+Until the guest runs here the server is the old host's, so that a failure leaves it there. When that host comes back, it is told
+to remove its copy as soon as this one has begun: there is never a second one (``conductor/power_states.py``).
+"""
+from __future__ import annotations
+
+import dataclasses
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.compute import build, volumes
+from nova_lite.compute.work import Work, needs_stack
+from nova_lite.context import admin_context
+from nova_lite.objects import migration as objects
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+
+LOG = log.getLogger(__name__)
+EVENT = "compute_rebuild_instance"
+_STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+
+
+def run(work: Work) -> None:
+    """Build the guest here. Raises what went wrong, with nothing left here; the server is in ERROR then."""
+    before = work.instance
+    try:
+        work.update_migration({"status": objects.PRE_MIGRATING})
+        updates = _build(work)
+    except _STOP:
+        raise
+    except Exception as error:
+        LOG.error("evacuation failed: %s", error, extra={"instance_uuid": before.uuid}, exc_info=needs_stack(error))
+        _clean(work, before)
+        raise
+    work.succeed(updates)
+    LOG.info("evacuated from %s", before.host, extra={"instance_uuid": before.uuid})
+
+
+def _build(work: Work) -> dict[str, object]:
+    """The columns of the server once its guest is here."""
+    host, before = work.host, work.instance
+    assert work.migration is not None
+    host.driver.live.adopt(before)
+    vifs = host.network.move(admin_context(), before, host.name)
+    server = dataclasses.replace(before, host=host.name, network_info=vifs,
+                                 block_devices=volumes.connect_elsewhere(host, before))
+    work.instance = server
+    work.update({"task_state": states.REBUILD_SPAWNING}, [*states.working(work.operation)])
+    for vif in vifs:
+        host.network.plug(server, vif)
+    host.driver.spawn(server, vifs, build.guest_files(work, vifs), build.fetcher(work, server.image))
+    volumes.complete_all(work)
+    host.driver.live.adopted(server)
+    updates: dict[str, object] = {
+        "host": host.name, "node": work.migration.dest_node, "launched_on": host.name,
+        "launched_at": units.utcnow().isoformat(), "network_info": [v.to_primitive() for v in vifs],
+        **volumes.columns(server)}
+    if work.action.arguments.get("stopped") or before.vm_state == states.STOPPED:
+        host.driver.power_off(server, 0)
+        updates |= {"vm_state": states.STOPPED, "power_state": states.SHUTDOWN}
+    try:
+        volumes.release_others(host, server)
+    except exception.ServiceUnavailable as error:       # what the old host had of them; the delete finds it
+        LOG.warning("volumes of the old host are not given back yet: %s", error, extra={"instance_uuid": server.uuid})
+    return updates
+
+
+def _clean(work: Work, before: Instance) -> None:
+    host, server = work.host, work.instance
+    try:
+        host.driver.destroy(server, server.network_info)
+        for vif in server.network_info:
+            host.network.unplug(server, vif)
+        if server is not before:
+            volumes.disconnect_all(host.driver, server)
+        volumes.release_others(host, before)
+    except _STOP:
+        raise
+    except Exception as error:
+        LOG.error("clean-up after a failed evacuation did not end well: %s", error, extra={"instance_uuid": server.uuid},
+                  exc_info=needs_stack(error))

@@ -1,0 +1,50 @@
+"""The conductor's part of an evacuation: another host for a server whose own one is down."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.conductor.tasks import moving
+from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
+from nova_lite.db import actions, moves, services
+from nova_lite.objects import migration as objects
+from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
+from nova_lite.objects.scheduling import Selection
+
+LOG = log.getLogger(__name__)
+EVENT = "conductor_rebuild_instance"
+
+
+def run(tools: Tools, action: Action, instance: Instance) -> None:
+    """Find a host and let it build. Raises NoValidHost, or ComputeServiceInUse for a host that is back already."""
+    started = units.utcnow()
+    with tools.db.read() as conn:
+        if _is_up(tools, conn, instance.host or ""):
+            raise exception.ComputeServiceInUse(host=instance.host)
+        spec = request_spec(instance, action, group_of(conn, instance.uuid))
+    move = moving.begin(tools, action, instance, objects.EVACUATION, objects.ACCEPTED)
+    named = action.arguments.get("host")
+    there = {"host": named, "node": None, "force": bool(action.arguments.get("force"))} if named else None
+    ignored = sorted({instance.host or "", *action.arguments.get("ignore_hosts", ())})
+    place = moving.choose(tools, action, instance, dataclasses.replace(
+        spec, requested_destination=there, ignore_hosts=ignored))[0]
+    tools.db.write(_hand_over, tools, action, move, place, started)
+    LOG.info("is evacuated to %s", place.host, extra={"instance_uuid": instance.uuid})
+    tools.wake(action, place.host)
+
+
+def _is_up(tools: Tools, conn: sa.Connection, host: str) -> bool:
+    return services.is_up(services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time)
+
+
+def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migration, place: Selection, started: Any) -> None:
+    held = actions.check_held(conn, action.id, tools.leases.owner)
+    moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node})
+    actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
+    tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host)

@@ -1,0 +1,66 @@
+"""evacuate: what each version takes and answers."""
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite.db import models
+from tests.unit.api.compute.server_support import Servers
+
+
+@pytest.fixture
+def servers(cloud):
+    return Servers(cloud)
+
+
+@pytest.fixture
+def server(servers, cloud, admin):
+    """One whose host has not been heard of."""
+    made = servers.active(admin)
+    table = models.services
+    cloud.db.write(lambda c: c.execute(sa.update(table).where(table.c.host == "host1").values(forced_down=True)))
+    cloud.add_service("host2")
+    return made
+
+
+def _arguments(servers, server):
+    return next(a["arguments"] for a in servers.actions(server) if a["action"] == "evacuate")
+
+
+@pytest.mark.parametrize(("version", "argument", "kept"), [
+    ("2.1", {"host": "host2", "onSharedStorage": "False"}, ("host2", True, False)),
+    ("2.14", {"host": "host2"}, ("host2", True, False)), ("2.29", {"host": "host2"}, ("host2", False, False)),
+    ("2.29", {"host": "host2", "force": True}, ("host2", True, False)), ("2.68", {}, (None, False, False)),
+    ("2.95", {"host": "host2", "adminPass": "MySecretPass"}, ("host2", False, True))])
+def test_what_is_asked_at_each_version(servers, server, admin, version, argument, kept):
+    answer = admin.at(version).post(f"/servers/{server}/action", {"evacuate": argument}, 200)
+    found = _arguments(servers, server)
+    assert (found["host"], found["force"], found["stopped"]) == kept
+    assert "admin_password" not in found      # there is no config drive to put it into
+    assert servers.row(server)["task_state"] == "rebuilding"
+    assert bool(answer) == (version == "2.1")
+
+
+def test_passwords(servers, server, admin):
+    path, admin = f"/servers/{server}/action", admin.at("2.1")
+    body = {"evacuate": {"adminPass": "MySecretPass", "onSharedStorage": "True"}}
+    assert "admin password" in admin.fault("POST", path, 400, body)
+    body["evacuate"]["onSharedStorage"] = False
+    assert admin.post(path, body, 200) == {"adminPass": "MySecretPass"}
+
+
+@pytest.mark.parametrize(("version", "argument"), [
+    ("2.1", {"host": "host2"}), ("2.14", {"onSharedStorage": False}), ("2.28", {"force": True}), ("2.68", {"force": True})])
+def test_bodies_that_a_version_does_not_know(server, admin, version, argument):
+    admin.at(version).post(f"/servers/{server}/action", {"evacuate": argument}, 400)
+
+
+def test_refusals(servers, cloud, server, admin, member):
+    path, admin = f"/servers/{server}/action", admin.at("2.68")
+    assert "nowhere" in admin.fault("POST", path, 404, {"evacuate": {"host": "nowhere"}})
+    assert "same" in admin.fault("POST", path, 400, {"evacuate": {"host": "host1"}})
+    member.at("2.68").post(f"/servers/{servers.active(member)}/action", {"evacuate": {}}, 403)
+    servers.set(server, vm_state="paused")
+    admin.post(path, {"evacuate": {}}, 409)
+    servers.set(server, vm_state="active", host="host2")
+    assert "still in use" in admin.fault("POST", path, 400, {"evacuate": {}})
