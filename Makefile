@@ -44,8 +44,9 @@ stack:
 tempest:
 	@devstack/local/tempest.sh $(TEMPEST_OPTIONS)
 
-# two workers: each file is one's, and real guests are all one's (tests/conftest.py)
-BESIDE := $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder
+# WORKERS=0: one after the other. Two workers: each file is one's, and real guests are all one's (tests/conftest.py)
+WORKERS ?= 2
+BESIDE = $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # green threads are the default of everything; what differs with native threads is run with those too
 test: install neighbours
 	$(PYTEST) -n 3 tests/unit
