@@ -249,7 +249,8 @@ class ComputeManager:
         resize_instance = confirm_resize = revert_resize = swap_volume = set_admin_password = trigger_crash_dump = \
         snapshot_instance = backup_instance = build_and_run_instance
     rebuild_instance = rescue_instance = unrescue_instance = shelve_instance = shelve_offload_instance = unshelve_instance = \
-        soft_delete_instance = restore_instance = allow_share = deny_share = live_migrate = build_and_run_instance
+        soft_delete_instance = restore_instance = allow_share = deny_share = live_migrate = \
+        volume_snapshot_create = volume_snapshot_delete = build_and_run_instance
 
     def look_for_left_behind(self, context: RequestContext, instance_uuids: list[str]) -> None:
         """Servers that may have left something here were deleted: nothing of them stays."""

@@ -28,6 +28,7 @@ from nova_lite.compute import (
     snapshot,
     soft_delete,
     swap,
+    volume_snapshots,
     volumes,
 )
 from nova_lite.compute.work import Host, Work, needs_stack
@@ -77,6 +78,7 @@ VERBS: dict[str, Verb] = {
     **_family(power.EVENTS, dict.fromkeys(power.VERBS, power.run), by_its_guest),
     **_family(volumes.EVENTS, volumes.VERBS),
     **_family(swap.EVENTS, swap.VERBS),
+    **_family(volume_snapshots.EVENTS, volume_snapshots.VERBS),
     **_family(shares.EVENTS, shares.VERBS, shares.failed),
     **_family(interfaces.EVENTS, interfaces.VERBS),
     **{verb: Verb(moves.EVENTS[verb], function, moves.SETTLE.get(verb, as_the_table_says))

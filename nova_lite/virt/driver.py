@@ -169,6 +169,12 @@ class ComputeDriver(Protocol):
         """Copy a volume of a running guest to another, connected one and let the guest change over; one that has the new one
         already keeps it. The guest goes on meanwhile, and has the old volume when this raises."""
 
+    def snapshot_volume(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
+        """Let the guest write to ``info["new_file"]``, a qcow2 file on the volume's; the old one is the snapshot then."""
+
+    def merge_volume_snapshot(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
+        """Merge ``info["file_to_merge"]`` into ``info["merge_target_file"]`` (None: the file below into the one in use)."""
+
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A volume has grown to ``size`` GiB: the guest is to see it."""
 

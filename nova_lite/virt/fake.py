@@ -177,6 +177,14 @@ class FakeDriver:
         self._act("swap_volume", instance)
         self._known("swap_volume", instance)
 
+    def snapshot_volume(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
+        """There are no files."""
+        self._act("snapshot_volume", instance)
+
+    def merge_volume_snapshot(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
+        """There are none."""
+        self._act("merge_volume_snapshot", instance)
+
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """And sees it grow."""
         self._act("extend_volume", instance)

@@ -65,6 +65,9 @@ class VolumeAPI(Protocol):
     def complete(self, context: RequestContext, attachment_id: str) -> None:
         """The guest has it: the volume becomes in-use. Run again it does nothing."""
 
+    def update_snapshot_status(self, context: RequestContext, snapshot_id: str, status: str) -> None:
+        """Tell how the hypervisor's part of a snapshot ended; one that is gone is no error."""
+
     def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
         """Tell how the move of a volume's data to a new volume ended; the id under which these data are known from now on."""
 

@@ -235,6 +235,9 @@ class LocalVolumes:
         """The volume becomes in-use."""
         self._step(context, attachment_id, ATTACHED)
 
+    def update_snapshot_status(self, context: RequestContext, snapshot_id: str, status: str) -> None:
+        """Nothing: no hypervisor helps with these snapshots, they are copies."""
+
     def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
         """Nobody moves volumes in files to other ones, so there is nothing to complete."""
         raise exception.InvalidVolume(reason=f"volume {volume_id} is not migrating")

@@ -265,6 +265,7 @@ def test_a_volume_is_exchanged_under_the_running_guest(driver, hypervisor, guest
     finally:
         driver.detach_volume(guest, old)
         driver.disconnect_volume(guest, new)
+    wait_for("the guest to miss it", lambda: old.volume_id[:20] not in _disks(driver, guest), 60)
     assert "iqn" not in _virsh(hypervisor, "domblklist", guest.uuid)
     assert _virsh(hypervisor, "secret-list") == ""
 

@@ -111,6 +111,11 @@ class FakeCinder:
         del self.volumes[volume_id]
         return Answer(202)
 
+    def _post_snapshots(self, snapshot_id: str, body: dict[str, Any]) -> Answer:
+        """What a hypervisor tells of its part."""
+        self.snapshots[snapshot_id]["status"] = body["os-update_snapshot_status"]["status"]
+        return Answer(202)
+
     def _post_volumes(self, volume_id: str, body: dict[str, Any]) -> Answer:
         [(action, asked)] = body.items()
         return self._complete_migration(volume_id, asked) if action == "os-migrate_volume_completion" else \

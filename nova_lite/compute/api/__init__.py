@@ -22,9 +22,11 @@ from nova_lite.compute.api.rescue import Rescues
 from nova_lite.compute.api.server_images import ServerImages
 from nova_lite.compute.api.shares import Shares
 from nova_lite.compute.api.shelve import Shelving
+from nova_lite.compute.api.volume_snapshots import VolumeSnapshots
 from nova_lite.compute.api.volume_swap import VolumeSwap
 
 
 class ComputeAPI(Creation, Operations, Changes, Consoles, Evacuation, Listing, ExternalEvents, ImageCache, Interfaces,
-                 LiveMigrations, Moves, Questions, ServerImages, Shares, VolumeSwap, Rebuilds, Rescues, Shelving):
+                 LiveMigrations, Moves, Questions, ServerImages, Shares, VolumeSnapshots, VolumeSwap,
+                 Rebuilds, Rescues, Shelving):
     """All of them in one object; see the modules of this package."""

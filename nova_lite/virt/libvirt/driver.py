@@ -199,6 +199,14 @@ class LibvirtDriver:
         disk = domain_xml.build_disk(guest_config.volume(instance, new))
         swap.swap(self._guest(instance), str(old.volume_id), disk, (new.size or 0) > (old.size or 0))
 
+    def snapshot_volume(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
+        """All volumes that can be attached are raw, and make their snapshots at their back end."""
+        raise exception.NotImplementedByDriver(what="snapshots of volumes by the hypervisor")
+
+    def merge_volume_snapshot(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
+        """See ``snapshot_volume``."""
+        raise exception.NotImplementedByDriver(what="snapshots of volumes by the hypervisor")
+
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A running guest sees the new size."""
         GuestDisks(self._guest(instance)).resize(str(device.volume_id), size)

@@ -1,0 +1,38 @@
+"""/os-assisted-volume-snapshots: for the Volume service, whose volumes in files are open in guests."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute import params
+from nova_lite.api.compute.schemas import assisted_volume_snapshots as schema
+from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.wsgi import Request
+
+PATH = "/os-assisted-volume-snapshots"
+_RULE = "os_compute_api:os-assisted-volume-snapshots:"
+
+
+def create(req: Request) -> dict[str, Any]:
+    """Begin a snapshot of a volume that a guest has."""
+    wanted = req.json_in["snapshot"]
+    volume_id, info = wanted["volume_id"], wanted["create_info"]
+    req.services.compute.volume_snapshot_create(req.context, volume_id, info)
+    return {"snapshot": {"id": info.get("id"), "volumeId": volume_id}}
+
+
+def delete(req: Request, snapshot_id: str) -> None:
+    """Begin to merge the file of a snapshot; ``delete_info`` in the query says which into which."""
+    try:
+        info = json.loads(params.last(req, "delete_info") or "")
+        volume_id = info["volume_id"]
+    except (ValueError, KeyError, TypeError):
+        raise exception.Invalid("delete_info must be a JSON object with volume_id") from None
+    req.services.compute.volume_snapshot_delete(req.context, str(volume_id), snapshot_id, info)
+
+
+ROUTES = [
+    Route("POST", PATH, create, f"{_RULE}create", body=schema.CREATE, response=schema.CREATED),
+    Route("DELETE", PATH + "/{snapshot_id}", delete, f"{_RULE}delete", query=schema.DELETE_QUERY, status=204),
+]
