@@ -87,10 +87,17 @@ class Service:
                  tls_key_file: str = "") -> wsgi_server.Server:
         """Serve a WSGI application; on the socket that was bound before the fork, where there is one."""
         tls = wsgi_server.tls_context(tls_cert_file, tls_key_file) if tls_cert_file else None
-        sock = self._sockets.get((host, port)) or wsgi_server.bind(host, port)
-        server = wsgi_server.make(app, sock, tls)
-        self._web.append(server)
+        server = wsgi_server.make(app, self.bound(host, port), tls)
+        self.add_door(server)
         return server
+
+    def add_door(self, server: wsgi_server.Server) -> None:
+        """Any other server that begins when all else runs, and is the first to end."""
+        self._web.append(server)
+
+    def bound(self, host: str, port: int) -> socket.socket:
+        """The socket that was bound before the fork, where there is one, else a new one."""
+        return self._sockets.get((host, port)) or wsgi_server.bind(host, port)
 
     def start(self) -> None:
         """Start everything: managers and their RPC, then the loops, then the doors."""

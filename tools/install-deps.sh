@@ -52,8 +52,8 @@ install_python() {
     fi
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "$python is older than Python 3.11"
     [ -x "$venv/bin/pip" ] || { say "making $venv"; "$python" -m venv "$venv"; }
-    say "pip install -e .[libvirt,test] (a minute or two)"
-    "$venv/bin/pip" install -q --disable-pip-version-check -e '.[libvirt,test]'
+    say "pip install -e .[libvirt,console,test] (a minute or two)"
+    "$venv/bin/pip" install -q --disable-pip-version-check -e '.[libvirt,console,test]'
     touch "$stamp"
 }
 

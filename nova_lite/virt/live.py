@@ -49,7 +49,6 @@ class Plan(Record):
     source_root: str = ""
     root: str = ""
     listen: str = ""                # where the destination's consoles are
-    serial_port: int | None = None
     nics: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, str] = field(default_factory=dict)
 

@@ -44,8 +44,9 @@ def test_units_start_our_scripts(unit):
 
 def test_each_service_has_a_unit():
     assert sorted(u.stem for u in UNITS) == ["nova-lite-api", "nova-lite-api-metadata", "nova-lite-compute",
-                                             "nova-lite-conductor",
-                                             "nova-lite-scheduler"]
+                                             "nova-lite-conductor", "nova-lite-novncproxy",
+                                             "nova-lite-scheduler", "nova-lite-serialproxy",
+                                             "nova-lite-spicehtml5proxy"]
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")

@@ -108,14 +108,6 @@ class Graphics:
 
 
 @dataclass(frozen=True)
-class Serial:
-    """The TCP port of the host at which somebody may type at the serial console."""
-
-    listen: str
-    port: int
-
-
-@dataclass(frozen=True)
 class Port:
     """A nic as the metadata element tells it: port id and its (address, version) pairs."""
 
@@ -160,7 +152,6 @@ class GuestConfig:
     disks: tuple[Disk, ...] = ()
     nics: tuple[Nic, ...] = ()
     graphics: Graphics | None = None
-    serial: Serial | None = None
     rng: Rng | None = None
     firmware: str | None = None
     boot_menu: bool = False

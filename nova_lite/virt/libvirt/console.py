@@ -15,30 +15,38 @@ from nova_lite.virt.libvirt.guest import Guest
 MAX_BYTES = 100 * units.KiB     # what one answer may carry, as in Nova
 
 
-def find(guest: Guest, instance: Instance, protocol: str, address: str) -> Console:
-    """The console of a guest, reached at ``address``. Raises InstanceNotFound, InstanceInvalidState, ConsoleTypeUnavailable."""
+def check_runs(guest: Guest, instance: Instance, protocol: str) -> None:
+    """Raise InstanceNotFound or InstanceInvalidState unless there is a guest that runs."""
     state = guest.power_state()
     if state is None:
         raise exception.InstanceNotFound(instance_id=instance.uuid)
     if state not in (states.RUNNING, states.POWER_PAUSED):
         raise exception.InstanceInvalidState(action=f"get_{protocol}_console", instance_id=instance.uuid, attr="power state",
                                              state=states.POWER_NAMES[state])
-    port, tls_port = _ports(guest.xml(), protocol)
+
+
+def find(guest: Guest, instance: Instance, protocol: str, address: str) -> Console:
+    """The screen of a guest, reached at ``address``. Raises InstanceNotFound, InstanceInvalidState, ConsoleTypeUnavailable."""
+    check_runs(guest, instance, protocol)
+    graphics = _element(guest, f"graphics[@type='{protocol}']")
+    port = _port(graphics, "port")
     if port is None:
         raise exception.ConsoleTypeUnavailable(console_type=protocol)
-    return Console(address, port, tls_port)
+    return Console(address, port, _port(graphics, "tlsPort"))
 
 
-def _ports(xml: str, protocol: str) -> tuple[int | None, int | None]:
-    """Port and TLS port in a domain's XML; None for what is not there."""
-    devices = etree.fromstring(xml).find("devices")
-    if devices is None:
-        return None, None
-    if protocol == "serial":
-        source = devices.find("serial[@type='tcp']/source[@mode='bind']")
-        return _port(source, "service"), None
-    graphics = devices.find(f"graphics[@type='{protocol}']")
-    return _port(graphics, "port"), _port(graphics, "tlsPort")
+def pty(guest: Guest) -> str:
+    """The terminal that is the other end of a running guest's serial port. Raises VirtDriverError without one."""
+    source = _element(guest, "serial[@type='pty']/source")
+    path = source.get("path") if source is not None else None
+    if not path:
+        raise exception.VirtDriverError(what="serial console", reason=f"guest {guest.uuid} does not run, or has none")
+    return path
+
+
+def _element(guest: Guest, path: str) -> etree._Element | None:
+    xml = guest.xml()
+    return etree.fromstring(xml).find(f"devices/{path}") if xml else None
 
 
 def _port(element: etree._Element | None, name: str) -> int | None:

@@ -38,7 +38,7 @@ from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.moves import Moves
-from nova_lite.virt.libvirt.serial_ports import SerialPorts
+from nova_lite.virt.libvirt.serial_server import SerialServer
 from nova_lite.virt.libvirt.snapshot import copied_disk
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 
@@ -56,9 +56,8 @@ class LibvirtDriver:
         self._disks = DiskMaker(conf)
         self._moves = Moves(conf, host, self._disks)
         self._volumes = VolumeHost(conf, host, self._connection)
-        self._serial_ports = SerialPorts(conf)
-        self.live = LiveMigrations(conf, host, self._connection, self._disks, self._serial_ports, self._ready,
-                                   self._working, self._remove)
+        self._serial: SerialServer | None = None
+        self.live = LiveMigrations(conf, host, self._connection, self._disks, self._ready, self._working, self._remove)
         self._host: Host | None = None
         self._watcher: Watcher | None = None
 
@@ -67,9 +66,14 @@ class LibvirtDriver:
         self._connection.open()
         self._host = Host(self._conf, self._connection)
         self._watcher = Watcher(self._connection, on_power_change)
+        if self._conf.serial_console.enabled:
+            self._serial = SerialServer(self._conf.console.server_listen, self._conf.serial_console.server_port,
+                                        lambda uuid: console.pty(Guest(self._connection, uuid)))
 
     def stop_host(self) -> None:
         """Let go of libvirt; the guests run on."""
+        if self._serial is not None:
+            self._serial.stop()
         if self._watcher is not None:
             self._watcher.stop()
         self._connection.close()
@@ -152,7 +156,7 @@ class LibvirtDriver:
         """The domain is defined with the rescue disk for this time; ``unrescue`` defines it as it was."""
         with self._working(instance, states.RUNNING):
             guest, paths, facts = self._guest(instance), self._files(instance), self._ready().facts
-            config = rescue.rescued(self._guest_config(instance, network_info, self._serial_ports.take()), instance, image,
+            config = rescue.rescued(self._guest_config(instance, network_info), instance, image,
                                     paths, facts)
             paths.make()
             self._disks.make_rescue(image, paths.rescue_disk, fetch_image)
@@ -263,7 +267,7 @@ class LibvirtDriver:
             guest = self._guest(instance)
             if not guest.is_active():
                 self._moves.fit(instance, fetch_image)
-                guest.define(self._config(instance, network_info, self._serial_ports.take()))
+                guest.define(self._config(instance, network_info))
             self._moves.settled(instance)
             if power_on:
                 guest.start()
@@ -284,7 +288,7 @@ class LibvirtDriver:
                 self._moves.bring_back(instance)
             guest = self._guest(instance)
             if not guest.is_active():
-                guest.define(self._config(instance, network_info, self._serial_ports.take()))
+                guest.define(self._config(instance, network_info))
             if power_on:
                 guest.start()
 
@@ -330,7 +334,13 @@ class LibvirtDriver:
 
     def console(self, instance: Instance, protocol: str) -> Console:
         """As the domain that runs says it."""
-        return console.find(self._guest(instance), instance, protocol, self._conf.console.server_proxyclient_address)
+        guest, address = self._guest(instance), self._conf.console.server_proxyclient_address
+        if protocol != "serial":
+            return console.find(guest, instance, protocol, address)
+        console.check_runs(guest, instance, protocol)
+        if self._serial is None:
+            raise exception.ConsoleTypeUnavailable(console_type=protocol)
+        return Console(address, self._serial.port, internal_access_path=self._serial.path_of(instance.uuid))
 
     def tidy(self) -> None:
         """Base images that nobody uses any more go."""
@@ -396,23 +406,25 @@ class LibvirtDriver:
             guest.unpause()
         return guest.power_state() == states.RUNNING
 
-    def _config(self, instance: Instance, vifs: list[VIF], serial_port: int | None = None) -> str:
-        return domain_xml.build(self._guest_config(instance, vifs, serial_port))
+    def _config(self, instance: Instance, vifs: list[VIF]) -> str:
+        return domain_xml.build(self._guest_config(instance, vifs))
 
-    def _guest_config(self, instance: Instance, vifs: list[VIF], serial_port: int | None) -> GuestConfig:
+    def _guest_config(self, instance: Instance, vifs: list[VIF]) -> GuestConfig:
         name = instance.domain_name(self._conf.compute.instance_name_template)
-        return guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts, serial_port)
+        return guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts)
 
     def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
         guest = self._guest(instance)
         if guest.is_active():
             return
         self._moves.return_if_alone(instance)
-        guest.define(self._config(instance, vifs, self._serial_ports.take()))
+        guest.define(self._config(instance, vifs))
         guest.start(paused)
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         self._end(instance, vifs)
+        if self._serial is not None:
+            self._serial.forget(instance.uuid)
         files = self._files(instance)
         if not files.owner.exists() or files.owner.read_text() == self._name:     # else of another host with the same directory
             concurrency.native(files.remove, keep)

@@ -17,7 +17,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt import device_names
 from nova_lite.virt.libvirt import volumes
-from nova_lite.virt.libvirt.config import Cpu, Description, Disk, Graphics, GuestConfig, Nic, Port, Rng, Serial
+from nova_lite.virt.libvirt.config import Cpu, Description, Disk, Graphics, GuestConfig, Nic, Port, Rng
 from nova_lite.virt.libvirt.files import GuestDirectory
 
 T = TypeVar("T")
@@ -56,10 +56,8 @@ class HostFacts:
     video: str = "virtio"
 
 
-def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirectory, host: HostFacts,
-         serial_port: int | None = None) -> GuestConfig:
-    """The guest as it is to be started; raises BuildAborted for what cannot be had. ``serial_port``: of the host, for whoever
-    types at the serial console."""
+def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirectory, host: HostFacts) -> GuestConfig:
+    """The guest as it is to be started; raises BuildAborted for what cannot be had."""
     _refuse(instance)
     vifs = list(vifs)
     specs = instance.flavor.extra_specs
@@ -70,8 +68,7 @@ def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirecto
         machine=str(_property(instance, "hw_machine_type", host.machine)), memory_mb=instance.flavor.memory_mb,
         cpu=_cpu(instance, host), console_log=str(files.console_log), description=_description(instance, vifs),
         disks=disks, nics=tuple(nic(instance, vif) for vif in vifs if vif.type != "null"),
-        graphics=_graphics(instance, host),
-        serial=Serial(host.listen, serial_port) if serial_port else None, rng=_rng(instance),
+        graphics=_graphics(instance, host), rng=_rng(instance),
         firmware="efi" if _property(instance, "hw_firmware_type", "bios") == "uefi" else None,
         boot_menu=_true(specs.get("hw:boot_menu", _property(instance, "hw_boot_menu", False))),
         local_time=_property(instance, "os_type", "linux") == "windows",

@@ -30,7 +30,6 @@ from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root, written_whole
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.host import Host
-from nova_lite.virt.libvirt.serial_ports import SerialPorts
 from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, SourceFacts
 
 LOG = log.getLogger(__name__)
@@ -44,11 +43,10 @@ class LiveMigrations:
     """See :class:`nova_lite.virt.live.LiveMigrations`. ``working`` tells the watcher that events are of our making."""
 
     def __init__(self, conf: cfg.ConfigOpts, name: str, connection: Connection, disks: DiskMaker,
-                 serial_ports: SerialPorts, host: Callable[[], Host],
+                 host: Callable[[], Host],
                  working: Callable[..., contextlib.AbstractContextManager[None]],
                  remove: Callable[[Instance, list[VIF]], None]) -> None:
         self._conf, self._name, self._connection, self._disks = conf, name, connection, disks
-        self._serial_ports = serial_ports
         self._host, self._working, self._remove = host, working, remove
         self._root = instances_root(conf)
         self._address = conf.libvirt.migration_address or conf.my_ip
@@ -111,7 +109,6 @@ class LiveMigrations:
         if offer is not None:
             with key_of(offer, files.path) as keys, written_whole(files.config_drive) as part:
                 pull(offer, files.config_drive.name, keys, part)
-        plan.serial_port = self._serial_ports.take()
         plan.nics = {v.mac_address: domain_xml.build_nic(guest_config.nic(instance, v)) for v in network_info
                      if v.type != "null"}
         plan.volumes = {str(d.volume_id): domain_xml.build_disk(guest_config.volume(instance, d))

@@ -30,9 +30,6 @@ def build(xml: str, plan: Plan) -> str:
             for name in ("listen", "address"):
                 if element.get(name):
                     element.set(name, plan.listen)
-    for behind in domain.iterfind("devices/*[@type='tcp']/source[@mode='bind']"):
-        behind.set("host", plan.listen)
-        behind.set("service", str(plan.serial_port or 0))
     return etree.tostring(domain, encoding="unicode")
 
 

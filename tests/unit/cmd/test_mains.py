@@ -11,7 +11,8 @@ from nova_lite.db import schema
 from tests.support.process import BIN, free_port
 
 SERVICES = ["api", "api-metadata", "conductor", "scheduler", "compute"]
-SCRIPTS = [*SERVICES, "manage", "status", "policy", "standalone"]
+PROXIES = ["novncproxy", "serialproxy", "spicehtml5proxy"]
+SCRIPTS = [*SERVICES, *PROXIES, "manage", "status", "policy", "standalone"]
 WITH_DATABASE = ["api", "conductor", "scheduler"]
 
 
@@ -100,9 +101,10 @@ def test_schema_that_was_never_synced(script, config):
     assert "run 'nova-lite-manage db sync'" in one_line(run(script, "--config-file", config()), script)
 
 
-@pytest.mark.parametrize(("script", "mode"), [("compute", "eventlet"), ("api-metadata", "threading")])
+@pytest.mark.parametrize(("script", "mode"), [("compute", "eventlet"), ("api-metadata", "threading"),
+                                              ("novncproxy", "eventlet"), ("serialproxy", "threading")])
 def test_unreachable_broker(script, mode, config):
-    """Needs no database on the way there: these two have none."""
+    """Needs no database on the way there: these have none."""
     port = free_port()
     line = one_line(run(script, "--config-file", config("pigeon://loft", f"rabbit://u:topsecret@127.0.0.1:{port}/"),
                         mode=mode), script)

@@ -25,7 +25,7 @@ def test_consoles_of_the_fake_driver(make_cloud):  # noqa: F811
         "novnc": "fakevncconsole.com", "spice-html5": "fakespiceconsole.com", "spice-direct": "fakespiceconsole.com",
         "serial": "fakerdpconsole.com"}
     assert {kind: answer["base_url"] for kind, answer in found.items()} == {
-        "novnc": "http://127.0.0.1:6080/vnc_auto.html", "spice-html5": "http://127.0.0.1:6082/spice_auto.html",
+        "novnc": "http://127.0.0.1:6080/vnc_lite.html", "spice-html5": "http://127.0.0.1:6082/spice_auto.html",
         "spice-direct": "http://127.0.0.1:13002/nova", "serial": "ws://127.0.0.1:6083/"}
     assert (found["spice-direct"]["port"], found["spice-direct"]["tls_port"]) == (6969, 6970)
 

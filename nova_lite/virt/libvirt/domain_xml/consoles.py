@@ -9,7 +9,7 @@ from nova_lite.virt.libvirt.config import Graphics, GuestConfig
 
 def elements(config: GuestConfig) -> list[etree._Element]:
     """The serial console always; without graphics no screen and no USB controller at all, which saves memory."""
-    found = [_serial(config)]
+    found = [E.serial(E.log(file=config.console_log, append="off"), E.target(port="0"), type="pty")]
     tablet = config.graphics is not None and config.graphics.tablet
     if config.graphics is not None:
         found += _graphics(config.graphics)
@@ -18,14 +18,6 @@ def elements(config: GuestConfig) -> list[etree._Element]:
     if not tablet:
         found.append(E.controller(type="usb", index="0", model="none"))
     return found
-
-
-def _serial(config: GuestConfig) -> etree._Element:
-    log, target = E.log(file=config.console_log, append="off"), E.target(port="0")
-    if config.serial is None:
-        return E.serial(log, target, type="pty")
-    source = E.source(mode="bind", host=config.serial.listen, service=str(config.serial.port))
-    return E.serial(source, E.protocol(type="raw"), log, target, type="tcp")
 
 
 def _graphics(graphics: Graphics) -> list[etree._Element]:

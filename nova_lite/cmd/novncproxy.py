@@ -1,0 +1,9 @@
+"""nova-lite-novncproxy: VNC consoles in browsers, with noVNC's pages. It asks the conductor; it knows no database."""
+from __future__ import annotations
+
+from nova_lite.console import services
+
+
+def main() -> int:
+    """Run until a signal."""
+    return services.NOVNC.main()

@@ -1,0 +1,140 @@
+"""One connection of a browser to a console proxy: pages, and the websocket that becomes a connection to a console."""
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from oslo_log import log
+from websockify import websocketproxy
+
+from nova_lite.objects.console import ConsoleAuthToken
+
+LOG = log.getLogger(__name__)
+REQUEST_SECONDS = 60        # for a request to come in whole; a console that was opened may be silent for ever
+CONNECT_SECONDS = 10
+HEAD_BYTES = 1024
+_TOKEN = re.compile(r"(token(?:=|%3[dD]))[^&\s'\";]+")
+
+
+class Handler(websocketproxy.ProxyRequestHandler):
+    """``server`` is a :class:`nova_lite.console.proxy.Proxy`."""
+
+    timeout = REQUEST_SECONDS
+    # websockify's, which Nova's clients look for
+    server_version = "WebSockify"
+    server: Any
+
+    def handle_upgrade(self) -> None:
+        """A websocket, if the page that asks for it is one of ours or an allowed one."""
+        problem = refuse_origin(self.headers.get("Origin"), self.headers.get("Host", ""), self.server.allowed_origins,
+                                self.server.is_tls)
+        if problem:
+            LOG.warning("%s was refused: %s", self.client_address[0], problem)
+            self.send_error(403, problem)
+            self.close_connection = True
+            return
+        super().handle_upgrade()
+
+    def validate_connection(self) -> None:
+        """Asked in :meth:`new_websocket_client`: a client whose token is wrong is told so by the end of the websocket, as by
+        Nova's proxies."""
+
+    def auth_connection(self) -> None:
+        """The token is all that is asked for."""
+
+    def new_websocket_client(self) -> None:
+        """Let it through, or hang up."""
+        found = self.server.tokens.resolve(token_of(self.path, self.headers.get("Cookie", "")))
+        if found is None:
+            LOG.warning("%s was refused: its token is unknown, has expired, or is of a guest that has stopped or moved",
+                        self.client_address[0])
+            return
+        extra = {"instance_uuid": found.instance_uuid}
+        target = _connect(found)
+        if target is None:
+            return
+        LOG.info("%s has opened the %s console", self.client_address[0], found.console_type, extra=extra)
+        self.request.settimeout(None)
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self.do_proxy(target)
+        except OSError as error:        # either end may just go away
+            LOG.debug("the console of %s ended: %s", self.client_address[0], error, extra=extra)
+        finally:
+            target.close()
+            LOG.info("%s has left the %s console", self.client_address[0], found.console_type, extra=extra)
+
+    def translate_path(self, path: str) -> str:
+        """Pages are those of one directory."""
+        self.directory = self.server.web
+        return super().translate_path(path)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Without tokens, and only for who looks for it."""
+        LOG.debug("%s: %s", self.client_address[0], without_tokens(format % args))
+
+
+def _connect(found: ConsoleAuthToken) -> socket.socket | None:
+    try:
+        target = socket.create_connection((found.host, found.port), CONNECT_SECONDS)
+        if found.internal_access_path:
+            _introduce(target, found.internal_access_path)
+    except OSError as error:
+        LOG.error("the console at %s:%s is not reached: %s", found.host, found.port, error,
+                  extra={"instance_uuid": found.instance_uuid})
+        return None
+    target.settimeout(None)
+    target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return target
+
+
+def _introduce(target: socket.socket, path: str) -> None:
+    """Say which console is wanted, where one port has many; ConnectionRefusedError when it is not to be had."""
+    target.sendall(f"CONNECT {path} HTTP/1.1\r\n\r\n".encode())
+    head = b""
+    while not head.endswith(b"\r\n\r\n") and len(head) < HEAD_BYTES:
+        more = target.recv(1)
+        if not more:
+            break
+        head += more
+    if b" 200" not in head.partition(b"\r\n")[0]:
+        target.close()
+        raise ConnectionRefusedError(f"the host answers {head[:100]!r}")
+
+
+def token_of(path: str, cookie: str = "") -> str:
+    """The token of a request: in its query, else in the cookie that older pages of noVNC set; empty when there is none."""
+    found = parse_qs(urlsplit(path).query).get("token", [""])[-1]
+    if found or not cookie:
+        return found
+    try:
+        cookies = SimpleCookie(cookie)
+    except CookieError:
+        return ""
+    return cookies["token"].value if "token" in cookies else ""
+
+
+def refuse_origin(origin: str | None, host: str, allowed: Collection[str], is_tls: bool) -> str:
+    """Why the page at ``origin`` may not open a console here; empty: it may. Else any page that a user looks at could use
+    what his browser knows (cookies). Clients that are no browsers send no origin."""
+    if origin is None:
+        return ""
+    page = urlsplit(origin)
+    if not page.hostname or not page.scheme:
+        return "the Origin header is not valid"
+    if page.hostname in allowed:
+        return ""
+    if page.hostname != urlsplit(f"//{host}").hostname:
+        return "the Origin header does not match this host"
+    if is_tls and page.scheme != "https":
+        return "the Origin header is not that of a page that came by https"
+    return ""
+
+
+def without_tokens(text: str) -> str:
+    """For the log."""
+    return _TOKEN.sub(r"\1***", unquote(text) if "%3" in text else text)

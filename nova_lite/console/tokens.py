@@ -1,0 +1,39 @@
+"""What a console proxy asks before it lets anybody through: the conductor whose the token is, the host where the console is."""
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite.compute.rpcapi import ComputeAPI
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import admin_context
+from nova_lite.objects.console import ConsoleAuthToken, digest
+
+LOG = log.getLogger(__name__)
+
+
+class Tokens:
+    """A proxy has no database; only digests of tokens leave it."""
+
+    def __init__(self, transport: messaging.RPCTransport, console_types: Collection[str]) -> None:
+        self._conductor, self._compute = ConductorAPI(transport), ComputeAPI(transport)
+        self._types = frozenset(console_types)
+
+    def resolve(self, token: str) -> ConsoleAuthToken | None:
+        """The connection that a token is good for; None when it is for nothing, or when nobody can say so now."""
+        if not token:
+            return None
+        context = admin_context()
+        try:
+            found = self._conductor.get_console_auth_token(context, digest(token))
+            known = ConsoleAuthToken.from_primitive(found) if found is not None else None
+            if known is None or known.console_type not in self._types:
+                return None
+            still_there = self._compute.validate_console(context, known.compute_host, known.instance_uuid, known.console_type,
+                                                         known.port)
+        except messaging.MessagingException as error:
+            LOG.warning("a console was refused, as nobody says whether its token is good: %s", error)
+            return None
+        return known if still_there else None
