@@ -7,7 +7,7 @@
 # --min, --max     [compute] min_microversion and max_microversion of tempest.conf, e.g. latest; unset by default: 2.1 only
 # --concurrency    processes of Tempest (2)
 # --keep           leave the stack running; the next run takes it up, with the code of that moment
-# REGEX            the tests (tempest.api.compute and tempest.serial_tests.api.compute)
+# REGEX            which tests of tempest.api.compute and tempest.serial_tests.api.compute; all by default
 #
 # STACK_DIR (~/.cache/nova_lite/tempest) and STACK_PORT_BASE (25000) are a stack of its own. The results are in
 # $STACK_DIR/tempest/results.txt: status, seconds, test, reason. Exit status 1 when they are not what was expected.
@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
         --concurrency) concurrency=${2:?} && shift ;;
         --keep) keep=yes ;;
         -*) usage ;;
-        *) regex=$1 whole='' ;;
+        *) regex="^(?=tempest\.(serial_tests\.)?api\.compute\.).*($1)" whole='' ;;
     esac
     shift
 done

@@ -13,8 +13,8 @@ install_tempest() {
     echo "$pins" >"$TEMPEST_VENV/.pins"
 }
 
-# MINIMUM MAXIMUM, both may be empty. Without guests nobody can log in (run_validation), and an image without its own properties
-# has no rescue device; all else that a client can ask for is on.
+# MINIMUM MAXIMUM, both may be empty. Without guests nobody can log in (run_validation) or look at a display (vnc_console,
+# spice_console); all else that a client can ask for is on.
 configure_tempest() {
     local public image other
     mkdir -p "$TEMPEST_DIR"/{etc,logs,locks}
@@ -83,8 +83,8 @@ snapshot = True
 personality = True
 change_password = True
 console_output = True
-vnc_console = True
-spice_console = True
+vnc_console = False
+spice_console = False
 serial_console = True
 swap_volume = True
 volume_multiattach = True
