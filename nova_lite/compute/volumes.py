@@ -75,7 +75,8 @@ def _usable_attachments(host: Host, context: RequestContext, instance: Instance)
     connected = {d.attachment_id for d in instance.volumes if d.connection_info is not None}
     known: dict[str, Attachment] = {}
     for attachment in host.volume.attachments(context, instance.uuid):
-        if attachment.volume_id not in known and (attachment.status == RESERVED or attachment.id in connected):
+        usable = attachment.status == RESERVED or attachment.id in connected or not attachment.connection_info
+        if attachment.volume_id not in known and usable:
             known[attachment.volume_id] = attachment
         else:
             host.volume.release(context, attachment.id)

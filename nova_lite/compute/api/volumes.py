@@ -163,6 +163,8 @@ class Volumes(Base):
         action_id, device, host = self.db.write(_begin_attach, context, uuid, wanted)
         try:
             device.attachment_id = self.volume.reserve(context, volume_id, uuid).id
+            if host is None:        # no host will say so before the server is unshelved
+                self.volume.complete(context, device.attachment_id)
         except exception.ServiceUnavailable:      # whether it was reserved nobody knows
             # it may still be: so the volume is given back by the sweeper, not before Cinder has come to what waits there
             self.db.write(_turn_into_detach, context, uuid, device.id, action_id, DOUBT * self.conf.service_user.timeout)

@@ -315,6 +315,18 @@ def test_a_guest_that_keeps_its_volume_is_told_of(cloud):
     assert "roll_detaching" in cloud.host_volumes["h1"].calls
 
 
+def test_an_offloaded_server_has_its_new_volume_at_once_and_after_unshelve(cloud):
+    server, volume = cloud.running(), cloud.volume()
+    cloud.member.post(f"/servers/{server}/action", {"shelve": None}, 202)
+    cloud.wait(server, "shelved_offloaded", 20)
+    cloud.attach(server, volume, wait=False)
+    assert cloud.status(volume) == "in-use"
+    cloud.member.post(f"/servers/{server}/action", {"unshelve": None}, 202)
+    cloud.wait(server, states.ACTIVE, 20)
+    assert cloud.device(server, volume).attached
+    assert [a["status"] for a in cloud.attachments()] == ["attached"]
+
+
 def test_a_detach_outlives_a_short_outage(cloud):
     server, volume = cloud.running(), cloud.volume()
     cloud.attach(server, volume)
