@@ -7,6 +7,8 @@ VIRT_DRIVER ?= libvirt
 STATE ?= /var/lib/nova_lite
 PYTEST := $(BIN)/python -m pytest
 RUN_OPTIONS ?=
+# browsers find the guests' screens there; 0: nowhere
+CONSOLE_PORT ?= 6080
 
 .PHONY: help install neighbours run stack down tempest test unit functional integration chaos fuzz lint genconfig clean
 
@@ -31,7 +33,7 @@ ifeq ($(VIRT_DRIVER),fake)
 else
 	@echo "Looking for the guest image; the first time it is built, from Debian packages ..."
 	@image=$$($(BIN)/python -c 'from tests.guest import tiny_image; print(tiny_image())') && \
-		exec $(BIN)/nova-lite-standalone --demo --virt-driver $(VIRT_DRIVER) --image "$$image" --state-path $(STATE) $(RUN_OPTIONS)
+		exec $(BIN)/nova-lite-standalone --demo --virt-driver $(VIRT_DRIVER) --console-port $(CONSOLE_PORT) --image "$$image" --state-path $(STATE) $(RUN_OPTIONS)
 endif
 
 down:

@@ -13,6 +13,7 @@ from nova_lite import exception, rpc, service
 from nova_lite.api import wsgi as api_wsgi
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.manager import ConductorManager
+from nova_lite.console import services as console_services
 from nova_lite.db.core import Database
 from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.standalone import seed
@@ -56,6 +57,9 @@ class StandaloneCloud:
             runner.add_manager(rpc.COMPUTE, name, ComputeManager(self.conf, transport, name))
         runner.add_wsgi(api_wsgi.loadapp(self.conf, "compute"), self.conf.api.listen, self.conf.api.port)
         runner.add_wsgi(api_wsgi.loadapp(self.conf, "metadata"), self.conf.metadata.listen, self.conf.metadata.port)
+
+        if self.conf.standalone_console_port:
+            console_services.NOVNC.add_to(runner)
 
     def stop(self) -> None:
         """After the services have stopped: the guests run on, and so does the daemon that holds them."""

@@ -74,6 +74,10 @@ def run(conf: cfg.ConfigOpts, say: Say) -> None:
     say(f"Server {NAME} ({server_id}) is ACTIVE, addresses: {', '.join(addresses) or 'none'}. Waiting for its login prompt ...")
     for line in _wait_login(api, server_id).splitlines()[-12:]:
         say(f"    | {line}")
+    if conf.standalone_console_port:
+        made = api.call("POST", f"/servers/{server_id}/remote-consoles", {
+            "remote_console": {"protocol": "vnc", "type": "novnc"}})
+        say(f"Its screen, for a browser, within {conf.console.token_ttl // 60} minutes: {made['remote_console']['url']}")
     path = pathlib.Path(conf.state_path) / "clouds.yaml"
     say(f"\nThe cloud answers at {api.url}; its clouds.yaml is {path}:\n")
     say(path.read_text())

@@ -12,6 +12,8 @@ CLI_OPTS = [
                help="Directory of everything the cloud keeps."),
     cfg.PortOpt("port", dest="standalone_port", default=8774, help="Port of the APIs."),
     cfg.PortOpt("metadata-port", dest="standalone_metadata_port", default=8775, help="Port of the metadata service."),
+    cfg.PortOpt("console-port", dest="standalone_console_port", default=0, min=0,
+                help="Port at which browsers find the guests' screens (needs the package novnc); 0: none."),
     cfg.StrOpt("virt-driver", dest="standalone_virt_driver", default="libvirt", choices=["libvirt", "fake"],
                help="fake plays guests without a hypervisor."),
     cfg.StrOpt("image", dest="standalone_image", default="",
@@ -32,6 +34,9 @@ def overrides(conf: cfg.ConfigOpts) -> dict[str, Any]:
         "state_path": str(state), "transport_url": "fake://", "api__auth_strategy": "embedded",
         "api__port": conf.standalone_port, "metadata__port": conf.standalone_metadata_port,
         "database__connection": f"sqlite:///{state}/nova_lite.sqlite", "compute__driver": conf.standalone_virt_driver,
+        **({"vnc__novncproxy_port": conf.standalone_console_port,
+            "vnc__novncproxy_base_url": f"http://127.0.0.1:{conf.standalone_console_port}/vnc_lite.html"}
+           if conf.standalone_console_port else {}),
         # fake guests have no use for bridges on the machine of whoever tries them
         "network__driver": "null" if fake else "bridge", "image__driver": "local",
         **({"fake__state_file": f"{state}/guests.json", "fake__vcpus": 64, "fake__memory_mb": 65536, "fake__disk_gb": 1000}

@@ -51,7 +51,7 @@ class DiskMaker:
         """A root disk for a rescue, as large as the image. Raises ImageUnacceptable, OSError or what ``fetch`` raises."""
         if not path.exists():
             base, virtual_size = self._base_image(image, fetch)
-            self._from_base(image, base, path, virtual_size)
+            self._from_base(image, base, path, self._bounded(image, virtual_size))
 
     def cache(self, image: ImageMeta, fetch: Fetcher) -> None:
         """Have an image here before a guest asks for it. Raises ImageUnacceptable or what ``fetch`` raises."""
@@ -62,10 +62,20 @@ class DiskMaker:
         if image is None or not image.id:
             raise exception.BuildAborted(instance_id=instance.uuid, reason="the server has no image")
         base, virtual_size = self._base_image(image, fetch)
-        size = instance.flavor.root_gb * units.GiB or virtual_size
+        size = instance.flavor.root_gb * units.GiB or self._bounded(image, virtual_size)
         if size < virtual_size:
             raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=virtual_size)
         self._from_base(image, base, files.disk, size)
+
+    def _bounded(self, image: ImageMeta, virtual_size: int) -> int:
+        """The size that an image asks for where no flavor says one: a few bytes may claim to be an exabyte, and fill the host.
+        Raises ImageUnacceptable."""
+        most = free_space(self._base)[0]
+        if virtual_size > most:
+            claimed, there = virtual_size // units.GiB, most // units.GiB
+            reason = f"it claims to be a disk of {claimed} GiB, and this host has {there} GiB in all"
+            raise exception.ImageUnacceptable(image_id=image.id, reason=reason)
+        return virtual_size
 
     def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int) -> None:
         with written_whole(path) as part:

@@ -244,6 +244,74 @@ def test_an_image_is_what_its_record_says(tmp_path, image):
     assert "qemu-img" in _refused(broken, "qcow2")
 
 
+def _qcow2(path, backing="", size=1 << 20):
+    """A qcow2 header, with the name of a backing file that nobody has looked at."""
+    name = backing.encode()
+    header = b"QFI\xfb" + struct.pack(">IQIIQIIQQIIQ", 2, 512 if name else 0, len(name), 16, size, 0, 0, 0, 0, 0, 0, 0)
+    path.write_bytes(header.ljust(512, b"\0") + name + bytes(4096))
+
+
+def _vmdk(path, extent):
+    """A descriptor whose extent is a file of the host."""
+    path.write_text(f"""# Disk DescriptorFile
+version=1
+CID=12345678
+parentCID=ffffffff
+createType="monolithicFlat"
+
+RW 2048 FLAT "{extent}" 0
+""")
+
+
+HOSTILE = {
+    "qcow2 on a file of the host": (lambda p, canary: _qcow2(p, canary), "qcow2", "it has a backing file"),
+    "qcow2 on a file, by the name of a protocol": (lambda p, canary: _qcow2(p, f"file:{canary}"), "qcow2", "backing file"),
+    "qcow2 on JSON": (lambda p, canary: _qcow2(p, f'json:{{"file.filename":"{canary}"}}'), "qcow2", "it has a backing file"),
+    "qcow2 that calls itself raw": (lambda p, canary: _qcow2(p, canary), "raw", "it claims to be raw, but its data is qcow2"),
+    "vmdk with an extent of the host": (_vmdk, "vmdk", "disk format vmdk is not supported"),
+    "such a vmdk that calls itself raw": (_vmdk, "raw", "it claims to be raw, but its data is vmdk"),
+    "such a vmdk that calls itself qcow2": (_vmdk, "qcow2", "it claims to be qcow2, but its data is not"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_image_is_refused_and_its_file_not_touched(conf, files, tmp_path, kind):
+    """By the whole way of a build, and nothing of it stays."""
+    make, claimed, reason = HOSTILE[kind]
+    canary, control, evil = tmp_path / "canary", tmp_path / "control", tmp_path / "evil"
+    for path in (canary, control):
+        path.write_text("secret\n" * 1000)
+        os.utime(path, (1000, 1000))
+    make(evil, str(canary))
+    with pytest.raises(exception.ImageUnacceptable, match=reason):
+        DiskMaker(conf).make(instance(disk_format=claimed), files, Fetch(evil))
+    control.read_bytes()
+    assert control.stat().st_atime != 1000 or os.statvfs(control).f_flag & os.ST_NOATIME
+    assert canary.stat().st_atime == 1000
+    assert list(files.path.iterdir()) == []
+    assert [p.name for p in (instances_root(conf) / "_base").iterdir() if not p.name.startswith(".")] == []
+
+
+def test_an_image_that_claims_to_be_huge(conf, files, tmp_path):
+    """Against the flavor, and where there is none (a disk of 0 GiB, a rescue) against the host."""
+    bomb = tmp_path / "bomb.qcow2"
+    qemu_img("create", "-q", "-f", "qcow2", "-o", "cluster_size=2M", bomb, "60T")
+    assert bomb.stat().st_size < 64 * MIB
+    with pytest.raises(exception.FlavorDiskSmallerThanImage):
+        DiskMaker(conf).make(instance(root_gb=20), files, Fetch(bomb))
+    rescue = ImageMeta(IMAGE, disk_format="qcow2")
+    for make in (lambda maker: maker.make(instance(root_gb=0), files, Fetch(bomb)),
+                 lambda maker: maker.make_rescue(rescue, files.path / "disk.rescue", Fetch(bomb))):
+        with pytest.raises(exception.ImageUnacceptable, match="claims to be a disk of 61440 GiB, and this host has"):
+            make(DiskMaker(conf))
+    assert list(files.path.iterdir()) == []
+    # a few bytes of header alone: qemu-img itself would say more than there is
+    _qcow2(bomb, size=(1 << 63) - 512)
+    with pytest.raises(exception.ImageUnacceptable):
+        DiskMaker(conf).make(instance(root_gb=0, image=ImageMeta("b0000000-0000-4000-8000-00000000000b", disk_format="qcow2")),
+                             files, Fetch(bomb))
+
+
 def test_how_far_disks_may_still_grow(conf, files, image):
     assert images.overcommitted(instances_root(conf)) == 0
     DiskMaker(conf).make(instance(root_gb=3), files, Fetch(image))
