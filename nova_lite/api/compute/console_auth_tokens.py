@@ -5,6 +5,7 @@ from typing import Any
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import console_auth_tokens as schema
+from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 
@@ -27,5 +28,5 @@ def refuse(_req: Request, console_token: str) -> None:
     raise exception.Invalid("Only tokens of rdp-html5 consoles could be shown before microversion 2.31, and those are no more.")
 
 
-ROUTES = [Route("GET", _PATH, refuse, _RULE, last="2.30"),
+ROUTES = [Route("GET", _PATH, refuse, _RULE, last="2.30", response=NO_BODY),
           Route("GET", _PATH, show, _RULE, first="2.31", query=schema.QUERY, response=schema.SHOW)]
