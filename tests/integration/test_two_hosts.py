@@ -6,6 +6,9 @@ import shutil
 
 import pytest
 
+from tests.support.process import wait_for
+from tests.support.two_hosts import run
+
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU")
 
 
@@ -68,3 +71,91 @@ def test_a_running_guest_moves_with_its_disks_and_does_not_notice(two_hosts, use
     assert two_hosts.ssh(ssh_key, address, "sync; echo 3 > /proc/sys/vm/drop_caches; md5sum /root/data") == digest
     assert "disk.config" in two_hosts.b.files(server_id)
     assert _moves(user, server_id)[0]["status"] == "completed"
+
+
+# resize and cold migration ----------------------------------------------------------------------------------------------------
+_SUM = "sha256sum /root/kept | cut -c1-64"
+_KILLS = ("compute-a", "compute-b", "conductor")
+
+
+@pytest.fixture(scope="module")
+def kept(two_hosts, guest, ssh_key):
+    """The checksum of a file that the guest's disk keeps."""
+    two_hosts.ssh(ssh_key, guest[1], "head -c 3000000 /dev/urandom > /root/kept; sync")
+    return two_hosts.ssh(ssh_key, guest[1], _SUM)
+
+
+@pytest.fixture(scope="module")
+def larger(user):
+    body = {"name": "larger", "ram": 160, "vcpus": 2, "disk": 2}
+    return user.ok("POST", "/flavors", json={"flavor": body})["flavor"]["id"]
+
+
+def _same_guest(two_hosts, guest, ssh_key, kept, host):
+    """One guest, on the host that the API names, with its address and its file; nothing is served any more."""
+    server_id, address = guest
+    assert two_hosts.where(server_id) == {host.name[-1]: "running"}
+    assert two_hosts.host_of(server_id) is host
+    assert two_hosts.wait_ssh(ssh_key, address, _SUM) == kept
+    assert not run("pgrep", "-f", f"qemu-storage-daemon.*{server_id}", check=False)
+
+
+def test_resize_to_the_other_host_and_confirm(two_hosts, user, guest, ssh_key, kept, larger):
+    server_id, address = guest
+    old = two_hosts.host_of(server_id)
+    new = two_hosts.other(old)
+    user.action(server_id, "resize", {"flavorRef": larger})
+    user.wait(server_id, "VERIFY_RESIZE", 240)
+    _same_guest(two_hosts, guest, ssh_key, kept, new)
+    assert two_hosts.ssh(ssh_key, address, "cat /sys/block/vda/size; nproc") == f"{2 * 1024 ** 3 // 512}\n2"
+    assert "disk" in new.files(server_id)
+    assert (old.files(server_id), old.taps()) == ([], [])
+    assert "disk" in old.files(f"{server_id}_resize")
+    base = new.instances / "_base" / user.server(server_id)["image"]["id"]
+    assert _flat(new, server_id) == str(base)
+    user.action(server_id, "confirmResize")
+    assert user.wait(server_id, "ACTIVE")["flavor"]["original_name"] == "larger"
+    assert old.left() == {}
+    [move] = user.ok("GET", f"/os-migrations?instance_uuid={server_id}&migration_type=resize")["migrations"]
+    assert (move["status"], move["source_compute"], move["dest_compute"], move["dest_host"]) == (
+        "confirmed", old.name, new.name, new.address)
+
+
+def _flat(host, server_id):
+    info = run("qemu-img", "info", "-U", str(host.instances / server_id / "disk"))
+    return next(line for line in info.splitlines() if line.startswith("backing file:")).partition(": ")[2].partition(" (")[0]
+
+
+def test_migrate_and_revert_undoes_what_was_done_meanwhile(two_hosts, user, guest, ssh_key, kept):
+    server_id, address = guest
+    old = two_hosts.host_of(server_id)
+    new = two_hosts.other(old)
+    user.action(server_id, "migrate", {"host": new.name})
+    user.wait(server_id, "VERIFY_RESIZE", 240)
+    _same_guest(two_hosts, guest, ssh_key, kept, new)
+    two_hosts.ssh(ssh_key, address, "touch /root/meanwhile; sync")
+    user.action(server_id, "revertResize")
+    user.wait(server_id, "ACTIVE", 120)
+    _same_guest(two_hosts, guest, ssh_key, kept, old)
+    assert two_hosts.ssh(ssh_key, address, "test -e /root/meanwhile || echo none") == "none"
+    assert new.left() == {}
+    assert old.files(f"{server_id}_resize") == []
+
+
+@pytest.mark.parametrize("name", _KILLS)
+def test_a_service_is_killed_in_the_middle_of_a_migration(two_hosts, user, guest, ssh_key, kept, name):
+    server_id, _ = guest
+    source = two_hosts.host_of(server_id)
+    user.action(server_id, "migrate")
+    wait_for("the move to begin", lambda: user.server(server_id)["OS-EXT-STS:task_state"] in ("resize_migrating",
+                                                                                              "resize_migrated"), 60, 0.02)
+    two_hosts.restart(name)
+    settled = wait_for("an end", lambda: next((s for s in [user.server(server_id)] if not s["OS-EXT-STS:task_state"]
+                                               and s["status"] in ("VERIFY_RESIZE", "ACTIVE", "ERROR")), None), 180, 0.2)
+    assert settled["status"] != "ERROR", settled["fault"]
+    if settled["status"] == "VERIFY_RESIZE":
+        user.action(server_id, "confirmResize")
+        user.wait(server_id, "ACTIVE")
+        source = two_hosts.other(source)
+    _same_guest(two_hosts, guest, ssh_key, kept, source)
+    wait_for("nothing to be left", lambda: two_hosts.other(source).left() == {}, 60)
