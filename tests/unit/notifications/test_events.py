@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from nova_lite import exception
-from nova_lite.db import instances
+from nova_lite.db import instances, moves
 from nova_lite.notifications import events
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -170,3 +170,17 @@ def test_a_volume_that_cannot_be_connected(make_volume_cloud):
     cloud.wait_for(lambda: "volume_attach.error" in heard.of(server))
     [error] = [e for e in heard.all if e.phase == events.ERROR]
     assert (error.volume_id, error.host) == (volume, "h1")
+
+
+def test_a_resize_and_the_users_word(cloud, heard):
+    flavor = Flavor(flavorid="2", name="bigger", vcpus=2, memory_mb=2048, root_gb=20)
+    for word, name in (("confirmResize", "resize_confirm"), ("revertResize", "resize_revert")):
+        server = cloud.active()
+        cloud.wait_action(cloud.operate(server, "resize", {"flavor": flavor.to_primitive()}), objects.DONE)
+        cloud.wait(server, states.RESIZED)
+        with cloud.db.read() as conn:
+            [move] = moves.list_all(conn, {"instance_uuid": server})
+        cloud.wait_action(cloud.operate(server, word, {"migration_id": move.id},
+                                        host=move.source_compute if word == "confirmResize" else None), objects.DONE)
+        assert heard.of(server)[2:] == [f"{part}.{phase}" for part in ("resize_prep", "resize", "resize_finish", name)
+                                        for phase in ("start", "end")]

@@ -1,0 +1,202 @@
+"""What a resize or a migration does with domains and files: two drivers, each with its own directory, on one libvirtd.
+
+Guests have an empty disk with a pattern in it, so nothing boots and all is fast; see test_two_hosts.py for guests that live.
+"""
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import uuid
+
+import pytest
+
+import nova_lite.conf
+from nova_lite import exception
+from nova_lite.objects import states
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
+from nova_lite.virt import driver as virt_driver
+from nova_lite.virt.driver import GuestFiles
+from tests.libvirt_host import LibvirtHost
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
+OLD, NEW = Flavor("1", "old", 96, 1, 1, swap=1, ephemeral_gb=1), Flavor("2", "new", 128, 1, 2, swap=2, ephemeral_gb=2)
+
+
+@pytest.fixture(scope="module")
+def hypervisor(tmp_path_factory):
+    with LibvirtHost(tmp_path_factory.mktemp("libvirt"), hostname="node-moves") as host:
+        yield host
+
+
+@pytest.fixture
+def drivers(hypervisor, tmp_path):
+    made = []
+    for name in ("one", "two"):
+        conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / name),
+                                   libvirt__connection_uri=hypervisor.uri)
+        made.append(virt_driver.load(conf, name))
+        made[-1].init_host(lambda *_: None)
+    yield made
+    for one in made:
+        one.stop_host()
+
+
+@pytest.fixture
+def image(tmp_path):
+    path = tmp_path / "image.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "16M"], check=True)
+    return path
+
+
+@pytest.fixture
+def fetch(image):
+    return lambda _image_id, path: shutil.copyfile(image, path)
+
+
+@pytest.fixture
+def instance(drivers, fetch, tmp_path):
+    meta = ImageMeta(str(uuid.uuid4()))
+    made = Instance(uuid=str(uuid.uuid4()), id=1, project_id="p", user_id="u", display_name="mover", flavor=OLD,
+                    image_ref=meta.id, image=meta, config_drive=True)
+    drivers[0].spawn(made, [], GuestFiles(metadata={"openstack/latest/meta_data.json": b"{}"}), fetch)
+    drivers[0].power_off(made, 0)
+    subprocess.run(["qemu-io", "-f", "qcow2", "-c", "write -P 7 1M 1M", _disk(tmp_path, "one", made)], check=True,
+                   capture_output=True)
+    yield made
+    for one in drivers:
+        one.destroy(made, [])
+
+
+def _disk(tmp_path, host, instance, aside=""):
+    return pathlib.Path(tmp_path, host, "instances", instance.uuid + aside, "disk")
+
+
+def _info(path):
+    out = subprocess.run(["qemu-img", "info", "-U", path], check=True, capture_output=True, text=True).stdout
+    fields = dict(line.split(": ", 1) for line in out.splitlines() if ": " in line and line[0] != " ")
+    return int(fields["virtual size"].split("(")[1].split()[0]), fields["backing file"].split(" (")[0]
+
+
+def _has_pattern(path):
+    command = ["qemu-io", "-U", "-r", "-f", "qcow2", "-c", "read -P 7 1M 1M", path]
+    return "Pattern verification failed" not in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _resized(instance):
+    return dataclasses.replace(instance, flavor=NEW)
+
+
+def _servers(instance):
+    return subprocess.run(["pgrep", "-f", f"qemu-storage-daemon.*{instance.uuid}"], capture_output=True, text=True,
+                          check=False).stdout.split()
+
+
+def _go(old, new, instance, fetch, power_on=False):
+    """Every step twice, as after a crash of each daemon."""
+    for _ in range(2):
+        old.set_aside(instance, [], 0)
+    assert old.power_state(instance) is None
+    offer = old.offer_disks(instance)
+    assert old.offer_disks(instance) == offer       # the same process, the same key
+    for _ in range(2):
+        new.receive_guest(instance, offer, fetch)
+    old.withdraw_disks(instance)
+    for _ in range(2):
+        new.finish_move(_resized(instance), [], fetch, power_on)
+    return offer
+
+
+def test_a_guest_is_copied_grows_and_runs_on_the_other_host(drivers, instance, fetch, tmp_path):
+    old, new = drivers
+    offer = _go(old, new, instance, fetch, power_on=True)
+    assert new.power_state(instance) == states.RUNNING
+    disk = _disk(tmp_path, "two", instance)
+    assert _info(disk) == (2 << 30, str(tmp_path / "two" / "instances" / "_base" / instance.image.id))
+    assert _has_pattern(disk)
+    assert (disk.with_name("disk.eph0").stat().st_size, disk.with_name("disk.swap").stat().st_size) == (2 << 30, 2 << 20)
+    assert sorted(p.name for p in disk.parent.iterdir()) == ["console.log", "disk", "disk.config", "disk.eph0", "disk.swap"]
+    assert _servers(instance) == []
+    assert offer.key
+    assert (old.left_behind(), new.left_behind()) == ({instance.uuid}, set())
+    for _ in range(2):
+        old.drop_aside(instance)
+    assert old.left_behind() == set()
+    assert not _disk(tmp_path, "one", instance, "_resize").parent.exists()
+
+
+def test_the_way_back(drivers, instance, fetch, tmp_path):
+    old, new = drivers
+    _go(old, new, instance, fetch)
+    assert new.power_state(instance) == states.SHUTDOWN
+    for _ in range(2):
+        new.drop_received(instance, [], False)
+    for _ in range(2):
+        old.bring_back(instance, [], True)
+    assert old.power_state(instance) == states.RUNNING
+    assert _has_pattern(_disk(tmp_path, "one", instance))
+    assert _info(_disk(tmp_path, "one", instance))[0] == 1 << 30
+    assert not _disk(tmp_path, "two", instance).parent.exists()
+    assert (old.left_behind(), new.left_behind(), _servers(instance)) == (set(), set(), [])
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_on_the_same_host(drivers, instance, fetch, tmp_path, back):
+    one, _ = drivers
+    one.drop_received(instance, [], True)       # a move that failed before anything was set aside
+    assert _disk(tmp_path, "one", instance).exists()
+    one.set_aside(instance, [], 0)
+    one.receive_guest(instance, None, fetch)
+    one.finish_move(_resized(instance), [], fetch, False)
+    if back:
+        one.drop_received(instance, [], True)
+        one.bring_back(instance, [], False)
+    else:
+        one.drop_aside(instance)
+    assert _info(_disk(tmp_path, "one", instance))[0] == (1 if back else 2) << 30
+    assert _has_pattern(_disk(tmp_path, "one", instance))
+    assert one.left_behind() == set()
+    assert one.power_state(instance) == states.SHUTDOWN
+
+
+def test_an_image_that_was_deleted_comes_from_the_other_host(drivers, instance, tmp_path):
+    def gone(image_id, _path):
+        raise exception.ImageNotFound(image_id=image_id)
+
+    old, new = drivers
+    _go(old, new, instance, gone)
+    assert (tmp_path / "two" / "instances" / "_base" / instance.image.id).exists()
+    assert _has_pattern(_disk(tmp_path, "two", instance))
+
+
+def test_without_the_key_nothing_is_shown(drivers, instance, tmp_path):
+    old, new = drivers
+    old.set_aside(instance, [], 0)
+    offer = old.offer_disks(instance)
+    offer.key = "00" * 32
+    with pytest.raises(exception.VirtDriverError, match="Copying disk"):
+        new.receive_guest(instance, offer, lambda *_: None)
+    assert not _disk(tmp_path, "two", instance).exists()
+    plain = subprocess.run(["qemu-img", "info", f"nbd://{offer.address}:{offer.port}/disk"], capture_output=True, check=False)
+    assert plain.returncode != 0
+    assert new.left_behind() == {instance.uuid}
+    new.drop_left_behind(instance.uuid)
+    old.bring_back(instance, [], False)
+    assert (new.left_behind(), _servers(instance)) == (set(), [])
+
+
+def test_disks_do_not_shrink(drivers, instance):
+    with pytest.raises(exception.ResizeError, match="Unable to resize disk down"):
+        drivers[1].check_resize(_resized(instance), OLD)
+    drivers[1].check_resize(instance, NEW)
+
+
+def test_a_guest_whose_move_was_given_up_starts_where_it_was(drivers, instance):
+    drivers[0].set_aside(instance, [], 0)
+    drivers[0].reboot(instance, [], True, 0)
+    assert drivers[0].power_state(instance) == states.RUNNING
+    assert drivers[0].left_behind() == set()
