@@ -170,6 +170,22 @@ def test_the_life_of_an_attachment(side: Side) -> None:
     assert side.volumes.attachments(side.service, server) == []
 
 
+def test_a_server_that_is_rebuilt_has_its_volume_written_anew(side: Side) -> None:
+    volume, server = side.new(image_id=side.image_id), side.server()
+    old = side.volumes.reserve(side.alice, volume.id, server)
+    side.volumes.connect(side.service, old.id, CONNECTOR)
+    side.volumes.complete(side.service, old.id)
+    new = side.volumes.reserve(side.service, volume.id, server)       # before the old one goes: nobody gets in between
+    side.volumes.release(side.service, old.id)
+    assert side.settled(volume.id).status == "reserved"
+    side.volumes.reimage(side.service, volume.id, side.image_id)
+    shown = side.settled(volume.id)
+    assert (shown.status, shown.image_metadata["image_id"]) == ("reserved", side.image_id)
+    side.volumes.connect(side.service, new.id, CONNECTOR)
+    side.volumes.complete(side.service, new.id)
+    assert [(a.id, a.status) for a in side.volumes.attachments(side.service, server)] == [(new.id, "attached")]
+
+
 def test_a_reservation_is_given_back(side: Side) -> None:
     volume, server = side.new(), side.server()
     reserved = side.volumes.reserve(side.alice, volume.id, server)

@@ -37,7 +37,8 @@ class FakeCinder:
         match = re.fullmatch(r"/v3/([^/]+)/(volumes|snapshots|attachments)(?:/([^/]+))?(/action)?", parts.path)
         if match is None or match[1] != (project or PROJECT):
             return fault(404, f"there is no {parts.path}")
-        if call.headers.get("OpenStack-API-Version") != "volume 3.44":
+        wanted = "volume 3.68" if b'"os-reimage"' in (call.body or b"") else "volume 3.44"
+        if call.headers.get("OpenStack-API-Version") != wanted:
             return fault(400, "wrong microversion")
         kind, name = match[2], match[3]
         table: dict[str, dict[str, Any]] = getattr(self, kind)
@@ -118,8 +119,17 @@ class FakeCinder:
 
     def _post_volumes(self, volume_id: str, body: dict[str, Any]) -> Answer:
         [(action, asked)] = body.items()
+        if action == "os-reimage":
+            return self._reimage(self.volumes[volume_id], asked)
         return self._complete_migration(volume_id, asked) if action == "os-migrate_volume_completion" else \
             self._set_detaching(self.volumes[volume_id], action == "os-begin_detaching")
+
+    def _reimage(self, volume: dict[str, Any], asked: dict[str, Any]) -> Answer:
+        wanted = ("available", "error", *(("reserved",) if asked.get("reimage_reserved") else ()))
+        if volume["status"] not in wanted:
+            return fault(409, f"Volume status must be {' or '.join(wanted)}, but is {volume['status']}.")
+        volume |= {"status": "downloading", "volume_image_metadata": {"image_id": asked["image_id"]}}
+        return Answer(202)
 
     def _set_detaching(self, volume: dict[str, Any], begins: bool) -> Answer:
         before, after = ("in-use", "detaching") if begins else ("detaching", "in-use")

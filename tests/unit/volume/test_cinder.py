@@ -67,6 +67,16 @@ def test_the_life_of_a_volume_and_its_attachment(volumes, cinder):
         volumes.get(ALICE, made.id)
 
 
+def test_a_reserved_volume_gets_another_image(volumes, cinder):
+    volume_id = cinder.add_volume("alice")
+    volumes.reserve(SERVICE, volume_id, SERVER)
+    volumes.reimage(SERVICE, volume_id, SERVER)
+    shown = volumes.get(ALICE, volume_id)
+    assert (shown.status, shown.image_metadata) == ("downloading", {"image_id": SERVER})
+    with pytest.raises(exception.Conflict, match="but is downloading"):
+        volumes.reimage(SERVICE, volume_id, SERVER)
+
+
 def test_a_volume_says_that_it_is_being_detached(volumes, cinder):
     volume_id = cinder.add_volume("alice")
     with pytest.raises(exception.InvalidVolume, match="status must be in-use, but is available"):

@@ -277,3 +277,49 @@ def test_a_volume_grows_when_nobody_uses_it(volumes, directory):
     volumes.reserve(ALICE, volume.id, SERVER)
     with pytest.raises(exception.InvalidVolume, match="reserved"):
         volumes.extend(ALICE, volume.id, 3)
+
+
+def test_a_reserved_volume_gets_another_image(conf, volumes, directory):
+    first, other = _image(conf), _image(conf, b"OTHER" + bytes(2000))
+    made = _ready(volumes, volumes.create(ALICE, 1, image_id=first.id).id)
+    with pytest.raises(exception.InvalidVolume, match="must be reserved to reimage"):
+        volumes.reimage(SERVICE, made.id, other.id)
+    volumes.reserve(ALICE, made.id, SERVER)
+    (directory / f"{made.id}.raw.part").touch()     # whoever began it before is dead
+    volumes.reimage(SERVICE, made.id, other.id)
+    shown = volumes.get(ALICE, made.id)
+    assert (shown.status, shown.image_metadata["image_id"]) == ("reserved", other.id)
+    with open(directory / f"{made.id}.raw", "rb") as stream:
+        assert stream.read(5) == b"OTHER"
+    assert (directory / f"{made.id}.raw").stat().st_size == units.GiB
+    assert not list(directory.glob("*.part*"))
+
+
+def test_an_image_that_does_not_fit_leaves_the_volume_as_it_was(conf, volumes, directory):
+    made = _ready(volumes, volumes.create(ALICE, 1, image_id=_image(conf).id).id)
+    volumes.reserve(ALICE, made.id, SERVER)
+    broken = _image(conf, b"QFI\xfb" + bytes(2000))
+    with pytest.raises(exception.NovaLiteError, match="its data is qcow2"):
+        volumes.reimage(SERVICE, made.id, broken.id)
+    assert volumes.get(ALICE, made.id).status == "reserved"
+    with open(directory / f"{made.id}.raw", "rb") as stream:
+        assert stream.read(5) == b"GUEST"
+
+
+def test_only_a_server_that_has_it_gets_a_second_attachment(volumes):
+    made = volumes.create(ALICE, 1)
+    first = volumes.reserve(ALICE, made.id, SERVER)
+    for server in (SERVER, OTHER):
+        with pytest.raises(exception.InvalidVolume):
+            volumes.reserve(ALICE, made.id, server)
+    volumes.connect(SERVICE, first.id, CONNECTOR)
+    volumes.complete(SERVICE, first.id)
+    with pytest.raises(exception.InvalidVolume):
+        volumes.reserve(ALICE, made.id, OTHER)
+    second = volumes.reserve(ALICE, made.id, SERVER)
+    assert volumes.get(ALICE, made.id).status == "in-use"
+    with pytest.raises(exception.InvalidVolume):
+        volumes.reserve(ALICE, made.id, SERVER)
+    volumes.release(ALICE, first.id)
+    assert volumes.get(ALICE, made.id).status == "reserved"
+    assert [a.id for a in volumes.attachments(SERVICE, SERVER)] == [second.id]
