@@ -23,6 +23,33 @@ def test_every_operation_ends_where_the_table_says(demo):
     demo.wait_gone(server["id"])
 
 
+def test_a_server_goes_through_rescue_rebuild_and_the_shelf(admin, demo):
+    server = demo.boot("states", demo.flavor("m1.nano"))["id"]
+    shown = demo.wait(server, "ACTIVE")
+    assert demo.action(server, "rescue", {"adminPass": "MySecretPass"}) == {"adminPass": "MySecretPass"}
+    demo.wait(server, "RESCUE")
+    demo.action(server, "unrescue")
+    demo.wait(server, "ACTIVE")
+    answer = demo.action(server, "rebuild", {"imageRef": shown["image"]["id"], "name": "rebuilt"})["server"]
+    assert (answer["name"], answer["status"]) == ("rebuilt", "REBUILD")
+    demo.wait(server, "ACTIVE")
+    demo.action(server, "shelve")
+    assert demo.wait(server, "SHELVED_OFFLOADED")["OS-EXT-AZ:availability_zone"] == ""
+    names = [i["name"] for i in demo.ok("GET", "/images", version="2.1")["images"]]
+    assert "rebuilt-shelved" in names
+    demo.action(server, "unshelve")
+    demo.wait(server, "ACTIVE")
+    assert "rebuilt-shelved" not in [i["name"] for i in demo.ok("GET", "/images", version="2.1")["images"]]
+    actions = demo.ok("GET", f"/servers/{server}/os-instance-actions")["instanceActions"]
+    assert [a["action"] for a in reversed(actions)] == ["create", "rescue", "unrescue", "rebuild", "shelve", "unshelve"]
+    events = [admin.ok("GET", f"/servers/{server}/os-instance-actions/{a['request_id']}")["instanceAction"]["events"]
+              for a in reversed(actions)]
+    assert [[e["event"] for e in reversed(some)] for some in events[1:]] == [
+        ["compute_rescue_instance"], ["compute_unrescue_instance"], ["compute_rebuild_instance"],
+        ["compute_shelve_instance"], ["schedule_instances", "compute_unshelve_instance"]]
+    assert {e["result"] for some in events for e in some} == {"Success"}
+
+
 def test_multi_create_makes_numbered_servers(demo):
     demo.ok("POST", "/servers", json={"server": {
         "name": "many", "flavorRef": demo.flavor("m1.nano"), "imageRef": demo.image(), "networks": "none",

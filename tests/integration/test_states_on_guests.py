@@ -11,7 +11,9 @@ import pytest
 
 from tests.support.process import wait_for
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU"),
+    pytest.mark.timeout(900)]       # the first test starts the cloud, too
 # which of the first two disks has which mark; one of them is the root disk, and both carry its label
 LOOK = """root=$(cat /dev/.rootdisk); mkdir -p /mnt
 for disk in vda vdb; do
