@@ -48,7 +48,7 @@ tempest:
 
 # WORKERS=0: one after the other. Two workers: each file is one's, and real guests are all one's (tests/conftest.py)
 WORKERS ?= 2
-BESIDE = $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # green threads are the default of everything; what differs with native threads is run with those too
 test: install neighbours
 	$(PYTEST) -n 3 tests/unit

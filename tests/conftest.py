@@ -1,25 +1,46 @@
-"""How tests are given to several workers (``-n 2 --dist loadgroup --no-loadscope-reorder``)."""
+"""How tests are given to several workers (``-n 2 --dist loadfile --no-loadscope-reorder``)."""
 from __future__ import annotations
+
+import functools
+import pathlib
+import re
+from typing import Any
 
 import pytest
 
-# who has one of these names boots real guests, which take all the power that a small machine has
-_GUESTS = {"tiny_image", "LibvirtHost"}
+FIRST = ("guests", "tests/integration/test_neighbour_faults.py")
+"""The two long ones, one for each worker; the files of the rest go to whoever is done."""
+# who uses one of these boots real guests, which take all the power that a small machine has
+_GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts)\b")
 
 
-def _with_guests(item: pytest.Item) -> bool:
-    return bool(_GUESTS & set(vars(getattr(item, "module", object)))) or "two_hosts" in getattr(item, "fixturenames", ())
+@functools.cache
+def _group(path: str) -> str:
+    """Tests of one file share what its fixtures start, so they stay together; those with guests never run side by side."""
+    source = (pathlib.Path(__file__).parents[1] / path).read_text()
+    return "guests" if _GUESTS.search(source) else path
 
 
-@pytest.hookimpl(tryfirst=True)
+def _place(path: str) -> int:
+    group = _group(path)
+    return FIRST.index(group) if group in FIRST else len(FIRST)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadfile``, by group."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):     # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid.partition("::")[0])
+
+    return ByGroup(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Two long groups go first, one for each worker; the files of the rest go to whoever is done."""
-    if config.getoption("dist", "no") != "loadgroup":
-        return
-    guests = {item.path for item in items if _with_guests(item)}
-    # tests of one file share what its fixtures start
-    groups = {item: "guests" if item.path in guests else item.path.stem for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    first = ("guests", "test_neighbour_faults")
-    items.sort(key=lambda item: first.index(groups[item]) if groups[item] in first else len(first))
+    """The long groups first; workers of ``--dist load`` (unit tests) do not mind."""
+    if hasattr(config, "workerinput") and not any(item.nodeid.startswith("tests/unit/") for item in items):
+        items.sort(key=lambda item: _place(item.nodeid.partition("::")[0]))

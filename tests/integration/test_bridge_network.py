@@ -227,9 +227,14 @@ def test_networks_cannot_reach_each_other(at, tmp_path):
             neighbour.close()
 
 
-def test_a_port_that_is_not_of_this_host_is_not_plugged(at):
+def test_only_a_port_of_the_server_is_plugged(at):
     _conf, db, driver, _network = at
-    instance = add_server(db)
+    instance, other = add_server(db), add_server(db)
     vif = driver.allocate(CONTEXT, instance, "auto", "elsewhere")[0]
+    with pytest.raises(exception.PortNotFound):
+        driver.plug(other, vif)
+    driver.plug(instance, vif)          # its guest may be on the way to this host
+    driver.unplug(instance, vif)
+    driver.deallocate(CONTEXT, instance)
     with pytest.raises(exception.PortNotFound):
         driver.plug(instance, vif)
