@@ -111,7 +111,11 @@ def _wait_until_made(work: Work, context: RequestContext, device: BlockDevice) -
 def _connect(host: Host, context: RequestContext, instance: Instance, device: BlockDevice, attachment_id: str) -> None:
     """The host may use the volume from here on."""
     device.attachment_id = attachment_id
-    attachment = host.volume.connect(context, attachment_id, host.driver.volume_connector())
+    _connected(host, instance, device, host.volume.connect(context, attachment_id, host.driver.volume_connector()))
+
+
+def _connected(host: Host, instance: Instance, device: BlockDevice, attachment: Attachment) -> None:
+    device.attachment_id = attachment.id
     device.connection_info = host.driver.connect_volume(instance, device, attachment.connection_info)
 
 
@@ -154,8 +158,12 @@ def connect_elsewhere(host: Host, instance: Instance) -> list[BlockDevice]:
     for device in devices:
         if device.volume_id is not None:
             mine = next((a for a in known if a.volume_id == device.volume_id and a.id not in used), None)
-            attachment = mine or host.volume.reserve(context, device.volume_id, instance.uuid)
-            _connect(host, context, instance, device, attachment.id)
+            if mine is not None and not mine.connection_info:
+                host.volume.release(context, mine.id)
+                mine = None
+            connector = host.driver.volume_connector()
+            _connected(host, instance, device,
+                       mine or host.volume.reserve(context, device.volume_id, instance.uuid, connector))
     return devices
 
 

@@ -55,9 +55,14 @@ class VolumeAPI(Protocol):
     def attachments(self, context: RequestContext, server_id: str) -> list[Attachment]:
         """Every attachment of a server."""
 
-    def reserve(self, context: RequestContext, volume_id: str, server_id: str) -> Attachment:
-        """Create an attachment without a connector: nobody else may take the volume. Raises InvalidVolume (400) for a volume
-        that is in use or in a state that cannot be attached."""
+    def reserve(self, context: RequestContext, volume_id: str, server_id: str,
+                connector: dict[str, Any] | None = None) -> Attachment:
+        """Create an attachment: nobody else may take the volume. Raises InvalidVolume (400) for a volume that is in use or in a
+        state that cannot be attached.
+
+        With the ``connector`` of a host it is connected at once, as by :meth:`connect`: only so a volume that is connected to
+        one host of its server can be connected to another one.
+        """
 
     def connect(self, context: RequestContext, attachment_id: str, connector: dict[str, Any]) -> Attachment:
         """Tell the host's connector (run again it gives the same); ``connection_info`` is in the answer."""

@@ -94,10 +94,11 @@ class CinderVolumes:
         found = self._pages(context, "/attachments/detail", "attachments", query)
         return [_attachment(a) for a in found if a.get("instance") == server_id]
 
-    def reserve(self, context: RequestContext, volume_id: str, server_id: str) -> Attachment:
-        """Create an attachment without a connector."""
+    def reserve(self, context: RequestContext, volume_id: str, server_id: str,
+                connector: dict[str, Any] | None = None) -> Attachment:
+        """Create an attachment. An update with a second connector is refused for all but multiattach volumes, not a creation."""
         gone = exception.VolumeNotFound(volume_id=volume_id)
-        body = {"attachment": {"volume_uuid": volume_id, "instance_uuid": server_id, "connector": None}}
+        body = {"attachment": {"volume_uuid": volume_id, "instance_uuid": server_id, "connector": connector}}
         return _attachment(self._call(context, "POST", "/attachments", gone, body)["attachment"])
 
     def connect(self, context: RequestContext, attachment_id: str, connector: dict[str, Any]) -> Attachment:

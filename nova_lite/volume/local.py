@@ -210,7 +210,8 @@ class LocalVolumes:
         return [self._attachment(volume, binding) for volume in self._all() for binding in volume.bindings
                 if context.project_id in (None, volume.project_id)]
 
-    def reserve(self, context: RequestContext, volume_id: str, server_id: str) -> Attachment:
+    def reserve(self, context: RequestContext, volume_id: str, server_id: str,
+                connector: dict[str, Any] | None = None) -> Attachment:
         """Create an attachment: the volume is reserved. InvalidVolume for one that is in use or not ready."""
         with self._lock.held():
             volume = self._visible(context, volume_id)
@@ -222,7 +223,7 @@ class LocalVolumes:
                 raise _wrong_status(volume, "reserve", AVAILABLE)
             if mine and not again:
                 raise exception.InvalidVolume(reason=f"volume {volume_id} is attached to server {server_id} already")
-            binding = {"id": str(uuid.uuid4()), "server_id": server_id, "status": RESERVED}
+            binding = {"id": str(uuid.uuid4()), "server_id": server_id, "status": ATTACHING if connector else RESERVED}
             volume.bindings.append(binding)
             self._write(volume)
         return self._attachment(volume, binding)

@@ -166,6 +166,8 @@ class FakeCinder:
         made = {"id": str(uuid.uuid4()), "status": "reserved", "instance": body["instance_uuid"], "volume_id": volume["id"],
                 "attached_at": "", "detached_at": "", "attach_mode": None, "connection_info": {}}
         self.attachments[made["id"]] = made
+        if body["connector"] is not None:
+            return self._put_attachments(made["id"], {"attachment": body})
         return Answer(200, {"attachment": made})
 
     def _put_attachments(self, attachment_id: str, body: dict[str, Any]) -> Answer:

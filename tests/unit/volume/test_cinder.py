@@ -77,6 +77,11 @@ def test_a_reserved_volume_gets_another_image(volumes, cinder):
         volumes.reimage(SERVICE, volume_id, SERVER)
 
 
+def test_a_reservation_with_a_connector_is_connected(volumes, cinder):
+    reserved = volumes.reserve(SERVICE, cinder.add_volume("alice"), SERVER, {"host": "two"})
+    assert (reserved.status, reserved.connection_info["data"]["told"]) == ("attaching", "two")
+
+
 def test_a_volume_says_that_it_is_being_detached(volumes, cinder):
     volume_id = cinder.add_volume("alice")
     with pytest.raises(exception.InvalidVolume, match="status must be in-use, but is available"):
