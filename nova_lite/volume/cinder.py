@@ -96,7 +96,7 @@ class CinderVolumes:
 
     def reserve(self, context: RequestContext, volume_id: str, server_id: str,
                 connector: dict[str, Any] | None = None) -> Attachment:
-        """Create an attachment. An update with a second connector is refused for all but multiattach volumes, not a creation."""
+        """Create an attachment. An update with a second connector is refused unless it is multiattach, a creation is not."""
         gone = exception.VolumeNotFound(volume_id=volume_id)
         body = {"attachment": {"volume_uuid": volume_id, "instance_uuid": server_id, "connector": connector}}
         return _attachment(self._call(context, "POST", "/attachments", gone, body)["attachment"])
