@@ -11,7 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception, notifications
 from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor import endings, heartbeats, limits, power_states
+from nova_lite.conductor import endings, heartbeats, limits, move_endings, power_states
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
@@ -207,7 +207,9 @@ class ConductorManager:
         for action in orphaned:
             if action.attempts + 1 >= self.conf.conductor.max_attempts and action.verb != "live_migrate":
                 # what kills the daemon each time must not do so for ever
-                endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
+                reason = f"'{action.action}' was given up: {action.attempts + 1} workers died over it"
+                if not move_endings.give_back(conn, action, reason, self.lease_seconds):
+                    endings.fail(conn, action, reason)
                 mine.remove(action)
             else:
                 actions.release(conn, [action.id], self.lease_seconds, died=True)

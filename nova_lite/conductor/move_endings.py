@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite.db import claims, instances, moves
+from nova_lite.db import actions, claims, instances, moves
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -59,6 +59,21 @@ def deleted(conn: sa.Connection, instance_uuids: Collection[str]) -> set[str]:
         was_settled = move.status in (objects.FINISHED, objects.CONFIRMING)
         moves.update(conn, move.id, {"status": objects.CONFIRMED if was_settled else objects.ERROR})
     return {host for move in found for host in (move.source_compute, move.dest_compute) if host}
+
+
+def give_back(conn: sa.Connection, action: Action, reason: str, lease_seconds: float) -> str | None:
+    """The new host of a resize or migration cannot go on: the old one, which has the action now and brings its guest back.
+    None: it is no such action, the old host has it already, or only the new one may run the guest by now."""
+    if action.verb not in ("resize", "migrate") or "undo" in action.arguments or action.stage != action_objects.COMPUTE:
+        return None
+    server = instances.get(conn, action.instance_uuid)
+    move = moves.get(conn, action.arguments["migration_id"], lock=True)
+    if move.source_compute == action.host or server.task_state not in states.RESIZE_STATES[:-1]:
+        return None
+    actions.hand_over(conn, [action.id], lease_seconds, action_objects.COMPUTE, move.source_compute,
+                      {**action.arguments, "undo": reason})
+    action.host = move.source_compute
+    return move.source_compute
 
 
 def confirmed(server: Instance) -> dict[str, Any]:

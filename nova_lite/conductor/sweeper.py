@@ -15,7 +15,7 @@ from nova_lite import exception, units
 from nova_lite.conductor import endings, move_endings
 from nova_lite.conductor.heartbeats import Hearing
 from nova_lite.conductor.tasks import live_migrate
-from nova_lite.db import actions, instances, models, moves, services
+from nova_lite.db import actions, instances, models, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -75,7 +75,11 @@ class Sweeper:
             # it is never given up: nobody but its hosts knows where the guest is
             self._go_on_with_guest(conn, found, action, died, alive)
         elif died and action.attempts + 1 >= self.conf.conductor.max_attempts:
-            endings.fail(conn, action, f"'{action.action}' was given up: {action.attempts + 1} workers died over it")
+            reason = f"'{action.action}' was given up: {action.attempts + 1} workers died over it"
+            if move_endings.give_back(conn, action, reason, self.lease_seconds):
+                found.compute.append(action)
+            else:
+                endings.fail(conn, action, reason)
         elif action.stage == objects.CONDUCTOR and action.attempts >= self.conf.conductor.max_attempts:
             endings.fail(conn, action, f"'{action.action}' was given up after {action.attempts} attempts to place the server")
         elif action.stage == objects.CONDUCTOR:
@@ -147,18 +151,12 @@ class Sweeper:
         verb = action.verb
         if verb not in ("resize", "migrate", "confirmResize", "revertResize"):
             return False
-        server = instances.get(conn, action.instance_uuid)
-        move = moves.get(conn, action.arguments["migration_id"], lock=True)
         if verb == "confirmResize":     # what it kept it finds unwanted when it is back
-            endings.succeed(conn, action, move_endings.confirmed(server))
-        elif verb == "revertResize" or move.source_compute == action.host or server.task_state == states.RESIZE_FINISH:
-            # the guest is there and nowhere else: only this host can go on, when it is back
-            actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
-        else:
-            actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, move.source_compute,
-                              {**action.arguments, "undo": reason})
-            action.host = move.source_compute
+            endings.succeed(conn, action, move_endings.confirmed(instances.get(conn, action.instance_uuid)))
+        elif move_endings.give_back(conn, action, reason, self.lease_seconds):
             found.compute.append(action)
+        else:       # the guest is there and nowhere else: only this host can go on, when it is back
+            actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
         return True
 
     def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> dict[str, float]:

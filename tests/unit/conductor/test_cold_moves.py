@@ -1,7 +1,8 @@
 """Resize and cold migration on fake hosts: from the conductor's task to the user's word, and back from every failure."""
 import pytest
+import sqlalchemy as sa
 
-from nova_lite.db import actions, moves
+from nova_lite.db import actions, models, moves
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
@@ -280,3 +281,21 @@ def test_reset_state_in_the_middle_gives_the_rooms_back(cloud):
     assert cloud.guests(source) == {server: states.RUNNING}
     assert cloud.holders() == {source: [(server, 1)]}
     assert ASIDE not in "".join(cloud.hosts[source].host.driver._guests)
+
+
+def test_a_move_over_which_every_worker_dies_is_given_back(cloud):
+    server = cloud.active()
+    source = cloud.get(server).host
+    action_id = cloud.begin(server, "resize", {"flavor": BIGGER.to_primitive()})
+    cloud.conductor.compute.wake = lambda *_: None
+    cloud.rpc.run_action(cloud.context, [action_id])
+    cloud.wait_for(lambda: cloud.action(action_id).host == _other(source))
+    del cloud.conductor.compute.wake
+    cloud.claim(action_id, _other(source), "a worker that dies")
+    table = models.instance_actions
+    cloud.run(sa.update(table).where(table.c.id == action_id).values(attempts=cloud.conf.conductor.max_attempts))
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert "workers died" in cloud.wait(server, states.ACTIVE).fault["message"]
+    assert cloud.guests(source) == {server: states.RUNNING}
+    assert cloud.holders() == {source: [(server, 1)]}
