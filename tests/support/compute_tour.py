@@ -9,6 +9,7 @@ import pathlib
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
 from tests.support.openstack_cli import Openstack
 from tests.support.process import wait_for
@@ -89,6 +90,53 @@ def states(openstack: Openstack, operator: Openstack, server: str) -> None:
     assert "No server with a name or ID" in openstack("server", "show", "nobody", fails=True)
 
 
+def new_disks(openstack: Openstack, server: str) -> None:
+    """rebuild, rescue, unrescue."""
+    openstack("server", "rebuild", "--image", "tiny", "--name", server, "--description", "anew", "--wait", server, parse=False)
+    until(openstack, server, "ACTIVE")
+    assert openstack("server", "show", server)["description"] == "anew"
+    openstack("server", "rescue", "--image", "tiny", "--password", "s3cret", server, parse=False)
+    until(openstack, server, "RESCUE")
+    openstack("server", "unrescue", server, parse=False)
+    until(openstack, server, "ACTIVE")
+
+
+def moves(openstack: Openstack, operator: Openstack, server: str) -> None:
+    """resize with confirm and revert, cold migration, server migration list."""
+    flavor = new_name("larger")
+    operator("flavor", "create", "--ram", "128", "--disk", "1", "--vcpus", "2", flavor)
+    uuid = openstack("server", "show", server)["id"]
+    old = openstack("server", "show", server)["flavor"]["original_name"]
+    for verb, ends_with in (("revert", old), ("confirm", flavor)):
+        openstack("server", "resize", "--flavor", flavor, "--wait", server, parse=False)
+        until(openstack, server, "VERIFY_RESIZE")
+        openstack("server", "resize", verb, server, parse=False)
+        until(openstack, server, "ACTIVE")
+        assert openstack("server", "show", server)["flavor"]["original_name"] == ends_with
+    host = operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"]
+    operator("server", "migrate", "--wait", uuid, parse=False)
+    until(openstack, server, "VERIFY_RESIZE")
+    operator("server", "migration", "confirm", uuid, parse=False)
+    until(openstack, server, "ACTIVE")
+    assert operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"] != host
+    found = operator("server", "migration", "list", "--server", uuid)
+    assert [row["Type"] for row in found] == ["migration", "resize", "resize"]
+    openstack("server", "resize", "--flavor", old, "--wait", server, parse=False)
+    openstack("server", "resize", "confirm", server, parse=False)
+    until(openstack, server, "ACTIVE")
+    operator("flavor", "delete", flavor, parse=False)
+
+
+def consoles(openstack: Openstack, operator: Openstack, server: str) -> None:
+    """console url show, console connection show."""
+    made = openstack("console", "url", "show", "--novnc", server)
+    assert (made["protocol"], made["type"]) == ("vnc", "novnc")
+    token = parse_qs(unquote(made["url"]).replace("?", "&", 1)).get("token") or parse_qs(unquote(made["url"])).get("token")
+    assert token, made
+    shown = operator("console", "connection", "show", token[0])
+    assert shown["instance_uuid"] == openstack("server", "show", server)["id"]
+
+
 def events_and_console(openstack: Openstack, operator: Openstack, server: str) -> None:
     """server event, console log, show --diagnostics, server migration list."""
     events = openstack("server", "event", "list", server)
@@ -120,7 +168,7 @@ def many_at_once(openstack: Openstack) -> None:
 # what servers are made of -------------------------------------------------------------------------------------------------
 def flavors(openstack: Openstack) -> None:
     """flavor create, list, show, set, unset, delete."""
-    name, project = new_name("flavor"), openstack("project", "show", "demo")["id"]
+    name, project = new_name("flavor"), openstack("project", "show", "admin")["id"]
     openstack("flavor", "create", "--ram", "64", "--disk", "1", "--vcpus", "1", "--private", "--property",
               "hw:cpu_policy=shared", "--description", "words", "--project", project, name)
     try:
