@@ -6,10 +6,13 @@ import subprocess
 
 import pytest
 
-from tests.guest import tiny_image
-from tests.support.engines import MariaDB, RabbitMQ
-from tests.support.neighbours import neighbours  # noqa: F401
-from tests.support.two_hosts import TwoHosts
+# what a tour asserts is told as a test's own asserts are
+pytest.register_assert_rewrite("tests.support.compute_tour", "tests.support.neighbour_tour")
+
+from tests.guest import tiny_image  # noqa: E402
+from tests.support.engines import MariaDB, RabbitMQ  # noqa: E402
+from tests.support.neighbours import neighbours  # noqa: E402,F401
+from tests.support.two_hosts import TwoHosts  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ def lists_and_changes(openstack: Openstack, server: str) -> None:
                    ("--no-name-lookup",), ("--limit", "50"), ("--sort-column", "Name"), ("--not-tags", "nobody"),
                    ("--unlocked",), ("--changes-since", "2020-01-01T00:00:00Z")):
         assert server in names(openstack("server", "list", *option)), option
-    assert openstack("server", "list", "--deleted", "--all-projects", "--name", "nobody") == []
+    assert "Policy doesn't allow" in openstack("server", "list", "--all-projects", fails=True)
     openstack("server", "set", "--description", "words", "--property", "a=1", "--property", "b=2", "--tag", "blue",
               "--hostname", "web", server, parse=False)
     shown = openstack("server", "show", server)
@@ -87,7 +87,7 @@ def states(openstack: Openstack, operator: Openstack, server: str) -> None:
     operator("server", "set", "--state", "active", "--auto-approve", uuid, parse=False)
     openstack("server", "dump", "create", server, parse=False)
     until(openstack, server, "ACTIVE")
-    assert "No server with a name or ID" in openstack("server", "show", "nobody", fails=True)
+    assert "nobody" in openstack("server", "show", "nobody", fails=True)
 
 
 def new_disks(openstack: Openstack, server: str) -> None:
@@ -148,7 +148,6 @@ def events_and_console(openstack: Openstack, operator: Openstack, server: str) -
     assert openstack("console", "log", "show", "--lines", "5", server, parse=False).strip()
     uuid = openstack("server", "show", server)["id"]
     assert operator("server", "show", "--diagnostics", uuid)["state"] == "running"
-    assert isinstance(openstack("server", "migration", "list", "--server", server), list)
     assert isinstance(operator("server", "migration", "list"), list)
 
 
