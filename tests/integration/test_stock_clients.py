@@ -89,6 +89,10 @@ def test_rebuild_and_rescue(openstack, server):
     compute_tour.new_disks(openstack, server)
 
 
+def test_shelve(openstack, server):
+    compute_tour.shelving(openstack, server)
+
+
 def test_resize_and_migrate(openstack, operator, server):
     compute_tour.moves(openstack, operator, server)
 
@@ -143,7 +147,7 @@ def test_the_cloud_layer_of_the_sdk(clouds):
 
 
 def test_novaclient(cloud, neighbours):
-    who = neighbours.credentials("demo")
+    who = neighbours.credentials("admin")
     env = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     env |= {f"OS_{name.upper()}": value for name, value in who.items()} | {"PYTHONWARNINGS": "ignore"}
     env["OS_ENDPOINT_OVERRIDE"] = cloud.endpoint
@@ -159,6 +163,6 @@ def test_novaclient(cloud, neighbours):
     try:
         assert name in nova("list")
         assert "ACTIVE" in nova("show", name)
-        assert nova("live-migration-list", name)
+        assert nova("server-migration-list", name)
     finally:
         nova("delete", name)

@@ -9,7 +9,6 @@ import pathlib
 import uuid
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qs, unquote
 
 from tests.support.openstack_cli import Openstack
 from tests.support.process import wait_for
@@ -70,7 +69,8 @@ def lists_and_changes(openstack: Openstack, server: str) -> None:
     assert openstack("server", "show", server)["locked"] is False
     openstack("server", "set", "--name", f"{server}-b", server, parse=False)
     openstack("server", "set", "--name", server, f"{server}-b", parse=False)
-    assert openstack("server", "show", "--topology", server)["nodes"] == []
+    # by itself the client asks for a topology at 2.1, where there is none
+    assert openstack("--os-compute-api-version", "2.78", "server", "show", "--topology", server)["nodes"] == []
 
 
 def states(openstack: Openstack, operator: Openstack, server: str) -> None:
@@ -101,6 +101,14 @@ def new_disks(openstack: Openstack, server: str) -> None:
     until(openstack, server, "ACTIVE")
 
 
+def shelving(openstack: Openstack, server: str) -> None:
+    """shelve, unshelve."""
+    openstack("server", "shelve", "--offload", "--wait", server, parse=False)
+    until(openstack, server, "SHELVED_OFFLOADED")
+    openstack("server", "unshelve", "--wait", server, parse=False)
+    until(openstack, server, "ACTIVE")
+
+
 def moves(openstack: Openstack, operator: Openstack, server: str) -> None:
     """resize with confirm and revert, cold migration, server migration list."""
     flavor = new_name("larger")
@@ -119,8 +127,11 @@ def moves(openstack: Openstack, operator: Openstack, server: str) -> None:
     operator("server", "migration", "confirm", uuid, parse=False)
     until(openstack, server, "ACTIVE")
     assert operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"] != host
+    operator("server", "migrate", "--live-migration", "--wait", uuid, parse=False)
+    until(openstack, server, "ACTIVE")
+    assert operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"] == host
     found = operator("server", "migration", "list", "--server", uuid)
-    assert [row["Type"] for row in found] == ["migration", "resize", "resize"]
+    assert [row["Type"] for row in found] == ["live-migration", "migration", "resize", "resize"]
     openstack("server", "resize", "--flavor", old, "--wait", server, parse=False)
     openstack("server", "resize", "confirm", server, parse=False)
     until(openstack, server, "ACTIVE")
@@ -131,9 +142,8 @@ def consoles(openstack: Openstack, operator: Openstack, server: str) -> None:
     """console url show, console connection show."""
     made = openstack("console", "url", "show", "--novnc", server)
     assert (made["protocol"], made["type"]) == ("vnc", "novnc")
-    token = parse_qs(unquote(made["url"]).replace("?", "&", 1)).get("token") or parse_qs(unquote(made["url"])).get("token")
-    assert token, made
-    shown = operator("console", "connection", "show", token[0])
+    token = made["url"].rpartition("%3Ftoken%3D")[2]
+    shown = operator("console", "connection", "show", token)
     assert shown["instance_uuid"] == openstack("server", "show", server)["id"]
 
 
@@ -167,7 +177,7 @@ def many_at_once(openstack: Openstack) -> None:
 # what servers are made of -------------------------------------------------------------------------------------------------
 def flavors(openstack: Openstack) -> None:
     """flavor create, list, show, set, unset, delete."""
-    name, project = new_name("flavor"), openstack("project", "show", "admin")["id"]
+    name, project = new_name("flavor"), openstack("project", "show", "service")["id"]
     openstack("flavor", "create", "--ram", "64", "--disk", "1", "--vcpus", "1", "--private", "--property",
               "hw:cpu_policy=shared", "--description", "words", "--project", project, name)
     try:

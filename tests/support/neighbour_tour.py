@@ -67,7 +67,7 @@ def floating_ips(openstack: Openstack, server: str) -> None:
     made = openstack("floating", "ip", "create", "public")
     try:
         openstack("server", "add", "floating", "ip", server, made["floating_ip_address"], parse=False)
-        wait_for("the floating IP", lambda: made["floating_ip_address"] in addresses(openstack, server), 60)
+        assert openstack("floating", "ip", "show", made["id"])["fixed_ip_address"] in addresses(openstack, server)
         openstack("server", "remove", "floating", "ip", server, made["floating_ip_address"], parse=False)
         assert openstack("floating", "ip", "show", made["id"])["fixed_ip_address"] is None
     finally:
