@@ -70,7 +70,7 @@ def lists_and_changes(openstack: Openstack, server: str) -> None:
     openstack("server", "set", "--name", f"{server}-b", server, parse=False)
     openstack("server", "set", "--name", server, f"{server}-b", parse=False)
     # by itself the client asks for a topology at 2.1, where there is none
-    assert openstack("--os-compute-api-version", "2.78", "server", "show", "--topology", server)["nodes"] == []
+    assert openstack("--os-compute-api-version", "2.78", "server", "show", "--topology", server)["topology"]["nodes"] == []
 
 
 def states(openstack: Openstack, operator: Openstack, server: str) -> None:
