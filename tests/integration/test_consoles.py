@@ -5,6 +5,7 @@ import datetime
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import time
 from urllib.parse import parse_qs, urlsplit
@@ -32,7 +33,7 @@ VNC, SERIAL = ("vnc", "novnc"), ("serial", "serial")
 def cloud(tmp_path_factory):
     """Five services, libvirt and both proxies."""
     directory = tmp_path_factory.mktemp("consoles")
-    ports = {"novncproxy": free_port(), "serialproxy": free_port()}
+    ports = {name: free_port() for name in ("novncproxy", "serialproxy", "spicehtml5proxy")}
     rabbit = RabbitMQ(directory / "rabbitmq")
     with LibvirtHost(directory / "libvirt") as hypervisor:
         services = None
@@ -42,6 +43,8 @@ def cloud(tmp_path_factory):
                 directory / "cloud", rabbit.url, f"sqlite:///{directory}/nova.sqlite", compute__driver="libvirt",
                 libvirt__connection_uri=hypervisor.uri, console__proxy_listen="127.0.0.1", serial_console__enabled=True,
                 serial_console__server_port=free_port(),
+                spice__enabled=True, spice__html5proxy_port=ports["spicehtml5proxy"],
+                spice__html5proxy_base_url=f"http://127.0.0.1:{ports['spicehtml5proxy']}/spice_auto.html",
                 vnc__novncproxy_port=ports["novncproxy"], serial_console__serialproxy_port=ports["serialproxy"],
                 vnc__novncproxy_base_url=f"http://127.0.0.1:{ports['novncproxy']}/vnc_lite.html",
                 serial_console__base_url=f"ws://127.0.0.1:{ports['serialproxy']}/")
@@ -148,6 +151,17 @@ def test_rfb_by_websocket(cloud, client, guest):
         assert console.receive() == b"RFB 003.008\n"
         console.send(b"RFB 003.008\n")
         assert console.receive() == b"\x01\x01"      # one security type: none, as nobody but the proxy reaches it
+
+
+def test_spice_by_websocket(client, guest):
+    """The page is there, and who greets as SPICE's clients do is greeted."""
+    url = url_of(client, guest, ("spice", "spice-html5"))
+    assert "spice" in requests.get(url, timeout=30).text.lower()
+    parts = urlsplit(url)
+    with WebSocket(f"ws://{parts.netloc}/?{parts.query}") as console:
+        main_channel = struct.pack("<IBBIII", 0, 1, 0, 0, 0, 18)
+        console.send(struct.pack("<4sIII", b"REDQ", 2, 2, len(main_channel)) + main_channel)
+        assert (console.receive() or b"").startswith(b"REDQ")
 
 
 def test_the_serial_console(client, guest):
