@@ -176,3 +176,75 @@ def test_services_that_are_killed_in_the_middle_of_migrations(two_hosts, user, g
     user.action(server_id, "os-start")
     user.wait(server_id, "ACTIVE", 60)
     _same_guest(two_hosts, guest, ssh_key, kept, home)
+
+
+## what goes wrong with a copy, and with a host
+def _slow(host, server_id, megabytes):
+    """The next copies from this host take their time; 0: they do not."""
+    host.virsh("migrate-setspeed", server_id, str(megabytes or 8796093022207))
+
+
+def _copying(user, server_id):
+    """Wait until bytes travel; the move as the API shows it."""
+    path = f"/servers/{server_id}/migrations"
+
+    def found():
+        return next((m for m in user.ok("GET", path)["migrations"] if m["memory_processed_bytes"]), None)
+    return wait_for("the copy", found, 120)
+
+
+def test_an_aborted_copy_leaves_nothing_at_the_other_host(two_hosts, user, guest, ssh_key):
+    server_id, address = guest
+    source = two_hosts.host_of(server_id)
+    other = two_hosts.other(source)
+    _slow(source, server_id, 1)
+    _migrate(user, server_id)
+    move = _copying(user, server_id)
+    assert (move["status"], move["dest_compute"]) == ("running", other.name)
+    assert 0 < move["memory_remaining_bytes"] <= move["memory_total_bytes"]
+    user.ok("DELETE", f"/servers/{server_id}/migrations/{move['id']}")
+    user.wait(server_id, "ACTIVE", 120)
+    _slow(source, server_id, 0)
+    assert two_hosts.host_of(server_id) is source
+    assert set(two_hosts.where(server_id).values()) == {"running"}
+    assert other.left() == {}
+    assert _moves(user, server_id)[0]["status"] == "cancelled"
+    assert two_hosts.ssh(ssh_key, address, "hostname") == "mover"
+
+
+def test_a_daemon_killed_during_the_copy(two_hosts, user, guest, ssh_key):
+    """The copy is libvirt's: it goes on, and whoever is started anew finds out where the guest is."""
+    server_id, address = guest
+    before = _uptime(two_hosts, ssh_key, address)
+    source = two_hosts.host_of(server_id)
+    _slow(source, server_id, 8)
+    _migrate(user, server_id)
+    _copying(user, server_id)
+    two_hosts.restart(f"compute-{source.name[-1]}")
+    user.wait(server_id, "ACTIVE", 240)
+    now = two_hosts.host_of(server_id)
+    assert two_hosts.where(server_id) == {now.name[-1]: "running"}
+    assert two_hosts.other(now).left() == {}
+    assert _uptime(two_hosts, ssh_key, address) > before
+    if now is source:
+        _slow(source, server_id, 0)
+
+
+def test_an_evacuated_guest_is_removed_from_the_host_that_returns(two_hosts, user, guest):
+    """The worst case: only the daemon is dead, and the guest runs on."""
+    server_id, address = guest
+    source = two_hosts.host_of(server_id)
+    other = two_hosts.other(source)
+    daemon = two_hosts.processes[f"compute-{source.name[-1]}"]
+    evacuate = {"json": {"evacuate": {"host": other.name}}, "version": "2.94"}
+    path = f"/servers/{server_id}/action"
+    assert "still in use" in user.request("POST", path, **evacuate).text
+    daemon.kill()
+    wait_for("the host to be down", lambda: user.request("POST", path, **evacuate).status_code == 200, 120, 1)
+    assert user.wait(server_id, "ACTIVE", 240)["addresses"]["private"][0]["addr"] == address
+    assert two_hosts.host_of(server_id) is other
+    daemon.start()
+    wait_for("the old guest to go", lambda: two_hosts.where(server_id) == {other.name[-1]: "running"}, 120, 1)
+    wait_for("what was of it to go", lambda: source.left() == {}, 60, 1)
+    assert user.ok("GET", f"/os-migrations?instance_uuid={server_id}&migration_type=evacuation")["migrations"][0][
+        "status"] == "done"

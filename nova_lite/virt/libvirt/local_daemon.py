@@ -137,6 +137,9 @@ class LocalDaemon:
         if self._netns:
             lines += [f"mkdir -p {base}/cgroup", f"mount --rbind /sys/fs/cgroup {base}/cgroup", "mount -t sysfs sysfs /sys",
                       f"mount --move {base}/cgroup /sys/fs/cgroup"]
+        # libvirt asks for its own name again and again, also while a guest stands still: no name server knows it
+        lines += [f"{{ echo 127.0.1.1 {shlex.quote(self._hostname)}; cat /etc/hosts; }} > {base}/hosts",
+                  f"mount --bind {base}/hosts /etc/hosts"]
         for name, target in _BOUND.items():
             lines += [f"mkdir -p {target}", f"mount --bind {base}/{name} {target}"]
         lines.append(f"virtlogd -d -p {base}/run/virtlogd.pid")
