@@ -178,7 +178,7 @@ def test_services_that_are_killed_in_the_middle_of_migrations(two_hosts, user, g
     _same_guest(two_hosts, guest, ssh_key, kept, home)
 
 
-## what goes wrong with a copy, and with a host
+# what goes wrong with a copy, and with a host
 def _slow(host, server_id, megabytes):
     """The next copies from this host take their time; 0: they do not."""
     host.virsh("migrate-setspeed", server_id, str(megabytes or 8796093022207))
