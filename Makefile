@@ -42,7 +42,7 @@ down:
 stack:
 	@devstack/local/stack.sh
 
-# not part of `make test`: it takes half an hour. TEMPEST_OPTIONS="--max latest servers.test_servers" (devstack/local/tempest.sh)
+# not part of `make test`: it takes half an hour. TEMPEST_OPTIONS="--keep servers.test_servers" (devstack/local/tempest.sh)
 tempest:
 	@devstack/local/tempest.sh $(TEMPEST_OPTIONS)
 

@@ -4,7 +4,7 @@
 #
 #   tempest.sh [--min VERSION] [--max VERSION] [--concurrency N] [--keep] [REGEX]
 #
-# --min, --max     [compute] min_microversion and max_microversion of tempest.conf, e.g. latest; unset by default: 2.1 only
+# --min, --max     [compute] min_microversion and max_microversion of tempest.conf; '' is none: tests of 2.1 only (latest)
 # --concurrency    processes of Tempest (2)
 # --keep           leave the stack running; the next run takes it up, with the code of that moment
 # REGEX            which tests of tempest.api.compute and tempest.serial_tests.api.compute; all by default
@@ -18,11 +18,11 @@ usage() {
     exit 2
 }
 
-minimum='' maximum='' concurrency=2 keep='' regex='^tempest\.(serial_tests\.)?api\.compute\.' whole=--whole
+minimum='' maximum=latest concurrency=2 keep='' regex='^tempest\.(serial_tests\.)?api\.compute\.' whole=--whole
 while [ $# -gt 0 ]; do
     case $1 in
         --min) minimum=${2:?} && shift ;;
-        --max) maximum=${2:?} && shift ;;
+        --max) maximum=${2?} && shift ;;
         --concurrency) concurrency=${2:?} && shift ;;
         --keep) keep=yes ;;
         -*) usage ;;
@@ -48,5 +48,5 @@ step tempest-conf "images; $TEMPEST_DIR/etc/tempest.conf" configure_tempest "$mi
 say "Tempest runs; its words are in $TEMPEST_DIR/run.log"
 run_tempest "$regex" "$concurrency"
 say "Tempest has ended; results in $TEMPEST_DIR/results.txt"
-expected=$here/tempest/expected${maximum:+-$maximum}.txt
+expected=$here/tempest/expected.txt
 tempest_results compare "$TEMPEST_DIR/results.txt" "$expected" $whole

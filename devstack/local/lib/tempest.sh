@@ -13,8 +13,8 @@ install_tempest() {
     echo "$pins" >"$TEMPEST_VENV/.pins"
 }
 
-# MINIMUM MAXIMUM, both may be empty. Without guests nobody can log in (run_validation) or look at a display (vnc_console,
-# spice_console); all else that a client can ask for is on.
+# MINIMUM MAXIMUM, both may be empty. Without guests nobody can log in (run_validation) or use a console (vnc_console,
+# spice_console, serial_console); all else that a client can ask for is on.
 configure_tempest() {
     local public image other
     mkdir -p "$TEMPEST_DIR"/{etc,logs,locks}
@@ -85,7 +85,7 @@ change_password = True
 console_output = True
 vnc_console = False
 spice_console = False
-serial_console = True
+serial_console = False
 swap_volume = True
 volume_multiattach = True
 attach_encrypted_volume = False
