@@ -104,6 +104,7 @@ class ComputeManager:
         self.conductor.hurry()
         for pool in (self._claims, self._builds, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
+        self.leases.drop(self.leases.in_flight())       # of what waited for a thread: nobody works on it
         self._recovery.join(JOIN_SECONDS)
         self.host.driver.stop_host()
 
