@@ -32,4 +32,5 @@ def test_no_diagnostics_of_a_stopped_guest(cloud, ask):  # noqa: F811
 
 def test_console_output(cloud, ask):  # noqa: F811
     server = cloud.active(hostname="web")
-    assert ask("get_console_output", server, 1) == "web login:\n"
+    assert ask("get_console_output", server, 1) == "web login:"
+    assert ask("get_console_output", server, 0) == ""
