@@ -49,7 +49,7 @@ _LOOK_UP = 1.0
 def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
     """The bus of ``transport_url``. No connection is made before the first message."""
     messaging.set_transport_defaults(control_exchange=EXCHANGE)
-    transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=[exception.__name__])
+    transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=exception.MODULES)
     if "oslo_messaging_rabbit" in conf:
         for name, value in _QUEUE_DEFAULTS.items():
             if name in conf.oslo_messaging_rabbit:

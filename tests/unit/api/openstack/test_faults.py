@@ -28,7 +28,7 @@ def test_over_limit_says_when_to_come_again(api: Client, thing):
 
 
 @pytest.mark.parametrize(("thing", "kind"), [("bug", "tests.unit.api.conftest.Oops"),
-                                             ("hidden", "nova_lite.exception.NovaLiteError")])
+                                             ("hidden", "nova_lite.exception.base.NovaLiteError")])
 def test_an_unexpected_error_names_its_class_and_hides_its_text(api: Client, caplog, thing, kind):
     response = api(f"/v2.1/things/{thing}")
     message = fault(response, "computeFault", 500)

@@ -1,0 +1,45 @@
+"""403: the user may not, or has used up what he may."""
+from __future__ import annotations
+
+from nova_lite.exception.base import NovaLiteError
+
+
+class Forbidden(NovaLiteError):
+    msg_fmt = "Forbidden"
+    code = 403
+
+
+class PolicyNotAuthorized(Forbidden):
+    msg_fmt = "Policy doesn't allow %(action)s to be performed."
+
+
+class OverQuota(Forbidden):
+    msg_fmt = "Quota exceeded for resources: %(overs)s"
+
+
+class TooManyInstances(OverQuota):
+    msg_fmt = ("Quota exceeded for %(overs)s: Requested %(req)s, but already used %(used)s of %(allowed)s %(overs)s")
+
+
+class TooManyDiskDevices(Forbidden):
+    msg_fmt = ("The maximum allowed number of disk devices (%(maximum)d) to attach to a single instance has been exceeded.")
+
+
+class QuotaLimitExceeded(OverQuota):
+    msg_fmt = "Quota exceeded, too many %(what)s."
+
+
+class PortLimitExceeded(OverQuota):
+    msg_fmt = "Maximum number of ports exceeded"
+
+
+class ExternalNetworkAttachForbidden(Forbidden):
+    msg_fmt = "It is not allowed to create an interface on external network %(network_id)s"
+
+
+class MetadataLimitExceeded(OverQuota):
+    msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
+
+
+class SharesNotSupported(Forbidden):
+    msg_fmt = "Shares of files are not supported here: %(reason)s."

@@ -1,0 +1,92 @@
+"""5xx, and the errors between the services, which become the faults of servers."""
+from __future__ import annotations
+
+from nova_lite.exception.base import NovaLiteError
+
+
+class ShareAccessFailed(NovaLiteError):
+    msg_fmt = "Share %(share_id)s could not be opened to %(address)s: %(reason)s."
+
+
+class NotImplementedByDriver(NovaLiteError):
+    msg_fmt = "The driver of this host does not support: %(what)s"
+    code = 501
+
+
+class ServiceUnavailable(NovaLiteError):
+    msg_fmt = "%(what)s is unavailable: %(reason)s"
+    code = 503
+    safe = True
+
+
+class NoValidHost(NovaLiteError):
+    """No host passed the filters. ``reason`` says how many hosts each filter left."""
+
+    msg_fmt = "No valid host was found. %(reason)s"
+    safe = True
+
+
+class HostDown(NovaLiteError):
+    msg_fmt = "Compute host %(host)s stopped reporting while it worked on '%(operation)s'"
+    safe = True
+
+
+class BuildFailed(NovaLiteError):
+    """A build that failed on this host and may be tried on another one."""
+
+    msg_fmt = "Build of instance %(instance_id)s failed: %(reason)s"
+    safe = True
+
+
+class BuildAborted(BuildFailed):
+    """A build that would fail on every host."""
+
+
+class VirtDriverError(NovaLiteError):
+    msg_fmt = "%(what)s failed: %(reason)s"
+    safe = True
+
+
+class MigrationError(NovaLiteError):
+    """The move of a server failed."""
+
+    msg_fmt = "Migration error: %(reason)s"
+    safe = True
+
+
+class LiveMigrationAborted(NovaLiteError):
+    msg_fmt = "Live migration of instance %(instance_id)s was aborted"
+    safe = True
+
+
+class ResizeError(NovaLiteError):
+    """The server cannot be moved or resized, and stays as it is."""
+
+    msg_fmt = "Resize error: %(reason)s"
+    safe = True
+
+
+class InterfaceAttachFailed(NovaLiteError):
+    msg_fmt = "Failed to attach a network interface to %(instance_id)s: %(reason)s"
+    safe = True
+
+
+class UnshelveFailed(NovaLiteError):
+    msg_fmt = "Unshelve of %(instance_id)s attempted but the image %(image_id)s cannot be found."
+
+
+class VolumeNotReimaged(NovaLiteError):
+    msg_fmt = "Volume %(volume_id)s did not get image %(image_id)s: its status is %(status)s"
+
+
+class VolumeStuck(NovaLiteError):
+    msg_fmt = ("Attaching volume %(volume_id)s failed: %(reason)s; it is reserved until it is detached, as taking it back "
+               "failed, too: %(second)s")
+    safe = True
+
+
+class ConfigError(NovaLiteError):
+    """A mistake of the operator, told in one line."""
+
+    msg_fmt = "%(reason)s"
+    safe = True
