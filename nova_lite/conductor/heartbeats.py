@@ -59,22 +59,23 @@ class Heartbeats:
         self._seen: set[str] = set()
 
     def take(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Store one report; answers the ids of the actions that wait for the host."""
-        host, owner, in_flight = report["host"], report["owner"], report["actions"]
+        """Store one report; answers the ids of the actions that wait for the host. Raises what the database does not take of
+        the inventory; the leases are renewed all the same."""
+        host = report["host"]
         if host not in self._known:
             self.db.write(services.heard_from, host, services.COMPUTE)
             self._known.add(host)
+        # apart from the inventory: what a host says of itself, be it nonsense, must not cost it what it works on
+        waiting = self.db.write(self._renew, host, report["owner"], report["actions"])
         with self._lock:
             self._seen.add(host)
-        return {"actions": self.db.write(self._store, report, host, owner, in_flight)}
+        if report.get("inventory") is not None:
+            self.db.write(hosts.upsert_node, host, report["inventory"], report["ratios"], report["reserved"])
+        return {"actions": waiting}
 
-    def _store(self, conn: sa.Connection, report: Mapping[str, Any], host: str, owner: str,
-               in_flight: Collection[int]) -> list[int]:
-        inventory = report.get("inventory")
-        if inventory is not None:
-            hosts.upsert_node(conn, host, inventory, report["ratios"], report["reserved"])
-        hosts.set_io_ops(conn, host, len(in_flight))
+    def _renew(self, conn: sa.Connection, host: str, owner: str, in_flight: Collection[int]) -> list[int]:
         actions.renew(conn, owner, in_flight, self.conf.conductor.lease_seconds)
+        hosts.set_io_ops(conn, host, len(in_flight))
         return actions.pending_ids_of_host(conn, host)
 
     def flush(self) -> None:

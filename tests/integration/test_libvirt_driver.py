@@ -132,6 +132,14 @@ def test_what_the_host_offers(driver, conf):
     flags = pathlib.Path("/proc/cpuinfo").read_text().split()
     if "vmx" not in flags and "svm" not in flags:
         assert all(kind != "kvm" for _, kind, _ in inventory.supported_instances)
+    # whatever stands in a guest's directory, the database takes the numbers; and a guest's swap has no header
+    before = inventory.disk_available_least
+    swap = _directory(conf, _instance()) / "disk.swap"
+    swap.parent.mkdir()
+    swap.write_bytes(b"QFI\xfb" + bytes([0, 0, 0, 2]) + bytes(16) + b"\xff" * 8 + bytes(480))
+    assert before - 16 < driver.inventory().disk_available_least < before + 16
+    swap.rename(swap.with_name("disk"))
+    assert driver.inventory().disk_available_least == 1 - (1 << 31)
 
 
 def test_spawn_gives_domain_disk_drive_nic_and_console(driver, conf, hypervisor, bridge, instance, fetch):

@@ -127,13 +127,13 @@ class DiskMaker:
         if not self._keep_unused:
             return
         before = time.time() - self._keep_unused
-        old = [p for p in self._base.glob("*") if not p.name.startswith(".") and p.stat().st_mtime < before]
+        old = [p for p in self._base.glob("*") if not p.name.startswith(".") and _is_older(p, before)]
         if not old:
             return
         used = images.backing_files(self._base.parent)
         for path in old:
             with self._locked(path.name.removesuffix(PART)):
-                if path not in used and path.exists() and path.stat().st_mtime < before:
+                if path not in used and _is_older(path, before):
                     LOG.info("Base image %s was not used for %s s: removed", path.name, self._keep_unused)
                     path.unlink()
 
@@ -147,6 +147,13 @@ class DiskMaker:
         with lock, open(self._base / f".{image_id}.lock", "w") as lock_file:
             concurrency.native(fcntl.flock, lock_file, fcntl.LOCK_EX)
             yield
+
+
+def _is_older(path: pathlib.Path, then: float) -> bool:
+    """False for what is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mtime < then
+    return False
 
 
 def _sparse(path: pathlib.Path, size: int) -> None:

@@ -14,6 +14,7 @@ from nova_lite.virt.libvirt.files import instances_root
 from nova_lite.virt.libvirt.guest_config import HostFacts
 
 _MACHINES = {"x86_64": "pc", "i686": "pc", "aarch64": "virt", "ppc64le": "pseries", "s390x": "s390-ccw-virtio"}
+_MOST = (1 << 31) - 1       # what the database takes
 
 
 class Host:
@@ -21,7 +22,7 @@ class Host:
 
     def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
         self._connection = connection
-        self._root = instances_root(conf)
+        self._root, self._images_type = instances_root(conf), conf.libvirt.images_type
         self._root.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._capabilities = connection.run(lambda c: c.getCapabilities(), retry=True)
         self._arch = etree.fromstring(self._capabilities).findtext("host/cpu/arch") or "x86_64"
@@ -33,13 +34,14 @@ class Host:
         """CPUs, memory and disk of now."""
         info = self._connection.run(lambda c: c.getInfo(), retry=True)
         total, free = disks.free_space(self._root)
-        least = free - images.overcommitted(self._root)
+        least = (free - images.overcommitted(self._root, self._images_type)) // units.GiB
         kvm = self.facts.virt_type == virt_type.KVM
         supported = [[arch, domain_type, "hvm"] for arch, domain_type in virt_type.offers(self._capabilities)
                      if kvm or domain_type != virt_type.KVM]
         return Inventory(hypervisor_hostname=self.hostname, hypervisor_type=self._type, hypervisor_version=self._version,
                          vcpus=info[2], memory_mb=info[1], local_gb=total // units.GiB, free_disk_gb=free // units.GiB,
-                         disk_available_least=least // units.GiB, cpu_info=self._cpu_info(), supported_instances=supported)
+                         disk_available_least=max(-_MOST, min(least, _MOST)),
+                         cpu_info=self._cpu_info(), supported_instances=supported)
 
     def _facts(self, conf: cfg.ConfigOpts) -> HostFacts:
         options = conf.libvirt

@@ -4,11 +4,13 @@ The header is read here, in Python; only what passes is shown to ``qemu-img``, u
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import struct
 import subprocess
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -22,6 +24,8 @@ _OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk
                  b"vhdxfile": "vhdx", b"<<< ": "vdi", b"QED\x00": "qed", b"LUKS\xba\xbe": "luks", b"WithoutFre": "parallels"}
 _LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
 FORMATS = ("qcow2", "raw")
+_OVERLAYS = ("disk", "disk.rescue")     # in the format of [libvirt] images_type; all other files of a guest are raw
+_LOOKS = 100
 
 
 @dataclass(frozen=True)
@@ -105,28 +109,54 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
     return int(info["virtual-size"])
 
 
+@dataclass(frozen=True)
+class Disk:
+    """A guest's file: ``size`` is what the guest sees, ``used`` what it takes here, in bytes."""
+
+    format: str
+    size: int
+    used: int
+
+
+def disk(path: pathlib.Path, images_type: str) -> Disk:
+    """A file of a guest, in the format that this host gave it (``images_type``: ``[libvirt] images_type``). Raises OSError.
+
+    What the file says of its format counts for nothing: the bytes of a raw disk are the guest's, and may pretend anything.
+    """
+    kind = images_type if path.name in _OVERLAYS else "raw"
+    header, status = qcow2_header(path) if kind == "qcow2" else None, path.stat()
+    return Disk(kind, header.virtual_size if header else status.st_size, status.st_blocks * 512)
+
+
 def backing_files(root: pathlib.Path) -> set[pathlib.Path]:
-    """The files that the guests' disks below ``root`` are overlays of."""
-    found = set()
-    for path in root.glob("*/disk*"):
-        try:
-            header = qcow2_header(path)
-        except FileNotFoundError:
-            continue
-        if header is not None and header.backing_name:
-            found.add(pathlib.Path(header.backing_name))
-    return found
+    """The files that the guests' root disks below ``root`` are overlays of. Raises OSError when guests come and go for ever.
+
+    Read from the headers whatever ``[libvirt] images_type`` is now: it may have been another one. A guest that writes such a
+    header into its raw disk can do no more than have a base image kept.
+    """
+    for _ in range(_LOOKS):
+        names = set(os.listdir(root))
+        with contextlib.suppress(FileNotFoundError):        # a directory may have got another name: read all of them again
+            found = {name for path in _guest_files(root, names) if path.name.removesuffix(".part") in _OVERLAYS
+                     for header in [qcow2_header(path)] if header is not None and (name := header.backing_name)}
+            if names.issuperset(os.listdir(root)):
+                return {pathlib.Path(name) for name in found}
+    raise OSError(f"the directories in {root} change all the time")
 
 
-def overcommitted(root: pathlib.Path) -> int:
+def overcommitted(root: pathlib.Path, images_type: str) -> int:
     """Bytes that the guests' disks below ``root`` may still grow by."""
     growth = 0
-    for path in root.glob("*/disk*"):
-        try:
-            header = qcow2_header(path)
-            status = path.stat()
-        except FileNotFoundError:
-            continue
-        size = header.virtual_size if header else status.st_size
-        growth += max(0, size - status.st_blocks * 512)
+    for name in os.listdir(root):
+        with contextlib.suppress(FileNotFoundError):        # it is going away, or gets another name
+            for path in _guest_files(root, [name]):
+                found = disk(path, images_type)
+                growth += max(0, found.size - found.used)
     return growth
+
+
+def _guest_files(root: pathlib.Path, names: Iterable[str]) -> Iterator[pathlib.Path]:
+    """The disks in these guests' directories. Raises FileNotFoundError for one that is gone."""
+    for name in names:
+        with contextlib.suppress(NotADirectoryError), os.scandir(root / name) as entries:
+            yield from [root / name / e.name for e in entries if e.name.startswith("disk") and e.is_file(follow_symlinks=False)]

@@ -69,9 +69,8 @@ class LiveMigrations:
             root=str(self._root), token=token)
 
     def _disk_facts(self, path: pathlib.Path) -> dict[str, Any]:
-        header, status = images.qcow2_header(path), path.stat()
-        return {"name": f"{path.parent.name}/{path.name}", "size": header.virtual_size if header else status.st_size,
-                "used": status.st_blocks * 512, "format": "qcow2" if header else "raw"}
+        found = images.disk(path, self._disks.disk_format)
+        return {"name": f"{path.parent.name}/{path.name}", "size": found.size, "used": found.used, "format": found.format}
 
     def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
         """See LiveMigrations."""

@@ -1,6 +1,7 @@
 """Steps of many actions in one message: one that is refused leaves the others alone."""
 import datetime
 
+import pytest
 import sqlalchemy as sa
 
 from nova_lite import units
@@ -131,6 +132,34 @@ def test_a_report_renews_what_the_host_works_on(make_cloud):
     assert cloud.action(action_id).lease_until > units.utcnow()
     cloud.rpc.heartbeat(ADMIN, {**report, "owner": "another"})
     assert cloud.action(action_id).owner == "worker"
+
+
+@pytest.mark.parametrize("wrong", [{"disk_available_least": -(1 << 70)}, {"hypervisor_hostname": None}])
+def test_an_inventory_that_cannot_be_stored_costs_the_host_no_lease(make_cloud, wrong):
+    cloud = make_cloud("h1")
+    [(_, action_id)] = stopping(cloud, 1)
+    cloud.expire(action_id)
+    cloud.silence("h1")
+    inventory = cloud.hosts["h1"].host.driver.inventory().to_primitive() | wrong
+    with pytest.raises((OverflowError, sa.exc.IntegrityError)):
+        cloud.conductor.heartbeat(ADMIN, {"host": "h1", "owner": "worker", "actions": [action_id], "inventory": inventory,
+                                          "ratios": {}, "reserved": {}})
+    cloud.conductor.heartbeats.flush()
+    assert cloud.action(action_id).lease_until > units.utcnow()
+    with cloud.db.read() as conn:
+        [found] = services.list_all(conn, binary=services.COMPUTE)
+    assert found["last_seen_at"] > units.utcnow() - datetime.timedelta(seconds=60)
+
+
+def test_a_host_whose_report_could_not_be_written_down_was_not_seen(make_cloud):
+    cloud = make_cloud("h1")
+    cloud.silence("h1")
+    with pytest.raises(sa.exc.StatementError):
+        cloud.conductor.heartbeat(ADMIN, {"host": "h1", "owner": "worker", "actions": [{}]})
+    cloud.conductor.heartbeats.flush()
+    with cloud.db.read() as conn:
+        [found] = services.list_all(conn, binary=services.COMPUTE)
+    assert found["last_seen_at"] < units.utcnow() - datetime.timedelta(seconds=60)
 
 
 def test_a_host_that_was_given_up_removes_what_was_deleted_without_it(make_cloud):

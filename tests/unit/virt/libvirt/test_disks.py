@@ -313,9 +313,52 @@ def test_an_image_that_claims_to_be_huge(conf, files, tmp_path):
 
 
 def test_how_far_disks_may_still_grow(conf, files, image):
-    assert images.overcommitted(instances_root(conf)) == 0
+    assert images.overcommitted(instances_root(conf), "qcow2") == 0
     DiskMaker(conf).make(instance(root_gb=3), files, Fetch(image))
-    assert 3071 * MIB < images.overcommitted(instances_root(conf)) <= 3072 * MIB
+    assert 3071 * MIB < images.overcommitted(instances_root(conf), "qcow2") <= 3072 * MIB
+
+
+@pytest.mark.parametrize(("name", "images_type"), [("disk.swap", "qcow2"), ("disk.eph0", "qcow2"), ("disk", "raw"),
+                                                   ("disk.rescue", "raw"), ("disk.config", "qcow2")])
+def test_what_a_guest_writes_into_its_raw_disk_is_no_header(conf, files, name, images_type):
+    path = files.path / name
+    _qcow2(path, size=(1 << 64) - 1)
+    os.truncate(path, 16 * MIB)
+    found = images.disk(path, images_type)
+    assert (found.format, found.size) == ("raw", 16 * MIB)
+    assert 0 < images.overcommitted(instances_root(conf), images_type) <= 16 * MIB
+
+
+def test_a_directory_beside_the_disks_is_none(conf, files):
+    """A config drive is gathered in one."""
+    (files.path / "disk.config.tree").mkdir()
+    (instances_root(conf) / "disk").write_text("no directory of a guest")
+    assert images.overcommitted(instances_root(conf), "qcow2") == 0
+    assert images.backing_files(instances_root(conf)) == set()
+
+
+def test_guests_that_come_and_go_while_their_disks_are_looked_at(conf, files, image):
+    DiskMaker(conf).make(instance(), files, Fetch(image))
+    root, base = instances_root(conf), instances_root(conf) / "_base" / IMAGE
+    aside = files.path.with_name(files.path.name + "_resize")
+
+    def restless():
+        other = GuestDirectory(root, "other")
+        for _ in range(50):
+            os.rename(files.path, aside)
+            other.make()
+            other.swap.write_bytes(b"")
+            time.sleep(0.02)
+            other.remove()
+            os.rename(aside, files.path)
+            time.sleep(0.02)
+
+    mover = threading.Thread(target=restless)
+    mover.start()
+    while mover.is_alive():
+        assert images.backing_files(root) == {base}
+        assert images.overcommitted(root, "qcow2") >= 0
+    mover.join()
 
 
 def test_the_look_for_direct_io_leaves_nothing(tmp_path):
