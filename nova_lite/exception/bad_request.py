@@ -102,6 +102,10 @@ class NetworkRequiresSubnet(Invalid):
     msg_fmt = "Network %(network_id)s requires a subnet in order to boot instances on."
 
 
+class PortNotUsable(Invalid):
+    msg_fmt = "Port %(port_id)s not usable for instance %(instance)s."
+
+
 class PortRequiresFixedIP(Invalid):
     msg_fmt = "Port %(port_id)s requires a FixedIP in order to be used."
 

@@ -126,11 +126,13 @@ class NetworkAPI(Protocol):
     floating_ips: FloatingIPsAPI
 
     def validate(self, context: RequestContext, requests: Requests, count: int,
-                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
+                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False,
+                 server: Instance | None = None) -> Wanted:
         """Called by the API before 202, with the user's token. Raises what ``allocate`` would raise for networks, ports and
         security groups (names or ids) that are not there; answers the requests with what it learned of the networks.
 
-        ``may_use_external``: policy allows nics on external networks, else ExternalNetworkAttachForbidden."""
+        ``may_use_external``: policy allows nics on external networks, else ExternalNetworkAttachForbidden. ``server``: the one
+        that gets one more nic, whose project counts, whoever asks (None: a new server of the context's project)."""
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """Networks of the project: ``id``, ``label``, ``cidr``, for the /os-networks proxies."""

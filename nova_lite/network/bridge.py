@@ -47,9 +47,11 @@ class BridgeNetwork:
 
     # what the API and the build ask -----------------------------------------------------------------------------------
     def validate(self, context: RequestContext, requests: Requests, count: int,
-                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
+                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False,
+                 server: Instance | None = None) -> Wanted:
         """See NetworkAPI."""
-        self._store.check_requests(context.project_id or "", _primitives(requests), count)
+        project = server.project_id if server else context.project_id or ""
+        self._store.check_requests(project, _primitives(requests), count)
         return Wanted(requests, list(security_groups))
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:

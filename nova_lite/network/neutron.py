@@ -46,13 +46,14 @@ class NeutronNetwork:
 
     # what the API and the build ask -----------------------------------------------------------------------------------
     def validate(self, context: RequestContext, requests: Requests, count: int,
-                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
+                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False,
+                 server: Instance | None = None) -> Wanted:
         """See NetworkAPI. The quota of ports is not asked for: Neutron itself refuses the port that is one too many."""
         if isinstance(requests, str) and requests not in ("auto", "none"):
             raise exception.InvalidInput(reason=f"networks: {requests!r} is neither auto nor none")
         if isinstance(requests, list) and count > 1 and any(r.port_id or r.address for r in requests):
             raise exception.InvalidInput(reason="a port or a fixed_ip can be given to one instance only")
-        return self._requests.check(context, requests, security_groups, may_use_external)
+        return self._requests.check(context, requests, security_groups, may_use_external, server)
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """See NetworkAPI. A network of Neutron has subnets rather than one range."""

@@ -12,7 +12,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network.neutron_api import Json, NeutronAPI, StaleRevision
-from nova_lite.network.neutron_requests import check_port
+from nova_lite.network.neutron_requests import check_owner, check_port
 from nova_lite.network.neutron_views import FAILED
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
@@ -124,15 +124,26 @@ class Ports:
             if port is not None:
                 if port["device_id"] not in ("", instance.uuid):
                     raise exception.PortInUse(port_id=port_id)
+                check_owner(port, instance.uuid, instance.project_id)
                 if (port["device_id"], port.get(HOST)) == (instance.uuid, host):
                     return port
                 check_port(port)
             try:
-                return self._api.update_port(context, port_id, self._owned(instance, host), revision)
+                bound = self._api.update_port(context, port_id, self._owned(instance, host), revision)
+                return self._checked_owner(context, instance, bound)
             except StaleRevision:
                 port = self._get(context, port_id)
                 revision = port.get("revision_number")
         raise exception.PortInUse(f"Port {port_id} is changed by others again and again.")
+
+    def _checked_owner(self, context: RequestContext, instance: Instance, bound: Json) -> Json:
+        """The port; one that turns out to be another project's is given back to it."""
+        try:
+            check_owner(bound, instance.uuid, instance.project_id)
+        except exception.PortNotUsable:
+            self._api.update_port(context, bound["id"], _UNBOUND)
+            raise
+        return bound
 
     def _owned(self, instance: Instance, host: str) -> Json:
         zone = instance.availability_zone or self._conf.compute.default_availability_zone

@@ -7,6 +7,7 @@ from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network.base import Requests, Wanted
 from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
 
 DEFAULT = "default"
@@ -21,41 +22,45 @@ class RequestChecker:
     def __init__(self, api: NeutronAPI) -> None:
         self._api = api
 
-    def check(self, context: RequestContext, requests: Requests, groups: Sequence[str], may_use_external: bool) -> Wanted:
+    def check(self, context: RequestContext, requests: Requests, groups: Sequence[str], may_use_external: bool,
+              server: Instance | None = None) -> Wanted:
         """See ``NetworkAPI.validate``."""
+        project = server.project_id if server else context.project_id or ""
         if requests == "none":
             return Wanted(requests, list(groups))
         if not requests or isinstance(requests, str):
-            found = available(self._api, context, context.project_id or "", may_use_external)
+            found = available(self._api, context, project, may_use_external)
             if len(found) > 1:
                 raise exception.NetworkAmbiguous()
             if not found:
-                return self._nothing(context, requests, groups)
+                return self._nothing(context, project, requests, groups)
             requests, networks, ports = [NetworkRequest(found[0]["id"])], by_key(found, "id"), {}
         else:
-            ports = self._ports(context, requests)
+            ports = self._ports(context, requests, server.uuid if server else f"of project {project}", project)
             networks = self._networks(context, requests, ports)
-        ids, names = self._groups(context, groups)
+        ids, names = self._groups(context, project, groups)
         made = [_enriched(r, ports.get(r.port_id or ""), networks, ids, may_use_external) for r in requests]
         for request in made:
             if request.address:
                 self._check_address(context, request)
         return Wanted(made, names)
 
-    def _nothing(self, context: RequestContext, requests: Requests, groups: Sequence[str]) -> Wanted:
+    def _nothing(self, context: RequestContext, project: str, requests: Requests, groups: Sequence[str]) -> Wanted:
         """The project has no network: a server without nics, or ("auto") one on the network that Neutron will make."""
         if requests != "auto":
             return Wanted("none", list(groups))
-        self._api.auto_allocated_network(context, context.project_id or "", dry_run=True)
-        return Wanted("auto", self._groups(context, groups)[1])
+        self._api.auto_allocated_network(context, project, dry_run=True)
+        return Wanted("auto", self._groups(context, project, groups)[1])
 
-    def _ports(self, context: RequestContext, requests: Sequence[NetworkRequest]) -> dict[str, Json]:
+    def _ports(self, context: RequestContext, requests: Sequence[NetworkRequest], server: str,
+               project: str) -> dict[str, Json]:
         asked = [r.port_id for r in requests if r.port_id]
         found = by_key(self._api.by_ids(context, "ports", asked), "id")
         for port_id in asked:
             if port_id not in found:
                 raise exception.PortNotFound(port_id=port_id)
             check_port(found[port_id])
+            check_owner(found[port_id], server, project)
             if found[port_id].get("device_id"):
                 raise exception.PortInUse(port_id=port_id)
         return found
@@ -69,13 +74,13 @@ class RequestChecker:
             raise exception.NetworkNotFound(network_id=network_id)
         return found
 
-    def _groups(self, context: RequestContext, asked: Sequence[str]) -> tuple[list[str] | None, list[str]]:
+    def _groups(self, context: RequestContext, project: str, asked: Sequence[str]) -> tuple[list[str] | None, list[str]]:
         """(ids, names) of security groups; ids None: Neutron gives new ports the project's default group by itself."""
         if list(asked) == [DEFAULT]:
             return None, [DEFAULT]
-        query = {"project_id": context.project_id} if context.is_admin else {}
+        query = {"project_id": project} if context.is_admin else {}
         found = self._api.list(context, "security-groups", fields=["id", "name", "project_id"], **query)
-        chosen = [choose_group(name, found, context.project_id) for name in asked]
+        chosen = [choose_group(name, found, project) for name in asked]
         return list(dict.fromkeys(g["id"] for g in chosen)), list(dict.fromkeys(g["name"] for g in chosen))
 
     def _check_address(self, context: RequestContext, request: NetworkRequest) -> None:
@@ -107,6 +112,13 @@ def check_port(port: Json) -> None:
             reason=f"Port {port['id']} asks for guaranteed bandwidth (resource_request), which is not supported.")
     if not port.get("fixed_ips") and port.get("ip_allocation") not in ("deferred", "none"):
         raise exception.PortRequiresFixedIP(port_id=port["id"])
+
+
+def check_owner(port: Json, server: str, project: str) -> None:
+    """Raise PortNotUsable for a port of another project than the server's: whoever owns a network sees the ports that others
+    have on it, and an admin sees all, but a port takes the addresses and security groups of its owner with it."""
+    if port["project_id"] != project:
+        raise exception.PortNotUsable(port_id=port["id"], instance=server)
 
 
 def choose_group(name: str, found: Sequence[Json], project_id: str | None) -> Json:

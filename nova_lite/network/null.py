@@ -23,7 +23,8 @@ class NullNetwork:
         self.floating_ips: FloatingIPsAPI = NoFloatingIPs()
 
     def validate(self, context: RequestContext, requests: Requests, count: int,
-                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False) -> Wanted:
+                 security_groups: Sequence[str] = ("default",), may_use_external: bool = False,
+                 server: Instance | None = None) -> Wanted:
         """See NetworkAPI."""
         if not requests or requests in ("auto", "none"):
             return Wanted(requests, list(security_groups))

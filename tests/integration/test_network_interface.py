@@ -311,6 +311,13 @@ def test_what_is_another_projects_is_not_there_either(side: Side) -> None:
         side.driver.validate(side.stranger, [NetworkRequest(port_id=port)], 1)
 
 
+def test_the_owner_of_a_network_takes_no_port_that_another_has_on_it(neutron: Neutron) -> None:
+    network = neutron.add_network("blue", "10.81.0.0/24")
+    port = neutron.add_port(network, **{"project_id": neutron.stranger.project_id, "binding:vnic_type": "normal"})
+    with pytest.raises(exception.PortNotUsable):
+        neutron.driver.validate(neutron.user, [NetworkRequest(port_id=port)], 1)
+
+
 def test_none_and_several(side: Side) -> None:
     side.add_network("blue", "10.81.0.0/24")
     side.add_network("red", "10.82.0.0/24")

@@ -141,13 +141,19 @@ class FakeNeutron:
         fields = query.pop("fields", None)
         found = []
         for row in self.tables[what].values():
-            if project is not None and what != "subnets" and not (
-                    row.get("project_id") == project or row.get("shared") or row.get("router:external")):
+            if project is not None and what != "subnets" and not self._visible(what, row, project):
                 continue
             if all(_matches(row, key, values) for key, values in query.items()):
                 shown = {k: v for k, v in row.items() if not (project and k in ("binding:host_id", "binding:vif_type"))}
                 found.append({k: v for k, v in shown.items() if not fields or k in fields})
         return copy.deepcopy(found)
+
+    def _visible(self, what: str, row: Row, project: str) -> bool:
+        """By Neutron's default policy; the owner of a network sees the ports that others have on it."""
+        owners = [row.get("project_id")]
+        if what == "ports" and row["network_id"] in self.tables["networks"]:
+            owners.append(self.tables["networks"][row["network_id"]]["project_id"])
+        return bool(project in owners or row.get("shared") or row.get("router:external"))
 
     def _one(self, what: str, item_id: str) -> Row:
         if item_id not in self.tables[what]:

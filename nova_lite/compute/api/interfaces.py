@@ -51,7 +51,7 @@ class Interfaces(Base):
         ``states.check`` raises (409), InterfaceAttachFailed (500) and ServiceUnavailable."""
         _check(context, instance, "attach_interface")
         with _as_nova_answers():
-            request = self._checked(context, request, may_use_external)
+            request = self._checked(context, instance, request, may_use_external)
         request.key = uuids.uuid4().hex[:16]
         lease = float(self.conf.conductor.lease_seconds)
         action_id, host = self.db.write(_begin, context, instance.uuid, "attach_interface", request, None, lease)
@@ -91,16 +91,17 @@ class Interfaces(Base):
             event = {"name": CHANGED, "server_uuid": instance.uuid, "tag": None, "status": COMPLETED}
             self.wakeups.send(self.compute_rpc.external_instance_event, context, instance.host, [event])
 
-    def _checked(self, context: RequestContext, request: NetworkRequest, may_use_external: bool) -> NetworkRequest:
-        """The request with what the network knows; one that names nothing means the project's only network."""
+    def _checked(self, context: RequestContext, instance: Instance, request: NetworkRequest,
+                 may_use_external: bool) -> NetworkRequest:
+        """The request with what the network knows; one that names nothing means the only network of the server's project."""
         named = [request] if request.network_id or request.port_id else None
-        wanted = self.network.validate(context, named, 1, may_use_external=may_use_external).requests
+        wanted = self.network.validate(context, named, 1, may_use_external=may_use_external, server=instance).requests
         if isinstance(wanted, list) and wanted:
             [made] = wanted
             made.tag = request.tag
             return made
         if wanted == "none" or not self.network.list_networks(context):
-            raise exception.InterfaceAttachFailedNoNetwork(project_id=context.project_id)
+            raise exception.InterfaceAttachFailedNoNetwork(project_id=instance.project_id)
         return request
 
     def _wait(self, instance_uuid: str, action_id: int) -> None:

@@ -75,6 +75,19 @@ def test_auto(driver, db, requests):
         driver.validate(CONTEXT, requests, 1)
 
 
+def test_what_an_admin_names_for_a_server_is_its_projects(driver, db):
+    network = db.write(networks.create_network, name="a", cidr="10.1.0.0/24", project_id="p")
+    theirs = db.write(networks.create_network, name="b", cidr="10.2.0.0/24", project_id="a")
+    server, mine = add_server(db), db.write(networks.create_port, network["uuid"], "p")
+    assert server.project_id == "p"
+    for requests in ([NetworkRequest(port_id=mine["uuid"])], [NetworkRequest(network["uuid"])], None):
+        driver.validate(ADMIN, requests, 1, server=server)
+    with pytest.raises(exception.NetworkNotFound):
+        driver.validate(ADMIN, [NetworkRequest(theirs["uuid"])], 1, server=server)
+    with pytest.raises(exception.PortNotFound):
+        driver.validate(ADMIN, [NetworkRequest(port_id=mine["uuid"])], 1)
+
+
 def test_none_is_none(driver, db):
     db.write(networks.create_network, name="a", cidr="10.1.0.0/24")
     driver.validate(CONTEXT, "none", 1)

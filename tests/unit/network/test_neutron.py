@@ -121,7 +121,7 @@ def test_policy_opens_external_networks(driver, neutron):
 
 @pytest.mark.parametrize(("port", "error", "words"), [
     ({"device_id": "somebody"}, exception.PortInUse, "in use"),
-    ({"project_id": "other"}, exception.PortNotFound, "could not be found"),
+    ({"project_id": "other"}, exception.PortNotUsable, "not usable for instance of project p"),
     ({"binding:vnic_type": "direct"}, exception.UnsupportedNetworkRequest, "VNIC type direct: SR-IOV"),
     ({"binding:vnic_type": "macvtap"}, exception.UnsupportedNetworkRequest, "macvtap"),
     ({"resource_request": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}}, exception.UnsupportedNetworkRequest, "bandwidth"),
@@ -132,6 +132,33 @@ def test_ports_that_cannot_be_had(driver, neutron, port, error, words):
         driver.validate(USER, [NetworkRequest(port_id=made)], 1)
     assert made in caught.value.message
     assert caught.value.code in (400, 404, 409)
+
+
+def test_an_admin_gives_a_server_ports_of_its_project_only(driver, neutron):
+    admin = RequestContext(user_id="a", project_id="a", is_admin=True, auth_token="admin", overwrite=False)
+    network = neutron.add_network()
+    server, mine, theirs = _server(None), neutron.add_port(network), neutron.add_port(network, project_id="a")
+    [request] = driver.validate(admin, [NetworkRequest(port_id=mine)], 1, server=server).requests
+    assert request.port_id == mine
+    with pytest.raises(exception.PortNotUsable, match=f"Port {theirs} not usable for instance {server.uuid}"):
+        driver.validate(admin, [NetworkRequest(port_id=theirs)], 1, server=server)
+    with pytest.raises(exception.PortNotUsable):       # of a new one, which is the admin's own
+        driver.validate(admin, [NetworkRequest(port_id=mine)], 1)
+    neutron.add_network("theirs", project_id="a")
+    assert driver.validate(admin, None, 1, server=server).requests[0].network_id == network
+
+
+@pytest.mark.parametrize("revision", [None, 1])
+def test_a_host_takes_no_port_of_another_project(driver, neutron, revision):
+    network = neutron.add_network()
+    port = neutron.add_port(network, project_id="other")
+    request = NetworkRequest(network, port, revision=revision)
+    server = _server([request])
+    with pytest.raises(exception.PortNotUsable):
+        driver.allocate(HOST, server, [request], "node")
+    with pytest.raises(exception.PortNotUsable):
+        driver.attach(HOST, server, request, "node")
+    assert (neutron.ports[port]["device_id"], neutron.ports[port]["binding:host_id"]) == ("", "")
 
 
 def test_unknown_ports_and_networks(driver, neutron):

@@ -9,6 +9,7 @@ import pytest
 from nova_lite import exception
 from nova_lite.compute.api import interfaces as api_interfaces
 from nova_lite.objects import states
+from tests.unit.api.compute.conftest import Client
 from tests.unit.api.compute.test_resource_mutations import VALUES
 from tests.unit.compute.volumes.volume_cloud import DIED, DOWN
 
@@ -46,6 +47,24 @@ def test_a_port_of_the_users_is_bound_and_unbound(cloud):
     cloud.attach(port_id=port)
     cloud.delete(cloud.server)
     assert set(cloud.neutron.ports) == {port}
+
+
+def test_a_port_of_another_project_is_nobodys_here(cloud):
+    before, port = cloud.nics(), cloud.neutron.add_port(cloud.second, project_id="other")
+    assert cloud.attach(400, port_id=port) == f"Port {port} not usable for instance {cloud.server}."
+    body = {"server": {"name": "vm", "flavorRef": "1", "imageRef": cloud.image, "networks": [{"port": port}]}}
+    assert "not usable" in cloud.member.fault("POST", "/servers", 400, body)
+    assert (cloud.nics(), cloud.neutron.ports[port]["device_id"]) == (before, "")
+
+
+def test_an_admin_acts_for_the_servers_project(cloud):
+    admin = Client(cloud.app, "a", "elsewhere", ("admin",), version="2.70")
+    cloud.neutron.add_network("admins", "10.0.9.0/24", project_id="elsewhere")
+    theirs = cloud.neutron.add_port(cloud.second, project_id="elsewhere")
+    assert "not usable" in admin.fault("POST", cloud.path, 400, {"interfaceAttachment": {"port_id": theirs}})
+    del cloud.neutron.tables["networks"][cloud.second]
+    shown = admin.post(cloud.path, {"interfaceAttachment": {}})["interfaceAttachment"]
+    assert (shown["net_id"], cloud.neutron.ports[shown["port_id"]]["project_id"]) == (cloud.network, "p")
 
 
 def test_an_address_of_ones_own(cloud):
