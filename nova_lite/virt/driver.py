@@ -66,8 +66,8 @@ class DiskCopy:
 class DiskOffer(Record):
     """The disks of a guest that moves, as its old host serves them over the migration network, read-only.
 
-    ``disks`` are the names of files, ``base`` that of the root disk's base image (empty: it has none). ``key`` is needed to
-    connect and good for this move only; it must not come into any log.
+    ``disks`` are the names of files, ``disk_format`` is that of the root disk, and ``base`` the name of its base image (empty:
+    it has none). ``key`` is needed to connect and good for this move only; it must not come into any log.
     """
 
     address: str
@@ -76,6 +76,7 @@ class DiskOffer(Record):
     base: str = ""
     base_format: str = ""
     key: str = ""
+    disk_format: str = ""
 
 
 PowerCallback = Callable[[str, int], None]

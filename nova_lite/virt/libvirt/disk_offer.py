@@ -23,9 +23,11 @@ from oslo_log import log
 from nova_lite import concurrency, exception
 from nova_lite.virt.driver import DiskOffer
 from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt.files import BASES
 
 LOG = log.getLogger(__name__)
 USER = "nova-lite"          # whose the key is, as TLS wants to know it
+ROOT = "disk"               # the file that may stand on a base image
 BASE = "base"               # the export that is the backing file of the root disk
 _TRIES = 5                  # a port that was free may be taken a moment later
 _STOP_SECONDS = 10.0
@@ -41,13 +43,17 @@ class DiskServer:
         self._pid_file = directory / "offer.pid"
         self._state = directory / "offer.json"
 
-    def offer(self, names: list[str]) -> DiskOffer:
-        """Serve the files with these names, unless that is done already. Raises OSError."""
+    def offer(self, names: list[str], disk_format: str) -> DiskOffer:
+        """Serve the files with these names, unless that is done already. Raises OSError.
+
+        ``disk_format`` is what this host made the root disk: only a qcow2 disk has a base image, whatever a guest has written
+        into a raw one.
+        """
         if self._process() is not None and self._state.exists():
             return DiskOffer.from_primitive(json.loads(self._state.read_text()) | {"key": self._key()})
         self.stop()
         paths = {name: self._directory / name for name in names}
-        base, base_format = _backing_of(self._directory / "disk")
+        base, base_format = self._base(disk_format) if ROOT in names else (None, "")
         if base is not None:
             paths[BASE] = base
         for attempt in range(_TRIES):
@@ -58,7 +64,7 @@ class DiskServer:
             except OSError:
                 if attempt == _TRIES - 1:
                     raise
-        offer = DiskOffer(self._address, port, names, base.name if base else "", base_format)
+        offer = DiskOffer(self._address, port, names, base.name if base else "", base_format, disk_format=disk_format)
         part = self._state.with_name(self._state.name + ".part")
         part.write_text(json.dumps(offer.to_primitive()))
         os.rename(part, self._state)
@@ -81,14 +87,28 @@ class DiskServer:
     def _command(self, port: int, paths: dict[str, pathlib.Path]) -> list[str]:
         self._key()
         listen = f"addr.type=inet,addr.host={self._address},addr.port={port},tls-creds=tls0,max-connections=0"
-        command = ["qemu-storage-daemon", "--object", f"tls-creds-psk,id=tls0,endpoint=server,dir={self._keys}"]
+        keys = images.option(self._keys)
+        command = ["qemu-storage-daemon", "--object", f"tls-creds-psk,id=tls0,endpoint=server,dir={keys}"]
         for number, path in enumerate(paths.values()):
             # locking off: the storage daemon only reads what no process writes any more, a base image perhaps for others, too
-            command += ["--blockdev", f"driver=file,node-name=d{number},filename={path},read-only=on,locking=off"]
+            name = images.option(path)
+            command += ["--blockdev", f"driver=file,node-name=d{number},filename={name},read-only=on,locking=off"]
         command += ["--nbd-server", listen]
         for number, name in enumerate(paths):
             command += ["--export", f"type=nbd,id=e{number},node-name=d{number},name={name},writable=off"]
         return [*command, "--daemonize", "--pidfile", str(self._pid_file)]
+
+    def _base(self, disk_format: str) -> tuple[pathlib.Path | None, str]:
+        """The base image of the root disk and its format. OSError for one that is not among this host's base images: what
+        else stands in a header must not be shown to anybody."""
+        disk = self._directory / ROOT
+        header = images.qcow2_header(disk) if disk_format == images.OVERLAY else None
+        if header is None or not header.backing_name:
+            return None, ""
+        base = pathlib.Path(header.backing_name)
+        if base.resolve().parent != (self._directory.parent / BASES).resolve():
+            raise OSError(f"{disk} stands on {base}, which is no base image of this host")
+        return base, str(images.info(disk, disk_format).get("backing-filename-format") or "raw")
 
     def _key(self) -> str:
         path = self._keys / "keys.psk"
@@ -126,24 +146,15 @@ def key_of(offer: DiskOffer, directory: pathlib.Path) -> Iterator[pathlib.Path]:
 
 def pull(offer: DiskOffer, export: str, keys: pathlib.Path, target: pathlib.Path) -> None:
     """Copy one file of the offer, holes as holes. Raises VirtDriverError that names the other side."""
-    source = (f"driver=raw,file.driver=nbd,file.host={offer.address},file.port={offer.port},file.export={export},"
-              "file.tls-creds=tls0")
+    source = (f"driver=raw,file.driver=nbd,file.host={images.option(offer.address)},file.port={offer.port},"
+              f"file.export={images.option(export)},file.tls-creds=tls0")
+    secret = f"tls-creds-psk,id=tls0,endpoint=client,dir={images.option(keys)},username={USER}"
     try:
-        images.run("qemu-img", "convert", "--object", f"tls-creds-psk,id=tls0,endpoint=client,dir={keys},username={USER}",
-                   "--image-opts", source, "-O", "raw", target)
+        images.run("qemu-img", "convert", "--object", secret, "--image-opts", source, "-O", "raw", target)
         concurrency.native(images.sync, target)
     except OSError as error:
         what = f"Copying {export} from {offer.address}:{offer.port}"
         raise exception.VirtDriverError(what=what, reason=str(error)) from error
-
-
-def _backing_of(disk: pathlib.Path) -> tuple[pathlib.Path | None, str]:
-    """The base image of an overlay and the base's format."""
-    header = images.qcow2_header(disk) if disk.exists() else None
-    if header is None or not header.backing_name:
-        return None, ""
-    info = json.loads(images.run("qemu-img", "info", "-U", "--output=json", "-f", "qcow2", disk))
-    return pathlib.Path(header.backing_name), str(info.get("backing-filename-format") or "raw")
 
 
 def _free_port(address: str) -> int:

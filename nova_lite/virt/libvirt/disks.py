@@ -18,7 +18,7 @@ from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Fetcher
 from nova_lite.virt.libvirt import images
-from nova_lite.virt.libvirt.files import PART, GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import BASES, PART, GuestDirectory, instances_root, written_whole
 
 LOG = log.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class DiskMaker:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.disk_format = conf.libvirt.images_type
-        self._base = instances_root(conf) / "_base"
+        self._base = instances_root(conf) / BASES
         self._keep_unused = conf.libvirt.keep_unused_images
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()

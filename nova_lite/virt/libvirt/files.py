@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from oslo_config import cfg
 
 PART = ".part"
+BASES = "_base"        # the directory of base images, among those of guests
 ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it can come back to
 
 

@@ -12,7 +12,7 @@ import struct
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from nova_lite import exception
 
@@ -24,6 +24,7 @@ _OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk
                  b"vhdxfile": "vhdx", b"<<< ": "vdi", b"QED\x00": "qed", b"LUKS\xba\xbe": "luks", b"WithoutFre": "parallels"}
 _LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
 FORMATS = ("qcow2", "raw")
+OVERLAY = "qcow2"     # the format of disks that may stand on a base image
 _OVERLAYS = ("disk", "disk.rescue")     # in the format of [libvirt] images_type; all other files of a guest are raw
 _LOOKS = 100
 
@@ -101,12 +102,30 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
         if header.external_data:
             raise refuse("its data is in another file")
     try:
-        info = json.loads(run(*_LIMITS, "qemu-img", "info", "--output=json", "-f", claimed, path))
+        found = info(path, claimed)
     except OSError as error:
         raise refuse(str(error)) from error
-    if info.get("format") != claimed or info.get("backing-filename"):
+    if found.get("format") != claimed or found.get("backing-filename"):
         raise refuse("qemu-img sees another format than its header says")
-    return int(info["virtual-size"])
+    return int(found["virtual-size"])
+
+
+def info(path: pathlib.Path, disk_format: str) -> dict[str, Any]:
+    """What qemu-img says of a file of this format, under limits of memory and time; another process may have it open. Raises
+    OSError."""
+    found: dict[str, Any] = json.loads(run(*_LIMITS, "qemu-img", "info", "-U", "--output=json", "-f", disk_format, path))
+    return found
+
+
+def grow(path: pathlib.Path, disk_format: str, size: int) -> None:
+    """Make a disk that is smaller as large as ``size`` bytes. Raises OSError."""
+    if int(info(path, disk_format)["virtual-size"]) < size:
+        run("qemu-img", "resize", "-q", "-f", disk_format, path, str(size))
+
+
+def option(value: object) -> str:
+    """A value inside a list of options as QEMU's programs take it: a comma would begin the next one."""
+    return str(value).replace(",", ",,")
 
 
 @dataclass(frozen=True)
@@ -124,7 +143,7 @@ def disk(path: pathlib.Path, images_type: str) -> Disk:
     What the file says of its format counts for nothing: the bytes of a raw disk are the guest's, and may pretend anything.
     """
     kind = images_type if path.name in _OVERLAYS else "raw"
-    header, status = qcow2_header(path) if kind == "qcow2" else None, path.stat()
+    header, status = qcow2_header(path) if kind == OVERLAY else None, path.stat()
     return Disk(kind, header.virtual_size if header else status.st_size, status.st_blocks * 512)
 
 

@@ -6,7 +6,6 @@ migration the disks are made at the destination over the same base images, and o
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import secrets
 import threading
@@ -91,7 +90,7 @@ class LiveMigrations:
         files = self._files(instance)
         if plan.shared or not files.config_drive.exists():
             return None
-        return DiskServer(files.path, self._address).offer([files.config_drive.name])
+        return DiskServer(files.path, self._address).offer([files.config_drive.name], self._disks.disk_format)
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
                 fetch_image: Fetcher) -> Plan:
@@ -104,7 +103,8 @@ class LiveMigrations:
         if plan.block:
             self._disks.make(instance, files, fetch_image)
             for disk in plan.disks:
-                _fit(self._root / disk["name"], disk)
+                # of the size that the guest knows: a disk may have grown since it was made from its flavor
+                images.grow(self._root / disk["name"], disk["format"], disk["size"])
         if offer is not None:
             with key_of(offer, files.path) as keys, written_whole(files.config_drive) as part:
                 pull(offer, files.config_drive.name, keys, part)
@@ -317,13 +317,6 @@ class _Call:
 def _progress(job: dict[str, Any]) -> Progress:
     return Progress(**{f"{what}_{part}": int(job.get(f"{what}_{part}", 0))
                        for what in ("memory", "disk") for part in ("total", "processed", "remaining")})
-
-
-def _fit(path: pathlib.Path, disk: dict[str, Any]) -> None:
-    """Of the size that the guest knows: a disk may have grown since it was made from its flavor."""
-    info = json.loads(images.run("qemu-img", "info", "--output=json", "-f", disk["format"], path))
-    if int(info["virtual-size"]) < disk["size"]:
-        images.run("qemu-img", "resize", "-q", "-f", disk["format"], path, str(disk["size"]))
 
 
 def _bracketed(address: str) -> str:

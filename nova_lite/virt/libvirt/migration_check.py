@@ -49,14 +49,16 @@ def check_storage(instance: Instance, root: pathlib.Path, there: SourceFacts, sh
     """Whether disks are to be copied. Raises InvalidLocalStorage, InvalidSharedStorage or MigrationPreCheckError."""
     if shared and block:
         raise exception.InvalidLocalStorage(reason="Block migration can not be used with shared storage.", path=str(root))
-    if not there.disks or shared:
+    if not there.disks:
+        return False
+    kind = there.disks[0]["format"]
+    if there.disks[0]["name"].endswith("/disk") and kind != disk_format:
+        raise exception.MigrationPreCheckError(reason=f"its disk is {kind}, but this host makes {disk_format} disks")
+    if shared:
         return False
     if block is False:
         raise exception.InvalidSharedStorage(reason="Live migration can not be used without shared storage except a booted "
                                                     "from volume VM which does not have a local disk.", path=str(root))
-    kind = there.disks[0]["format"]
-    if there.disks[0]["name"].endswith("/disk") and kind != disk_format:
-        raise exception.MigrationPreCheckError(reason=f"its disk is {kind}, but this host makes {disk_format} disks")
     needed = sum(d["used" if over_commit else "size"] for d in there.disks)
     free = disks.free_space(root)[1]
     if free < needed:

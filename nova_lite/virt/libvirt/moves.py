@@ -7,7 +7,6 @@ killed process left is found again, and that hosts that share their directories 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 
@@ -75,7 +74,7 @@ class Moves:
         """Serve what was set aside. Raises OSError."""
         aside = self._aside(instance.uuid)
         names = [p.name for p in (aside.disk, aside.ephemeral, aside.swap, aside.config_drive) if p.exists()]
-        return self._server(instance.uuid).offer(names)
+        return self._server(instance.uuid).offer(names, self._disks.disk_format)
 
     def withdraw(self, instance: Instance) -> None:
         """Serve it no more."""
@@ -87,6 +86,8 @@ class Moves:
         """Copy the disks, as far as they are not here; ``offer`` None: from what was set aside on this very host. Raises
         VirtDriverError or OSError."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
+        if offer is not None:
+            self._check_format(files, offer)
         files.make()
         files.moved_to.write_text(self._host)
         if offer is None or _is_shared(aside, offer):
@@ -109,10 +110,11 @@ class Moves:
     def _rebase(self, instance: Instance, disk: pathlib.Path, offer: DiskOffer, keys: pathlib.Path, fetch: Fetcher) -> None:
         """The root disk stands on this host's copy of its base image. That comes from the Image service like for a build, and
         from the other host when the Image service does not have it any more."""
-        kind = "qcow2" if images.qcow2_header(disk) is not None else "raw"
-        if kind != self._disks.disk_format:
-            raise exception.ResizeError(reason=f"its disk is {kind}, but [libvirt] images_type of {self._host} is "
-                                               f"{self._disks.disk_format}")
+        if offer.disk_format != images.OVERLAY:
+            return
+        header = images.qcow2_header(disk)
+        if header is None or header.external_data or header.backing_file != bool(offer.base):
+            raise exception.VirtDriverError(what="Receiving a guest", reason="its disk is not what the other host says")
         if not offer.base:
             return
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
@@ -120,13 +122,19 @@ class Moves:
                                          lambda part: pull(offer, BASE, keys, part))
         images.run("qemu-img", "rebase", "-u", "-f", "qcow2", "-F", offer.base_format, "-b", base, disk)
 
+    def _check_format(self, files: GuestDirectory, offer: DiskOffer) -> None:
+        """By the word of the other host, before anything is copied: of a raw disk all bytes are the guest's. ResizeError."""
+        if files.disk.name in offer.disks and offer.disk_format != self._disks.disk_format:
+            raise exception.ResizeError(reason=f"its disk is {offer.disk_format or 'of an unknown format'}, but [libvirt] "
+                                               f"images_type of {self._host} is {self._disks.disk_format}")
+
     def fit(self, instance: Instance, fetch: Fetcher) -> None:
         """Make the disks as large as the server's (new) flavor says; none becomes smaller but for swap, which is made anew."""
         files = self._files(instance.uuid)
         if files.disk.exists() and instance.flavor.root_gb:
-            _grow(files.disk, self._disks.disk_format, instance.flavor.root_gb * units.GiB)
+            images.grow(files.disk, self._disks.disk_format, instance.flavor.root_gb * units.GiB)
         if files.ephemeral.exists():
-            _grow(files.ephemeral, "raw", instance.ephemeral_gb * units.GiB)
+            images.grow(files.ephemeral, "raw", instance.ephemeral_gb * units.GiB)
         if files.swap.exists() and files.swap.stat().st_size != instance.swap_mb * units.MiB:
             files.swap.unlink()
         self._disks.make(instance, files, fetch)
@@ -182,8 +190,4 @@ def _is_shared(aside: GuestDirectory, offer: DiskOffer) -> bool:
     return False
 
 
-def _grow(path: pathlib.Path, disk_format: str, size: int) -> None:
-    info = json.loads(images.run("qemu-img", "info", "--output=json", "-f", disk_format, path))
-    if int(info["virtual-size"]) < size:
-        images.run("qemu-img", "resize", "-q", "-f", disk_format, path, str(size))
 
