@@ -86,8 +86,10 @@ class Client:
         user = None if as_service else context.auth_token
         seconds = self._conf.service_user.timeout * (1 if user else UNHURRIED)
         once = data is not None and not isinstance(data, (bytes, str))       # a stream can be read but once
-        arguments = {"json": json, "params": params, "data": data, "stream": stream,
-                     "timeout": (CONNECT_SECONDS, seconds), "global_request_id": context.global_id or None}
+        # while urllib3 sends a body, the first of the two is how long the other side may take nothing of it
+        timeout = (seconds if once else CONNECT_SECONDS, seconds)
+        arguments = {"json": json, "params": params, "data": data, "stream": stream, "timeout": timeout,
+                     "global_request_id": context.global_id or None}
         with self._breaker.place(PATIENCE[concurrency.is_green()] if user else UNHURRIED_PATIENCE):
             answer = self._try(method, path.replace("{project}", context.project_id or "") if user else path, user,
                                headers or {}, arguments, once)
@@ -148,7 +150,7 @@ class Client:
                 log=False, redirect=False, **arguments)
             return answer
         except ks.ConnectionError as error:
-            raise self._no_answer(self._name, error, arguments["timeout"][1]) from error
+            raise self._no_answer(self._name, error, *arguments["timeout"]) from error
 
     def _ready(self) -> session.Session:
         with self._lock:
@@ -166,7 +168,7 @@ class Client:
             token, project = made.get_token() or "", made.get_project_id() or ""
             return token, self._root(made, project), project
         except ks.ConnectionError as error:
-            failure = self._no_answer(self._asked, error, self._conf.service_user.timeout)
+            failure = self._no_answer(self._asked, error, CONNECT_SECONDS, self._conf.service_user.timeout)
             self._breaker.failed(failure.error, began)
             raise failure from error
         except ks.ClientException as error:
@@ -206,18 +208,20 @@ class Client:
             raise _NoAnswer(exception.ServiceUnavailable(what=self._name, reason=reason), False, down=False)
         return str(found).rstrip("/").removesuffix(f"/{project}").rstrip("/")
 
-    def _no_answer(self, what: str, error: ks.ConnectionError, seconds: float) -> _NoAnswer:
+    def _no_answer(self, what: str, error: ks.ConnectionError, connecting: float, seconds: float) -> _NoAnswer:
         cause = error.__context__
         LOG.debug("%s: %s", what, error)
         unsent = isinstance(cause, requests.ConnectTimeout) or "NewConnectionError" in repr(cause)
         if isinstance(cause, requests.ReadTimeout):
             reason = f"no answer within {seconds} s"
         elif isinstance(cause, requests.ConnectTimeout):
-            reason = f"no connection within {CONNECT_SECONDS} s"
+            reason = f"no connection within {connecting} s"
         elif unsent:
             reason = "it cannot be reached" + (": connection refused" if "refused" in repr(cause) else "")
         elif isinstance(error, ks.SSLError):
             reason = "its TLS certificate or handshake is refused"
+        elif "TimeoutError" in repr(cause):
+            reason = f"it took nothing of the data for {connecting} s"
         else:
             reason = "the connection broke before it answered"
         down = unsent or isinstance(cause, requests.Timeout) or isinstance(error, ks.SSLError)

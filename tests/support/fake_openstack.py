@@ -110,6 +110,7 @@ class FakeOpenStack:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    pause = 0.0     # seconds before the body of a request is read
     request_queue_size = 100
 
     def __init__(self, *args: Any) -> None:
@@ -159,6 +160,8 @@ def _serve(handler: Handler, released: threading.Event, port: int = 0) -> _Serve
             self.close_connection = self.close_connection or answer.cut
 
         def _body(self) -> bytes:
+            if "Transfer-Encoding" in self.headers:
+                released.wait(server.pause)
             if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
                 body = b""
                 while size := int(self.rfile.readline(), 16):

@@ -9,6 +9,7 @@ import pytest
 import nova_lite.conf
 from nova_lite import exception
 from nova_lite.context import RequestContext, admin_context
+from nova_lite.identity import keystone
 from nova_lite.image.glance import GlanceImages
 from nova_lite.objects.image import ImageMeta
 from tests.support.fake_glance import FakeGlance
@@ -79,6 +80,21 @@ def test_upload_and_download(images, tmp_path, cloud):
         images.upload(ALICE, image.id, [b"other"])
     put = next(c for c in cloud.calls if c.method == "PUT")
     assert put.headers["Transfer-Encoding"] == "chunked"        # never in memory as a whole
+
+
+def test_an_upload_outlives_a_pause_longer_than_a_connection_may_take_to_open(cloud, tmp_path, monkeypatch):
+    """Glance's store may be slow, and more than the buffers on the way hold is under way."""
+    monkeypatch.setattr(keystone, "CONNECT_SECONDS", 0.5)
+    images = GlanceImages(nova_lite.conf.load([], config_files=[write_conf(tmp_path / "conf", cloud, timeout=60, retries=0)]))
+    cloud.server.pause = 2.0
+    assert _made(images, data=[bytes(1 << 20)] * 32).size == 32 << 20
+
+
+def test_an_upload_that_glance_takes_nothing_of_ends(cloud, tmp_path):
+    images = GlanceImages(nova_lite.conf.load([], config_files=[write_conf(tmp_path / "conf", cloud, timeout=1, retries=0)]))
+    cloud.server.pause = 600.0
+    with pytest.raises(exception.ServiceUnavailable, match="it took nothing of the data for 1 s"):
+        _made(images, data=[bytes(1 << 20)] * 32)
 
 
 def test_a_download_with_the_record_at_hand_is_one_call(images, tmp_path, cloud):
