@@ -53,7 +53,6 @@ def _build(work: Work) -> dict[str, object]:
         host.network.plug(server, vif)
     host.driver.spawn(server, vifs, build.guest_files(work, vifs), build.fetcher(work, server.image))
     volumes.complete_all(work)
-    host.driver.live.adopted(server)
     updates: dict[str, object] = {
         "host": host.name, "node": work.migration.dest_node, "launched_on": host.name,
         "launched_at": units.utcnow().isoformat(), "network_info": [v.to_primitive() for v in vifs],
@@ -63,14 +62,19 @@ def _build(work: Work) -> dict[str, object]:
         updates |= {"vm_state": states.STOPPED, "power_state": states.SHUTDOWN}
     try:
         volumes.release_others(host, server)
-    except exception.ServiceUnavailable as error:       # what the old host had of them; the delete finds it
+    except exception.NovaLiteError as error:       # what the old host had of them; the delete finds it
         LOG.warning("volumes of the old host are not given back yet: %s", error, extra={"instance_uuid": server.uuid})
+    # The last step, and only of who still holds the action: once the files are this host's, removing its guest removes them,
+    # and on shared storage there are no others.
+    work.update({}, [*states.working(work.operation), None])
+    host.driver.live.adopted(server)
     return updates
 
 
 def _clean(work: Work, before: Instance) -> None:
     host, server = work.host, work.instance
     try:
+        host.driver.live.adopt(before)      # files on shared storage are nobody's again: they must outlive this guest
         host.driver.destroy(server, server.network_info)
         for vif in server.network_info:
             host.network.unplug(server, vif)

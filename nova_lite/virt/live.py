@@ -95,8 +95,8 @@ class LiveMigrations(Protocol):
         VirtDriverError when the guest is still here; what ``report`` raises ends the waiting, not the copy."""
 
     def adopt(self, instance: Instance) -> None:
-        """Before an evacuated guest is built here: files of it that are here are those of shared storage, and no host's as
-        long as it is under way, so that whoever gives up leaves them."""
+        """Before an evacuated guest is built here, and before what was built of it is removed: files of it that are here are
+        those of shared storage, and no host's as long as it is under way, so that whoever gives up leaves them."""
 
     def adopted(self, instance: Instance) -> None:
         """The guest is here: so are its files, shared or not."""

@@ -15,10 +15,17 @@ import pytest
 
 import nova_lite.conf
 from nova_lite import exception
+from nova_lite.compute import evacuate
+from nova_lite.compute.external_events import ExternalEvents
+from nova_lite.compute.work import Host, Work
+from nova_lite.context import admin_context
+from nova_lite.network import base as network_base
 from nova_lite.objects import states
+from nova_lite.objects.action import Action
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
+from nova_lite.objects.migration import Migration
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
 from tests.libvirt_host import LibvirtHost
@@ -200,3 +207,96 @@ def test_a_guest_whose_move_was_given_up_starts_where_it_was(drivers, instance):
     drivers[0].reboot(instance, [], True, 0)
     assert drivers[0].power_state(instance) == states.RUNNING
     assert drivers[0].left_behind() == set()
+
+
+# evacuations ------------------------------------------------------------------------------------------------------------
+class Conductor:
+    """It takes everything that the host tells it; ``refuse`` is raised when the server is to be changed for the nth time."""
+
+    def __init__(self):
+        self.changes, self.refuse, self.done = 0, {}, False
+
+    def instance_update(self, *_):
+        self.changes += 1
+        if self.changes in self.refuse:
+            raise self.refuse[self.changes]
+
+    def migration_update(self, *_):
+        return None
+
+    def finish_action(self, *_):
+        self.done = True
+
+
+@pytest.fixture(params=["shared", "local"])
+def evacuated(request, drivers, instance, hypervisor, tmp_path):
+    """Evacuates the guest of the first host, which is dead, to the second one; answers the conductor that was told."""
+    subprocess.run(["virsh", "-q", "-c", hypervisor.uri, "undefine", instance.uuid], check=True)
+    shared = request.param == "shared"
+    if shared:
+        shutil.rmtree(tmp_path / "two" / "instances", ignore_errors=True)
+        (tmp_path / "two").mkdir(exist_ok=True)
+        (tmp_path / "two" / "instances").symlink_to(tmp_path / "one" / "instances")
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / "two"), network__driver="null")
+    network = network_base.load(conf, None)
+
+    class Images:
+        def download(self, _context, _image_id, path, _known):
+            shutil.copyfile(tmp_path / "image.qcow2", path)
+
+    def run(stopped=False, **refuse):
+        conductor = Conductor()
+        conductor.refuse = refuse.get("refuse", {})
+        host = Host("two", "two:1", drivers[1], Images(), network, None, conductor, ExternalEvents(conf, network), conf, None,
+                    None)
+        action = Action(1, instance.uuid, "evacuate", "req-1", arguments={"verb": "evacuate", "stopped": stopped})
+        move = Migration(1, str(uuid.uuid4()), instance.uuid, "evacuation", "accepted", "one", dest_compute="two",
+                         dest_node="two")
+        before = dataclasses.replace(instance, host="one", vm_state=states.ACTIVE, task_state=states.REBUILDING)
+        evacuate.run(Work(host, admin_context(), action, before, evacuate.EVENT, move))
+        return conductor
+
+    run.shared = shared
+    return run
+
+
+class _OffFails:
+    """A driver whose guests cannot be powered off."""
+
+    def __init__(self, real):
+        self._real = real
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def power_off(self, _instance, _timeout):
+        raise exception.VirtDriverError(what="Power off", reason="libvirt is gone for a moment")
+
+
+def test_a_failed_evacuation_leaves_shared_disks_and_no_others(drivers, instance, evacuated, tmp_path):
+    real = drivers[1]
+    drivers[1] = _OffFails(real)
+    with pytest.raises(exception.VirtDriverError):
+        evacuated(stopped=True)
+    drivers[1] = real
+    assert real.power_state(instance) is None
+    assert _disk(tmp_path, "two", instance).exists() == evacuated.shared
+    assert _disk(tmp_path, "one", instance).exists()
+    assert evacuated().done
+    assert real.power_state(instance) == states.RUNNING
+    if evacuated.shared:
+        assert _has_pattern(_disk(tmp_path, "two", instance))
+    assert real.left_behind() == set()
+
+
+def test_one_that_ends_when_the_files_are_its_own_leaves_the_shared_ones(drivers, instance, evacuated, tmp_path):
+    """The last change of the server is refused, or the daemon dies after it and the next one's first change is."""
+    with pytest.raises(exception.UnexpectedTaskState):
+        evacuated(refuse={2: exception.UnexpectedTaskState(instance_id="i", expected="a", actual="deleting")})
+    assert _disk(tmp_path, "two", instance).exists() == evacuated.shared
+    evacuated()     # and its end was not heard of:
+    with pytest.raises(exception.UnexpectedTaskState):
+        evacuated(refuse={1: exception.UnexpectedTaskState(instance_id="i", expected="a", actual="deleting")})
+    assert drivers[1].power_state(instance) is None
+    assert _disk(tmp_path, "two", instance).exists() == evacuated.shared
+    assert drivers[1].left_behind() == set()

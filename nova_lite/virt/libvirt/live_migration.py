@@ -215,6 +215,8 @@ class LiveMigrations:
         files = self._files(instance)
         if files.moved_to.exists() and files.moved_to.read_text() == self._name:
             return
+        if not files.owner.exists() and self._guest(instance).power_state() is not None:
+            return      # an earlier run came to ``adopted``, and the files are of local storage
         if files.path.exists():
             files.owner.write_text(_NOBODY)
         else:

@@ -121,3 +121,13 @@ def test_a_new_host_that_dies_is_replaced(cloud, server):
     cloud.report(first)
     cloud.sync(first)
     cloud.wait_for(lambda: _guests(cloud) == {found.host: {server: states.RUNNING}})
+
+
+def test_a_guest_that_cannot_be_powered_off_is_not_kept(cloud, server):
+    cloud.fail("power_off@h2")
+    cloud.wait_action(_evacuate(cloud, server, host="h2", stopped=True), objects.ERROR)
+    found = cloud.get(server)
+    assert (found.host, found.vm_state, _guests(cloud)) == ("h1", states.ERROR, {})
+    cloud.fail()
+    cloud.wait_action(_evacuate(cloud, server, host="h2", stopped=True), objects.DONE)
+    assert _guests(cloud) == {"h2": {server: states.SHUTDOWN}}

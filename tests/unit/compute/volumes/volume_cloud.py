@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable
 from typing import Any
 
 import oslo_messaging as messaging
@@ -44,8 +43,10 @@ class Meddling:
     def heal(self) -> None:
         self.rules.clear()
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         real = getattr(self._real, name)
+        if not callable(real):
+            return real
 
         def call(*args: Any, **kwargs: Any) -> Any:
             self.calls.append(name)
