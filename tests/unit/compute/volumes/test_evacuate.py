@@ -5,7 +5,6 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.objects import states
-from tests.unit.compute.volumes.volume_cloud import DIED
 
 
 @pytest.fixture
