@@ -19,7 +19,7 @@ from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
-from nova_lite.objects.instance import SHELVED_AT, SHELVED_HOST, SHELVED_IMAGE, Instance
+from nova_lite.objects.instance import SHELVED_IMAGE, UNSHELVED_IMAGE, Instance, has_unshelved, off_the_shelf
 
 LOG = log.getLogger(__name__)
 EVENTS = {"shelve": "compute_shelve_instance", "shelveOffload": "compute_shelve_offload_instance",
@@ -85,13 +85,29 @@ def unshelve(work: Work) -> None:
     """Start the guest, or build it from its image; after that nobody needs the image."""
     instance = work.instance
     image_id = instance.system_metadata.get(SHELVED_IMAGE)
-    try:
-        image = _image(work, image_id) if image_id else instance.image
-    except exception.ImageNotFound:
-        _undo(work)
-        error = exception.UnshelveFailed(instance_id=instance.uuid, image_id=image_id)
-        work.fail(error, {**_place(work), "vm_state": states.ERROR})
-        return
+    if not has_unshelved(instance):
+        try:
+            image = _image(work, image_id) if image_id else instance.image
+        except exception.ImageNotFound:
+            if work.host.driver.power_state(instance) is None:
+                _undo(work)
+                error = exception.UnshelveFailed(instance_id=instance.uuid, image_id=image_id)
+                work.fail(error, {**_place(work), "vm_state": states.ERROR})
+                return
+            image = None        # the guest has its disk
+        _bring_up(work, image, bool(image_id))
+        if image_id:
+            _note_guest(work, image_id)
+    if image_id:
+        snapshot.discard(work, image_id)
+    work.succeed({"launched_at": units.utcnow().isoformat(), "system_metadata": off_the_shelf(instance),
+                  **volumes.columns(instance)})
+    LOG.info("unshelved", extra={"instance_uuid": instance.uuid})
+
+
+def _bring_up(work: Work, image: ImageMeta | None, from_image: bool) -> None:
+    """The guest runs here, with nics and volumes. ``from_image`` without an image: only one that is here can be started."""
+    instance = work.instance
     with work.host.events.listen(instance.uuid) as listener:
         if _is_offloaded(work):
             instance.network_info = work.host.network.move(work.context, instance, work.host.name)
@@ -101,17 +117,23 @@ def unshelve(work: Work) -> None:
         for vif in instance.network_info:
             work.host.network.plug(instance, vif)
         shelved = dataclasses.replace(instance, image=image)
-        if not _is_offloaded(work) and work.host.driver.power_state(instance) is not None:
+        is_here = work.host.driver.power_state(instance) is not None
+        if is_here and (not _is_offloaded(work) or (from_image and image is None)):
             work.host.driver.power_on(instance, instance.network_info)
         else:
             work.host.driver.spawn(shelved, instance.network_info, build.guest_files(work, instance.network_info),
                                    build.fetcher(work, image), listener.waiter(work.context, instance, instance.network_info))
         volumes.complete_all(work)
-    if image_id:
-        snapshot.discard(work, image_id)
-    kept = {k: v for k, v in instance.system_metadata.items() if k not in (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST)}
-    work.succeed({"launched_at": units.utcnow().isoformat(), "system_metadata": kept, **volumes.columns(instance)})
-    LOG.info("unshelved", extra={"instance_uuid": instance.uuid})
+
+
+def _note_guest(work: Work, image_id: str) -> None:
+    """Write down that the guest is here, before its image goes: from here on the guest's disk is the only copy, and whoever
+    runs this again, or finds this host dead, leaves the guest where it is."""
+    instance = work.instance
+    noted = {**instance.system_metadata, UNSHELVED_IMAGE: image_id}
+    # None: declared idle by os-resetState, which makes the guest no less real
+    work.update({"system_metadata": noted}, [*states.working(work.operation), None])
+    instance.system_metadata = noted
 
 
 def _is_offloaded(work: Work) -> bool:
@@ -129,6 +151,8 @@ def _image(work: Work, image_id: str) -> ImageMeta:
 def settle(work: Work) -> dict[str, Any]:
     """A server whose shelving failed is off; one whose unshelving failed is back on its shelf. Either can be done again."""
     if work.operation.verb == "unshelve":
+        if has_unshelved(work.instance):        # the guest runs, and its image may be gone
+            return {"vm_state": states.ACTIVE, "system_metadata": off_the_shelf(work.instance)}
         _undo(work)
         return _place(work)
     if work.instance.vm_state == states.SHELVED:

@@ -13,6 +13,7 @@ from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances,
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
+from nova_lite.objects.instance import has_unshelved, off_the_shelf
 
 MESSAGE_LENGTH = 255
 _CHANGES = (("block_device", instances.change_block_device), ("nic", instances.change_nic), ("share", instances.change_share))
@@ -106,9 +107,13 @@ def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Ma
 
 
 def _back_on_the_shelf(conn: sa.Connection, action: Action) -> dict[str, Any]:
-    """An unshelve that could not tell how it failed: the host that was to have the server is dead."""
+    """An unshelve that could not tell how it failed: the host that was to have the server is dead. Once its guest was there it
+    is nowhere else, and its image may be gone: so there the server stays."""
     if "offloaded" not in action.arguments or action.stage != objects.COMPUTE:
         return {}
+    server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
+    if server is not None and has_unshelved(server):
+        return {"vm_state": states.ACTIVE, "power_state": states.RUNNING, "system_metadata": off_the_shelf(server)}
     instances.forget_connections(conn, action.instance_uuid)
     return {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None}
 

@@ -18,6 +18,8 @@ PASSWORD_SIZE = PASSWORD_PIECE * PASSWORD_PIECES
 """Bytes that an encrypted password may have."""
 SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST = "shelved_at", "shelved_image_id", "shelved_host"
 """What ``system_metadata`` knows of a shelved server; the image is there only if it does not boot from a volume."""
+UNSHELVED_IMAGE = "unshelved_image_id"
+"""The image of a shelved server whose guest is back: it is needed no more, and may be gone already."""
 
 
 @dataclass
@@ -128,3 +130,15 @@ class Instance(Record):
             return template % self.id
         except TypeError:
             return template % {"uuid": self.uuid, "id": self.id}
+
+
+def has_unshelved(server: Instance) -> bool:
+    """True when the guest of a shelved server is back on its host, though its unshelving has not ended."""
+    image_id = server.system_metadata.get(SHELVED_IMAGE)
+    return bool(image_id) and server.system_metadata.get(UNSHELVED_IMAGE) == image_id
+
+
+def off_the_shelf(server: Instance) -> dict[str, Any]:
+    """``system_metadata`` of a server that was shelved, once it is not any more."""
+    return {key: value for key, value in server.system_metadata.items()
+            if key not in (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE)}

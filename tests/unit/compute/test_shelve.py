@@ -1,6 +1,9 @@
 """Shelving on hosts and at the conductor: what the image, the host's room and the volumes are after each step."""
 import pytest
 
+from nova_lite import exception
+from nova_lite.compute import snapshot
+from nova_lite.compute import volumes as volumes_on_host
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import claims
@@ -225,6 +228,68 @@ def test_an_unshelve_whose_host_dies_goes_back_to_the_shelf(cloud, images, monke
     cloud.wait_action(action_id, "error")
     assert state(cloud, server)[:2] == ("shelved_offloaded", None)
     assert (cloud.get(server).host, room(cloud, server)) == (None, [])
+
+
+def _killed_after_discard(cloud, server, monkeypatch):
+    """An unshelve at h2 whose daemon is killed just after the image has gone; its action."""
+    real, killed = snapshot.discard, []
+
+    def dies(work, image_id):
+        real(work, image_id)
+        if not killed:
+            killed.append(image_id)
+            raise exception.LeaseLost(action_id=work.action.id, owner="killed")     # as after SIGKILL nothing more is told
+    monkeypatch.setattr(snapshot, "discard", dies)
+    action_id = wake(cloud, begin(cloud, server, "unshelve", destination="h2"))
+    cloud.wait_for(lambda: killed and not cloud.hosts["h2"].leases.in_flight())
+    cloud.expire(action_id)
+    return action_id
+
+
+def test_an_unshelve_that_is_killed_once_its_image_is_gone_keeps_the_guest(cloud, images, monkeypatch):
+    server, _ = offloaded(cloud, images)
+    action_id = _killed_after_discard(cloud, server, monkeypatch)
+    cloud.sweep()
+    cloud.wait_action(action_id, "done")
+    assert state(cloud, server) == ("active", None, 1)
+    assert (cloud.guests("h2"), cloud.get(server).host, len(room(cloud, server))) == ({server: 1}, "h2", 1)
+    assert (cloud.get(server).system_metadata, images.list(OWNER)) == ({"other": "x"}, [])
+    # and on the next shelf it has another image
+    cloud.wait_action(shelve(cloud, images, server)[0], "done")
+    cloud.wait_action(wake(cloud, begin(cloud, server, "unshelve")), "done")
+    assert state(cloud, server) == ("active", None, 1)
+
+
+def test_so_does_a_host_that_dies_then(cloud, images, monkeypatch):
+    """The image is gone: back on its shelf the server would be built of nothing."""
+    server, _ = offloaded(cloud, images)
+    action_id = _killed_after_discard(cloud, server, monkeypatch)
+    cloud.silence("h2")
+    cloud.sweep()
+    cloud.wait_action(action_id, "error")
+    assert (state(cloud, server), cloud.get(server).host) == (("active", None, 1), "h2")
+    cloud.report("h2")
+    cloud.sync("h2")
+    assert (cloud.guests("h2"), len(room(cloud, server))) == ({server: 1}, 1)
+
+
+def test_an_image_that_somebody_deletes_meanwhile_takes_no_guest(cloud, images, monkeypatch):
+    server, image_id = offloaded(cloud, images)
+    real, killed = volumes_on_host.complete_all, []
+
+    def dies(work):
+        if not killed:
+            killed.append(work)
+            raise exception.LeaseLost(action_id=work.action.id, owner="killed")
+        real(work)
+    monkeypatch.setattr(volumes_on_host, "complete_all", dies)
+    action_id = wake(cloud, begin(cloud, server, "unshelve", destination="h2"))
+    cloud.wait_for(lambda: killed and not cloud.hosts["h2"].leases.in_flight())
+    images.delete(OWNER, image_id)
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait_action(action_id, "done")
+    assert (state(cloud, server), cloud.guests("h2")) == (("active", None, 1), {server: 1})
 
 
 def test_a_delete_of_what_is_on_the_shelf(cloud, images):
