@@ -58,8 +58,8 @@ def settled(work: Work) -> dict[str, object]:
 def _prepare(work: Work) -> None:
     work.event = "compute_pre_live_migration"
     host, move, plan = work.host, _move(work), _plan(work)
-    if host.driver.power_state(work.instance) == states.RUNNING:        # it came while nobody looked
-        work.hand_over(move.source_compute, arguments={"step": "copy"})
+    if host.driver.live.has_come(work.instance):        # while nobody looked
+        work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": True})
         return
     try:
         _refuse_if_aborted(work, work.update_migration({"status": objects.PREPARING}))
@@ -80,7 +80,7 @@ def _prepare(work: Work) -> None:
     facts = {"plan": plan.to_primitive(), "network_info": [v.to_primitive() for v in server.network_info],
              "block_devices": [d.to_primitive() for d in server.block_devices]}
     work.update_migration({"facts": facts})
-    work.hand_over(move.source_compute, arguments={"step": "copy"})
+    work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": False})
 
 
 def _finish(work: Work) -> None:
@@ -148,8 +148,10 @@ def _clean(work: Work) -> None:
 # the source ---------------------------------------------------------------------------------------------------------------
 def _copy(work: Work) -> None:
     host, move = work.host, _move(work)
-    if host.driver.live.has_begun(work.instance):
+    # what the destination has already it does not prepare again: the two would send each other to and fro
+    if host.driver.live.has_begun(work.instance) and not work.action.arguments.get("has_come"):
         work.hand_over(move.dest_compute, arguments={"step": "prepare"})
+        host.driver.live.begin_anew(work.instance)      # after it: who dies in between only has it prepared once more
         return
     try:
         _refuse_if_aborted(work, work.update_migration({"status": objects.RUNNING}))

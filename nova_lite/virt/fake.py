@@ -74,7 +74,13 @@ class FakeDriver:
     def power_states(self) -> dict[str, int]:
         """All guests."""
         with self._lock:
-            return {uuid: guest["power_state"] for uuid, guest in self._guests.items() if not uuid.endswith(ASIDE)}
+            return {uuid: guest["power_state"] for uuid, guest in self._guests.items() if "power_state" in guest
+                    and not uuid.endswith(ASIDE)}
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a guest, or a mark of one, by this name."""
+        with self._lock:
+            return name in self._guests
 
     def power_state(self, instance: Instance) -> int | None:
         """One guest."""

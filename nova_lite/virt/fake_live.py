@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nova_lite.virt.fake import FakeDriver
 
 STEPS = 10
+MOVED_TO = "_moved_to"      # after the uuid: a copy of the guest was begun, and nobody has settled it
 
 
 class FakeLiveMigrations:
@@ -49,18 +50,24 @@ class FakeLiveMigrations:
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
                 fetch_image: Fetcher) -> Plan:
-        """Nothing has to be made."""
+        """Nothing has to be made, and what an earlier run has left goes."""
         self._act("pre_live_migration", instance)
+        self._keep(instance.uuid, None)
         return plan
 
     def has_begun(self, instance: Instance) -> bool:
-        """A fake copy begins anew by itself."""
-        return False
+        """The mark of a copy outlives the daemon like the guest, which ``copy`` takes away at its end."""
+        return self._driver.knows(instance.uuid + MOVED_TO) and self._driver.knows(instance.uuid)
+
+    def begin_anew(self, instance: Instance) -> None:
+        """The mark goes."""
+        self._keep(instance.uuid + MOVED_TO, None)
 
     def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
         """Slow if ``[fake] delay`` says so; a forced one is fast."""
         if self._driver.power_state(instance) is None:
             return
+        self._keep(instance.uuid + MOVED_TO, {})
         memory, disk = instance.memory_mb * MiB, sum(d["size"] for d in plan.disks)
         wanted = None
         for step in range(STEPS):
@@ -77,6 +84,10 @@ class FakeLiveMigrations:
     def adopted(self, instance: Instance) -> None:
         """There are no files."""
 
+    def has_come(self, instance: Instance) -> bool:
+        """It comes only when its source says so."""
+        return self._driver.power_state(instance) is not None
+
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
         """It comes only when its source says so."""
         return self._driver.power_state(instance) is not None
@@ -89,11 +100,14 @@ class FakeLiveMigrations:
         return state
 
     def leave(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
-        """It was forgotten by the copy."""
+        """The guest was forgotten by the copy."""
+        self._keep(instance.uuid + MOVED_TO, None)
 
     def give_up(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
-        """Nothing was made."""
+        """What came goes."""
+        self._keep(instance.uuid, None)
 
     def stay(self, instance: Instance, plan: Plan) -> None:
-        """It has never been away."""
+        """The guest has never been away."""
+        self._keep(instance.uuid + MOVED_TO, None)
 

@@ -88,7 +88,11 @@ class LiveMigrations(Protocol):
         Answers the plan with its devices."""
 
     def has_begun(self, instance: Instance) -> bool:
-        """Asked of the source: an earlier copy was begun, and none is under way; the destination has to prepare anew."""
+        """Asked of the source: an earlier copy was begun, none is under way, and the guest is still here; the destination has to
+        prepare anew."""
+
+    def begin_anew(self, instance: Instance) -> None:
+        """The source forgets the copy that ``has_begun``."""
 
     def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
         """The source brings the guest over, or waits until the copy that is under way ends. Raises LiveMigrationAborted or
@@ -100,6 +104,9 @@ class LiveMigrations(Protocol):
 
     def adopted(self, instance: Instance) -> None:
         """The guest is here: so are its files, shared or not."""
+
+    def has_come(self, instance: Instance) -> bool:
+        """Asked of the destination: the whole guest is here, running or paused by its user; not one that is on its way."""
 
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
         """The destination has lost the source: wait until what comes in has come or is gone (calling ``pause`` meanwhile);

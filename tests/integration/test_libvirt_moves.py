@@ -300,3 +300,23 @@ def test_one_that_ends_when_the_files_are_its_own_leaves_the_shared_ones(drivers
     assert drivers[1].power_state(instance) is None
     assert _disk(tmp_path, "two", instance).exists() == evacuated.shared
     assert drivers[1].left_behind() == set()
+
+
+# live migrations --------------------------------------------------------------------------------------------------------
+def test_where_the_guest_of_a_copy_is(drivers, instance, hypervisor, tmp_path):
+    live = drivers[0].live
+    (_disk(tmp_path, "one", instance).parent / "moved-to").write_text("one")
+    assert live.has_begun(instance)         # the guest is here, and nothing goes on
+    assert not live.has_come(instance)      # it is off
+    drivers[0].power_on(instance, [])
+    assert live.has_come(instance)
+    drivers[0].pause(instance)
+    assert live.has_come(instance)
+    assert live.has_begun(instance)
+    live.begin_anew(instance)
+    assert not live.has_begun(instance)
+    (_disk(tmp_path, "one", instance).parent / "moved-to").write_text("one")
+    for command in ("destroy", "undefine"):
+        subprocess.run(["virsh", "-q", "-c", hypervisor.uri, command, instance.uuid], check=True)
+    assert not live.has_begun(instance)     # it has left
+    assert not live.has_come(instance)

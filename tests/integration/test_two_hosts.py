@@ -212,19 +212,33 @@ def test_an_aborted_copy_leaves_nothing_at_the_other_host(two_hosts, user, guest
     assert two_hosts.ssh(ssh_key, address, "hostname") == "mover"
 
 
-def test_a_daemon_killed_during_the_copy(two_hosts, user, guest, ssh_key):
-    """The copy is libvirt's: it goes on, and whoever is started anew finds out where the guest is."""
+@pytest.mark.parametrize("status", ["ACTIVE", "PAUSED"])
+def test_a_daemon_killed_during_the_copy(two_hosts, user, guest, ssh_key, status):
+    """The copy is libvirt's: it goes on, and whoever is started anew finds out where the guest is; a paused one after it has
+    come."""
     server_id, address = guest
     before = _uptime(two_hosts, ssh_key, address)
     source = two_hosts.host_of(server_id)
+    daemon, other = two_hosts.processes[f"compute-{source.name[-1]}"], two_hosts.other(source)
+    if status == "PAUSED":
+        user.action(server_id, "pause")
+        user.wait(server_id, status, 60)
     _slow(source, server_id, 8)
     _migrate(user, server_id)
     _copying(user, server_id)
-    two_hosts.restart(f"compute-{source.name[-1]}")
-    user.wait(server_id, "ACTIVE", 240)
+    daemon.kill()
+    if status == "PAUSED":
+        wait_for("the copy to end", lambda: two_hosts.where(server_id) == {other.name[-1]: "paused"}, 240, 0.5)
+    daemon.start()
+    user.wait(server_id, status, 240)
     now = two_hosts.host_of(server_id)
-    assert two_hosts.where(server_id) == {now.name[-1]: "running"}
-    assert two_hosts.other(now).left() == {}
+    assert two_hosts.where(server_id) == {now.name[-1]: "running" if status == "ACTIVE" else "paused"}
+    wait_for("nothing to be left", lambda: two_hosts.other(now).left() == {}, 60)
+    if status == "PAUSED":
+        assert now is other
+        user.action(server_id, "unpause")
+        user.wait(server_id, "ACTIVE", 60)
+    two_hosts.wait_ssh(ssh_key, address)
     assert _uptime(two_hosts, ssh_key, address) > before
     if now is source:
         _slow(source, server_id, 0)

@@ -117,13 +117,18 @@ class LiveMigrations:
     # the copy -----------------------------------------------------------------------------------------------------------
     def has_begun(self, instance: Instance) -> bool:
         """See LiveMigrations."""
-        return self._files(instance).moved_to.exists() and not self._job(self._guest(instance))
+        guest = self._guest(instance)
+        return self._files(instance).moved_to.exists() and not self._job(guest) and not self._is_gone(guest)
+
+    def begin_anew(self, instance: Instance) -> None:
+        """See LiveMigrations."""
+        self._files(instance).moved_to.unlink(missing_ok=True)
 
     def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
         """See LiveMigrations."""
         guest = self._guest(instance)
         with self._working(instance, None):
-            if guest.power_state() is None:
+            if self._has_left(guest):
                 return
             call = None
             if not self._job(guest):
@@ -201,13 +206,18 @@ class LiveMigrations:
     def _has_left(self, guest: Guest) -> bool:
         """Whether the guest is at the destination: libvirt removes the domain a moment after its process has ended."""
         deadline = time.monotonic() + _UNDEFINE_SECONDS
-        while (state := guest.do(lambda domain: domain.state(), retry=True)) is not None:
-            if state[0] != guest.lib.VIR_DOMAIN_SHUTOFF or state[1] != guest.lib.VIR_DOMAIN_SHUTOFF_MIGRATED:
-                return False
+        while self._is_gone(guest):
+            if guest.power_state() is None:
+                return True
             if time.monotonic() > deadline:
                 guest.undefine()
             time.sleep(0.1)
-        return True
+        return False
+
+    @staticmethod
+    def _is_gone(guest: Guest) -> bool:
+        state = guest.do(lambda domain: domain.state(), retry=True)
+        return state is None or tuple(state[:2]) == (guest.lib.VIR_DOMAIN_SHUTOFF, guest.lib.VIR_DOMAIN_SHUTOFF_MIGRATED)
 
     # evacuation ---------------------------------------------------------------------------------------------------------
     def adopt(self, instance: Instance) -> None:
@@ -231,15 +241,25 @@ class LiveMigrations:
         files.moved_to.unlink(missing_ok=True)
 
     # after --------------------------------------------------------------------------------------------------------------
+    def has_come(self, instance: Instance) -> bool:
+        """See LiveMigrations."""
+        return self._arrival(instance) is True
+
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
         """See LiveMigrations."""
-        guest = self._guest(instance)
-        incoming = (guest.lib.VIR_DOMAIN_PAUSED_MIGRATION, guest.lib.VIR_DOMAIN_PAUSED_STARTING_UP)
-        while (state := guest.do(lambda domain: domain.state(), retry=True)) is not None:
-            if state[0] != guest.lib.VIR_DOMAIN_PAUSED or state[1] not in incoming:
-                return state[0] in (guest.lib.VIR_DOMAIN_RUNNING, guest.lib.VIR_DOMAIN_PAUSED)
+        while (here := self._arrival(instance)) is None:
             pause()
-        return False
+        return here
+
+    def _arrival(self, instance: Instance) -> bool | None:
+        """Whether the guest is here, running or paused by its user; None: it is on its way."""
+        guest = self._guest(instance)
+        lib, state = guest.lib, guest.do(lambda domain: domain.state(), retry=True)
+        if state is None:
+            return False
+        if state[0] == lib.VIR_DOMAIN_PAUSED and state[1] in (lib.VIR_DOMAIN_PAUSED_MIGRATION, lib.VIR_DOMAIN_PAUSED_STARTING_UP):
+            return None
+        return state[0] in (lib.VIR_DOMAIN_RUNNING, lib.VIR_DOMAIN_PAUSED)
 
     def arrive(self, instance: Instance, network_info: list[VIF], plan: Plan) -> int:
         """See LiveMigrations."""

@@ -1,7 +1,10 @@
 """Live migration between two fake hosts: where server, guest and room are, whatever happens on the way."""
+import json
+
 import pytest
 import sqlalchemy as sa
 
+from nova_lite import exception
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, models, moves
@@ -190,3 +193,62 @@ def test_a_daemon_that_is_started_anew_goes_on(make_cloud, tmp_path):
     cloud.sweep()
     cloud.wait_action(action_id, objects.DONE, 30)
     _is_at(cloud, server, new)
+
+
+@pytest.mark.parametrize("power_state", [states.RUNNING, states.POWER_PAUSED])
+def test_a_copy_that_ended_while_the_daemon_of_its_source_was_away(make_cloud, tmp_path, power_state):
+    """The guest is at the destination only, and the source has the mark that it began to copy."""
+    cloud = make_cloud("h1", "h2", fake__state_file=str(tmp_path / "guests"))
+    server = cloud.active()
+    if power_state == states.POWER_PAUSED:
+        cloud.operate(server, "pause")
+        cloud.wait(server, states.PAUSED)
+    old, new = cloud.get(server).host, _other(cloud, server)
+    cloud.delay(0.2)
+    action_id = _migrate(cloud, server)
+    cloud.wait_for(lambda: cloud.action(action_id).host == old and _move(cloud).memory_processed)
+    cloud.hosts[old].conductor.migration_update = _hang_up      # the daemon is gone, whatever it was about to tell
+    cloud.wait_for(lambda: not cloud.hosts[old].leases.in_flight())
+    assert cloud.action(action_id).arguments["step"] == "copy"
+    cloud.end_host(old)
+    cloud.delay(0.0)
+    for name, guests in ((old, {f"{server}_moved_to": {}}), (new, {server: {"power_state": power_state, "name": "s0"}})):
+        (tmp_path / f"guests.{name}").write_text(json.dumps(guests))
+    cloud.end_host(new)
+    for name in (new, old):
+        cloud.add_host(name)
+    cloud.wait_action(action_id, objects.DONE)
+    assert (cloud.get(server).host, cloud.get(server).power_state, cloud.guests(old)) == (new, power_state, {})
+    assert cloud.guests(new) == {server: power_state}
+    with cloud.db.read() as conn:
+        told = [e["event"] for e in actions.events_of(conn, action_id)]
+    assert told.count("compute_pre_live_migration") == 1        # nobody prepared anew
+
+
+def _hang_up(*_):
+    raise exception.LeaseLost(action_id=0, owner="a daemon that is gone")
+
+
+@pytest.mark.parametrize("has_guest", [True, False])
+def test_a_daemon_that_died_during_the_copy_has_the_destination_prepare_anew(make_cloud, tmp_path, has_guest):
+    """But for one that has the guest: it is asked once."""
+    cloud = make_cloud("h1", "h2", fake__state_file=str(tmp_path / "guests"))
+    server = cloud.active()
+    old, new = cloud.get(server).host, _other(cloud, server)
+    cloud.delay(0.2)
+    action_id = _migrate(cloud, server)
+    cloud.wait_for(lambda: cloud.action(action_id).host == old and _move(cloud).memory_processed)
+    cloud.hosts[old].conductor.migration_update = _hang_up
+    cloud.wait_for(lambda: not cloud.hosts[old].leases.in_flight())
+    assert cloud.action(action_id).arguments["step"] == "copy"
+    cloud.end_host(old)
+    cloud.delay(0.0)
+    if has_guest:
+        cloud.end_host(new)
+        (tmp_path / f"guests.{new}").write_text(json.dumps({server: {"power_state": states.RUNNING, "name": "s0"}}))
+        cloud.add_host(new)
+    cloud.add_host(old)
+    cloud.wait_action(action_id, objects.DONE)
+    _is_at(cloud, server, new)
+    with cloud.db.read() as conn:
+        assert [e["event"] for e in actions.events_of(conn, action_id)].count("compute_pre_live_migration") == 2
