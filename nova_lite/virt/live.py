@@ -88,8 +88,8 @@ class LiveMigrations(Protocol):
         Answers the plan with its devices."""
 
     def has_begun(self, instance: Instance) -> bool:
-        """Asked of the source: an earlier copy was begun, none is under way, and the guest is still here; the destination has to
-        prepare anew."""
+        """Asked of the source: an earlier copy was begun, none is under way, and the guest is still here; the destination
+        has to prepare anew."""
 
     def begin_anew(self, instance: Instance) -> None:
         """The source forgets the copy that ``has_begun``."""

@@ -257,7 +257,8 @@ class LiveMigrations:
         lib, state = guest.lib, guest.do(lambda domain: domain.state(), retry=True)
         if state is None:
             return False
-        if state[0] == lib.VIR_DOMAIN_PAUSED and state[1] in (lib.VIR_DOMAIN_PAUSED_MIGRATION, lib.VIR_DOMAIN_PAUSED_STARTING_UP):
+        incoming = (lib.VIR_DOMAIN_PAUSED_MIGRATION, lib.VIR_DOMAIN_PAUSED_STARTING_UP)
+        if state[0] == lib.VIR_DOMAIN_PAUSED and state[1] in incoming:
             return None
         return state[0] in (lib.VIR_DOMAIN_RUNNING, lib.VIR_DOMAIN_PAUSED)
 
