@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import datetime
 
+from oslo_utils import timeutils
+
 KiB = 1024
 MiB = 1024 * KiB
 GiB = 1024 * MiB
@@ -11,6 +13,14 @@ GiB = 1024 * MiB
 def utcnow() -> datetime.datetime:
     """Now, in UTC, without time zone: as the database holds it."""
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+
+
+def parse_time(text: str) -> datetime.datetime:
+    """A time of ISO 8601 as the database holds it. Raises ValueError, also for one outside of the calendar in UTC."""
+    try:
+        return timeutils.normalize_time(timeutils.parse_isotime(text))
+    except OverflowError as error:
+        raise ValueError(f"{text} is not between the years 1 and 9999 in UTC") from error
 
 
 def isotime(when: datetime.datetime | None) -> str | None:

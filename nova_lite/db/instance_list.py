@@ -5,7 +5,6 @@ A list of 100 servers is one statement for the servers and one for their tags, w
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.db import models
+from nova_lite.db import models, patterns
 from nova_lite.objects import states
 
 I = models.instances  # noqa: E741
@@ -66,7 +65,7 @@ def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[An
         return []
     order = _order(query.sort)
     wanted = list(dict.fromkeys([*columns, I.c.uuid, *([I.c.network_info] if query.ip else [])]))
-    statement = sa.select(*wanted).where(*_conditions(query))
+    statement = sa.select(*wanted).where(*_conditions(query, connection.dialect.name))
     marker = query.marker
     found: list[Row] = []
     while True:
@@ -106,12 +105,12 @@ def _run(connection: sa.Connection, statement: sa.Select[Any]) -> list[Row]:
     return [dict(zip(keys, row, strict=True)) for row in result]
 
 
-def _conditions(query: Query) -> list[sa.ColumnElement[bool]]:
+def _conditions(query: Query, dialect: str) -> list[sa.ColumnElement[bool]]:
     where: list[sa.ColumnElement[bool]] = []
     for name, value in query.exact.items():
         where.append(_equals(I.c[_ALIASES.get(name, name)], value))
     for name, pattern in query.patterns.items():
-        where.append(_matches(I.c[name], pattern))
+        where.append(_matches(I.c[name], pattern, dialect))
     for name, (first, last) in query.between.items():
         where += [I.c[name] >= first, I.c[name] <= last]
     if query.states is not None:
@@ -139,13 +138,13 @@ def _equals(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
     return column.is_(None) if value is None else column == value
 
 
-def _matches(column: sa.Column[Any], pattern: str) -> sa.ColumnElement[bool]:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise exception.InvalidInput(reason=f"invalid regular expression {pattern!r}: {error}") from error
-    if re.escape(pattern).replace("\\-", "-").replace("\\ ", " ") == pattern:
-        return column.contains(pattern, autoescape=True)     # plain text: LIKE is cheaper
+def _matches(column: sa.Column[Any], pattern: str, dialect: str) -> sa.ColumnElement[bool]:
+    if patterns.is_plain(pattern):
+        return column.contains(pattern, autoescape=True)     # LIKE is cheaper
+    if dialect == "sqlite":
+        patterns.compile_small(pattern)                      # SQLite has no expressions of its own: Python runs them
+    else:
+        patterns.compile_any(pattern)
     return column.regexp_match(pattern)
 
 
@@ -228,12 +227,7 @@ def _beyond(column: sa.Column[Any], descending: bool, value: Any) -> sa.ColumnEl
 
 def _with_addresses(found: list[Row], ip: dict[int, str]) -> list[Row]:
     """The rows that have, for each IP version asked for, an address that begins as the expression says."""
-    expressions: dict[int, re.Pattern[str]] = {}
-    for version, text in ip.items():
-        try:
-            expressions[version] = re.compile(text)
-        except re.error as error:
-            raise exception.InvalidInput(reason=f"invalid regular expression {text!r}: {error}") from error
+    expressions = {version: patterns.compile_small(text) for version, text in ip.items()}
 
     def fits(row: Row) -> bool:
         addresses = [(a["version"], a["address"]) for vif in row["network_info"] or [] for a in vif["fixed_ips"]]

@@ -33,18 +33,19 @@ def find(req: Request, server_id: str, rule: str, deleted: bool = False) -> Inst
 def index(req: Request) -> dict[str, Any]:
     """Names and links of servers."""
     view = ServerView(req)
-    found = [] if _asks_for_none(req) else req.services.compute.list_servers(req.context, _question(req, "index"), BRIEF).rows
+    question = _question(req, "index")
+    found = [] if _asks_for_none(req) else req.services.compute.list_servers(req.context, question, BRIEF).rows
     return {"servers": [view.brief(row) for row in found],
             **pagination.next_links(req, "servers", [row["uuid"] for row in found], "servers")}
 
 
 def detail(req: Request) -> dict[str, Any]:
     """Servers with all that there is to see, but for their group."""
+    question = _question(req, "detail")
     if _asks_for_none(req):
         return {"servers": []}
     view = ServerView(req, groups=False)
-    found = req.services.compute.list_servers(req.context, _question(req, "detail"), view.columns(), view.wants_tags,
-                                              view.wants_hosts)
+    found = req.services.compute.list_servers(req.context, question, view.columns(), view.wants_tags, view.wants_hosts)
     return {"servers": [view.full(row, found.tags.get(row["uuid"]), found.hosts) for row in found.rows],
             **pagination.next_links(req, "servers", [row["uuid"] for row in found.rows], "servers", "detail")}
 

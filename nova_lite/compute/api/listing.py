@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
-from oslo_utils import strutils, timeutils
+from oslo_utils import strutils
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.compute.api.base import Base, check_visible
 from nova_lite.context import RequestContext
 from nova_lite.db import instance_list, server_groups, services
@@ -207,8 +207,8 @@ def _split_tags(text: str) -> list[str]:
 
 def _time(name: str, text: str) -> datetime.datetime:
     try:
-        return timeutils.normalize_time(timeutils.parse_isotime(text))
-    except (ValueError, OverflowError) as error:
+        return units.parse_time(text)
+    except ValueError as error:
         raise exception.InvalidInput(reason=f"Invalid time in {name}: {text}") from error
 
 

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import datetime
+from urllib.parse import quote
 
 import pytest
 
 from nova_lite import units
+from nova_lite.db import instance_list
 from tests.unit.api.compute.conftest import Cloud
 from tests.unit.api.compute.server_support import Servers
 
@@ -61,10 +63,27 @@ def test_filters(servers, member):
             ("status=ACTIVE", ["cache"]), ("status=build", ["db.2", "web-1"]),
             ("status=BUILD&status=ACTIVE&limit=2", ["cache", "db.2"]),
             (f"image={servers.image}", ["cache", "db.2", "web-1"]), ("image=x", []), ("flavor=m1.tiny&name=web", ["web-1"]),
-            ("flavor=none", []), ("ip=192.0.2", ["cache"]), ("ip=2.0", []), (f"reservation_id={reservation}", ["db.2"]),
+            ("flavor=none", []), ("ip=192.0.2", ["cache"]), ("ip=2.0", []), ("ip=%5E192%5C.0", ["cache"]),
+            ("name=%5Ec.*%24", ["cache"]), ("name=%5B(*)%7Ca-z%5D%2Bche", ["cache"]),
+            (f"reservation_id={reservation}", ["db.2"]),
             ("vm_state=active", ["cache", "db.2", "web-1"]), ("host=host1", ["cache", "db.2", "web-1"])):
         assert names(member, query) == expected, query
     assert servers.row(one)["id"] < servers.row(two)["id"]
+
+
+@pytest.mark.parametrize("column", ["ip", "ip6", "name", "hostname"])
+@pytest.mark.parametrize("pattern", ["(((.*)*)*)*!", ".*.*.*.*!", "(a|a)", "a{9}b{9}c{9}d{9}", "a|b"])
+def test_an_expression_that_python_could_run_for_ever_is_refused(servers, cloud, pattern, column):
+    admin = cloud.client("admin", "project1", ("admin",), "2.96")
+    servers.active(admin, name="a" * 60)
+    assert "regular expression" in admin.fault("GET", f"/servers?{column}={quote(pattern)}", 400)
+
+
+def test_other_databases_take_every_expression():
+    query = instance_list.Query(patterns={"display_name": "^(web|db)-.*.*.*.*$"})
+    for name in ("mysql", "postgresql"):
+        (condition, _) = instance_list._conditions(query, name)
+        assert "(web|db)" in str(condition.compile(compile_kwargs={"literal_binds": True}))
 
 
 def test_ip6_and_pages_over_filtered_rows(servers, member):
@@ -157,12 +176,20 @@ def test_filters_for_everybody_from_2_83(servers, member):
 
 @pytest.mark.parametrize(("version", "query"), [
     ("2.1", "sort_key=nonsense"), ("2.1", "sort_dir=up"), ("2.1", "limit=-1"), ("2.1", "limit=x"), ("2.1", "marker=none"),
-    ("2.1", "changes-since=yesterday"), ("2.1", "name=%5B"), ("2.1", "ip=("), ("2.75", "nonsense=1"),
+    ("2.1", "changes-since=yesterday"), ("2.1", "changes-since=0001-01-01T00:00:00%2B14:00"),
+    ("2.66", "changes-before=9999-12-31T23:59:59-14:00"), ("2.1", "name=%5B"), ("2.1", "ip=("), ("2.75", "nonsense=1"),
     ("2.72", "sort_key=locked"), ("2.1", "sort_key=uuid&sort_dir=asc&sort_dir=desc"),
     ("2.83", "launched_at=never"), ("2.1", "name=%00")])
 def test_wrong_queries(servers, member, version, query):
     member.at(version).fault("GET", f"/servers?{query}", 400)
     member.at(version).fault("GET", f"/servers/detail?{query}", 400)
+
+
+@pytest.mark.parametrize("path", ["/servers", "/servers/detail"])
+def test_who_asks_for_no_server_is_asked_for_his_role_too(member, admin, path):
+    for limit in (0, 1):
+        member.fault("GET", f"{path}?limit={limit}&all_tenants=1", 403)
+        assert admin.get(f"{path}?limit={limit}&all_tenants=1") == {"servers": []}
 
 
 def test_sort_by_host_is_for_admins(servers, member, admin):
