@@ -4,9 +4,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from oslo_utils import timeutils
-
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import images as schema
 from nova_lite.api.compute.views import images as view
@@ -137,7 +135,7 @@ def _number(text: str | None) -> int:
 
 def _time(text: str) -> datetime.datetime:
     try:
-        return timeutils.normalize_time(timeutils.parse_isotime(text))
+        return units.parse_time(text)
     except ValueError:
         raise exception.InvalidInput(reason=f"Invalid time '{text}'") from None
 

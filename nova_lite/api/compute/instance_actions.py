@@ -3,9 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oslo_utils import timeutils
-
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import instance_actions as schema
 from nova_lite.api.compute.servers import find
@@ -42,7 +40,7 @@ def index(req: Request, server_id: str) -> dict[str, Any]:
 
 def _time(req: Request, name: str) -> Any:
     text = params.last(req, name)
-    return timeutils.normalize_time(timeutils.parse_isotime(text)) if text else None
+    return units.parse_time(text) if text else None
 
 
 def show(req: Request, server_id: str, request_id: str) -> dict[str, Any]:

@@ -3,9 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oslo_utils import timeutils
-
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import migrations as schema
 from nova_lite.api.compute.servers import find
@@ -41,7 +39,7 @@ def index(req: Request) -> dict[str, Any]:
 
 def _page(req: Request) -> dict[str, Any]:
     since, before = params.last(req, "changes-since"), params.last(req, "changes-before")
-    times = [None if not text else timeutils.normalize_time(timeutils.parse_isotime(text)) for text in (since, before)]
+    times = [None if not text else units.parse_time(text) for text in (since, before)]
     if times[0] and times[1] and times[0] > times[1]:
         raise exception.Invalid("The value of changes-since must be less than or equal to changes-before.")
     return {"limit": pagination.limit(req), "marker": pagination.marker(req), "changes_since": times[0],

@@ -80,7 +80,10 @@ class MetadataHandler:
         return self._answer(webob.Request(environ))(environ, start_response)
 
     def _answer(self, req: webob.Request) -> webob.Response:
-        path = req.path_info
+        try:
+            path = req.path_info
+        except UnicodeDecodeError:
+            return _text(404, "Not found.\n")
         if req.method == "POST" and _PASSWORD.fullmatch(path):
             return self._set_password(req)
         if req.method not in ("GET", "HEAD"):

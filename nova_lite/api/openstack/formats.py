@@ -10,7 +10,8 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import jsonschema
-from oslo_utils import timeutils
+
+from nova_lite import units
 
 CHECKER = jsonschema.FormatChecker(formats=())
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
@@ -77,7 +78,7 @@ def _mac(value: str) -> bool:
 
 @_format("date-time")
 def _date_time(value: str) -> bool:
-    timeutils.parse_isotime(value)
+    units.parse_time(value)
     return True
 
 

@@ -56,7 +56,7 @@ def test_filters_and_pages(member, add):
     (one,) = page["images"]
     rest = member.get(page["images_links"][0]["href"].removeprefix("http://localhost:8774/v2.1"))
     assert {one["id"], rest["images"][0]["id"]} == {first, second}
-    for query in ("minRam=x", "changes-since=x", "marker=x", "limit=x"):
+    for query in ("minRam=x", "changes-since=x", "changes-since=0001-01-01T00:00:00%2B14:00", "marker=x", "limit=x"):
         member.get(f"/images?{query}", 400)
 
 

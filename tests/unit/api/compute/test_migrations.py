@@ -40,7 +40,7 @@ def test_the_schema_of_a_move():
 
 
 def test_queries(admin):
-    for query in ("limit=x", "changes-since=x", "unknown=1"):
+    for query in ("limit=x", "changes-since=x", "changes-since=0001-01-01T00:00:00%2B14:00", "unknown=1"):
         admin.at("2.58").get(f"/os-migrations?{query}")
         admin.at("2.59").get(f"/os-migrations?{query}", 400)
     admin.at("2.65").get("/os-migrations?changes-before=2020-01-01T00:00:00Z", 400)

@@ -146,6 +146,7 @@ def test_history(servers, cloud, member, admin):
     member.at("2.58").fault("GET", f"{path}?marker=none", 400)
     member.at("2.58").fault("GET", f"{path}?nonsense=1", 400)
     member.at("2.65").fault("GET", f"{path}?changes-before=2030-01-01T00:00:00Z", 400)
+    member.at("2.66").fault("GET", f"{path}?changes-since=0001-01-01T00:00:00%2B14:00", 400)
     assert member.at("2.66").get(f"{path}?changes-since=2030-01-01T00:00:00Z")["instanceActions"] == []
     assert len(member.at("2.66").get(f"{path}?changes-before=2030-01-01T00:00:00Z")["instanceActions"]) == 2
     missing = member.fault("GET", f"{path}/req-none", 404)

@@ -153,7 +153,8 @@ def test_an_unknown_address_gets_404(conductor, path):
 
 
 @pytest.mark.parametrize("path", ["/openstack/latest/nothing", "/nothing", "/openstack/latest/meta_data.json/more",
-                                  "/latest/meta-data/public-keys/0/_name", "/openstack/2030-01-01/meta_data.json"])
+                                  "/latest/meta-data/public-keys/0/_name", "/openstack/2030-01-01/meta_data.json",
+                                  "/openstack/%ff", "/%ff"])
 def test_an_unknown_path_gets_404(conductor, path):
     assert _get(_handler(conductor), path).status_code == 404
 
