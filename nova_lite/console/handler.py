@@ -123,12 +123,15 @@ def refuse_origin(origin: str | None, host: str, allowed: Collection[str], is_tl
     what his browser knows (cookies). Clients that are no browsers send no origin."""
     if origin is None:
         return ""
-    page = urlsplit(origin)
+    try:
+        page, here = urlsplit(origin), urlsplit(f"//{host}").hostname
+    except ValueError:      # half an IPv6 address
+        return "the Origin or the Host header is not valid"
     if not page.hostname or not page.scheme:
         return "the Origin header is not valid"
     if page.hostname in allowed:
         return ""
-    if page.hostname != urlsplit(f"//{host}").hostname:
+    if page.hostname != here:
         return "the Origin header does not match this host"
     if is_tls and page.scheme != "https":
         return "the Origin header is not that of a page that came by https"

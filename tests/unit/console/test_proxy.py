@@ -130,7 +130,7 @@ def test_pages_from_elsewhere(proxy):
     for origin in (f"http://127.0.0.1:{port}", "https://dashboard.example.org"):
         with WebSocket(url, Origin=origin) as client:
             assert client.receive() == b"hello"
-    for origin in ("http://evil.example.org", "null", "http://127.0.0.1.evil.example.org"):
+    for origin in ("http://evil.example.org", "null", "http://[::1", "http://127.0.0.1.evil.example.org"):
         with pytest.raises(Refused, match="403"):
             WebSocket(url, Origin=origin)
 
@@ -140,6 +140,7 @@ def test_pages_from_elsewhere(proxy):
     ("http://c.example.org:6080", "c.example.org:6080", False, False),
     ("https://c.example.org", "c.example.org:6080", False, False),
     ("http://c.example.org:6080", "c.example.org:6080", True, True), ("http://[::1]:6080", "[::1]:6080", False, False),
+    ("http://[::1", "[::1]:6080", False, True), ("http://c.example.org", "[::1", False, True),
     ("http://[::2]:6080", "[::1]:6080", False, True), ("c.example.org", "c.example.org", False, True), ("", "x", False, True)])
 def test_origins(origin, host, tls, refused):
     assert bool(refuse_origin(origin, host, (), tls)) == refused
