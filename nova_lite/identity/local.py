@@ -72,19 +72,21 @@ class LocalIdentity:
         return self._issue(records, name, project)
 
     def rescope(self, token: str, project: str | None) -> tuple[str, Token]:
-        """A new token from an old one (the method ``token`` of Identity v3)."""
+        """A new token from an old one (the method ``token`` of Identity v3). It ends when the old one would have."""
         old = self.validate(token)
-        return self._issue(self.records(), old.user_name, project or old.project_name)
+        return self._issue(self.records(), old.user_name, project or old.project_name, old.expires_at)
 
-    def _issue(self, records: dict[str, Any], name: str, project: str | None) -> tuple[str, Token]:
+    def _issue(self, records: dict[str, Any], name: str, project: str | None,
+               expires: datetime.datetime | None = None) -> tuple[str, Token]:
         user = records["users"][name]
         projects = {p: records["projects"][p] for p in user["projects"]}
         chosen = next((p for p, i in projects.items() if project in (None, p, i)), None)
         if chosen is None:
             raise exception.Unauthorized()
         now = utcnow().replace(microsecond=0)
-        said = Token(user["id"], name, projects[chosen], chosen, user["projects"][chosen], now, now + LIFETIME)
-        body = {"u": said.user_name, "p": said.project_name, "i": now.isoformat(), "e": (now + LIFETIME).isoformat()}
+        expires = expires or now + LIFETIME
+        said = Token(user["id"], name, projects[chosen], chosen, user["projects"][chosen], now, expires)
+        body = {"u": said.user_name, "p": said.project_name, "i": now.isoformat(), "e": expires.isoformat()}
         return self._fernet().encrypt(json.dumps(body).encode()).decode(), said
 
     def validate(self, token: str) -> Token:

@@ -51,6 +51,15 @@ def test_a_changed_or_expired_token_is_refused(identity, monkeypatch):
         identity.validate(text)
 
 
+def test_a_token_of_a_token_ends_with_it(identity, monkeypatch):
+    text, first = identity.authenticate("demo", identity.passwords["demo"], None)
+    later = local.utcnow() + local.LIFETIME / 2
+    monkeypatch.setattr(local, "utcnow", lambda: later)
+    again, second = identity.rescope(text, None)
+    assert (second.expires_at, identity.validate(again).expires_at) == (first.expires_at, first.expires_at)
+    assert second.issued_at > first.issued_at
+
+
 def test_files_are_private_and_hold_no_password_in_clear(identity):
     for path in identity.directory.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
