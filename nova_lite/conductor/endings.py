@@ -60,7 +60,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
         close_consoles(conn, [action.instance_uuid], values)
         move_endings.succeeded(conn, action)
         _update_unless_taken_over(conn, action, values)
-    actions.finish(conn, [action.id], arguments=actions.without_secrets(action.arguments))
+    actions.finish(conn, [action.id])
 
 
 def close_consoles(conn: sa.Connection, uuids: Sequence[str], values: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     else:
         _update_unless_taken_over(conn, action, values)
         left_its_host(conn, [action.instance_uuid], values)
-    actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
+    actions.finish(conn, [action.id], failed=True)
 
 
 def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Mapping[str, Any]) -> None:
@@ -135,7 +135,7 @@ def cancel(conn: sa.Connection, action: Action) -> None:
         if found is None or found.host is None:     # what has a host keeps its room there until it is deleted
             claims.release(conn, action.instance_uuid)
     move_endings.failed(conn, action)
-    actions.finish(conn, [action.id], failed=True, arguments=actions.without_secrets(action.arguments))
+    actions.finish(conn, [action.id], failed=True)
 
 
 def _update_unless_taken_over(conn: sa.Connection, action: Action, values: Mapping[str, Any]) -> None:
@@ -151,7 +151,7 @@ def _close_others(conn: sa.Connection, action: Action) -> None:
     others: Sequence[Action] = actions.open_of_instances(conn, [action.instance_uuid]).get(action.instance_uuid, [])
     for other in others:
         if other.id != action.id:
-            actions.finish(conn, [other.id], failed=True, arguments=actions.without_secrets(other.arguments))
+            actions.finish(conn, [other.id], failed=True)
 
 
 def back_to_scheduling(conn: sa.Connection, action: Action, ignore: Sequence[str], lease_seconds: float) -> None:

@@ -107,8 +107,7 @@ class _Run:
         for position, asked, action in same:
             operation, server = endings.operation(action), found.get(action.instance_uuid)
             if server is None:
-                actions.finish(self.conn, [action.id], failed=not endings.is_delete(action),
-                               arguments=actions.without_secrets(action.arguments))
+                actions.finish(self.conn, [action.id], failed=not endings.is_delete(action))
                 continue
             fits = endings.is_delete(action) or server.task_state in states.working(operation) or (
                 operation.keeps_state and server.task_state != states.DELETING)
@@ -234,11 +233,7 @@ class _Run:
         rest = [w for w in well if not endings.is_delete(w[0])]
         for same in _grouped(rest, lambda w: _key(endings.operation(w[0]).verb, w[1])).values():
             self._succeeded([action for action, _ in same], same[0][1])
-        plain = [action.id for action, _ in well if actions.without_secrets(action.arguments) is None]
-        actions.finish(self.conn, plain)
-        for action, _ in well:
-            if action.id not in plain:
-                actions.finish(self.conn, [action.id], arguments=actions.without_secrets(action.arguments))
+        actions.finish(self.conn, [action.id for action, _ in well])
 
     def _deleted(self, done: list[Action]) -> None:
         if not done:
@@ -253,7 +248,7 @@ class _Run:
         for some in actions.open_of_instances(self.conn, uuids).values():
             for other in some:
                 if other.id not in ids:
-                    actions.finish(self.conn, [other.id], failed=True, arguments=actions.without_secrets(other.arguments))
+                    actions.finish(self.conn, [other.id], failed=True)
 
     def _succeeded(self, done: list[Action], updates: Mapping[str, Any]) -> None:
         """Servers end where the table says; one that another operation has taken over in between stays as that left it.

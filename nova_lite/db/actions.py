@@ -173,7 +173,7 @@ def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
            arguments: Mapping[str, Any] | None = None) -> None:
     """Close actions. The owner stays written: it may repeat its report after a lost answer.
 
-    ``arguments`` are what is kept of them (None: as they are); see :func:`without_secrets`.
+    ``arguments`` are what is kept of them (None: as they are). :data:`SECRETS` are kept of none, whatever ``arguments`` say.
     """
     if not ids:
         return
@@ -184,15 +184,20 @@ def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
     values: dict[str, Any] = {"state": objects.ERROR if failed else objects.DONE, "message": "Error" if failed else None,
                               "finish_time": now, "updated_at": now, "lease_until": None}
     if arguments is not None:
-        values["arguments"] = dict(arguments)
+        values["arguments"] = _without_secrets(arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
+    if arguments is None:
+        _forget_secrets(conn, ids)
 
 
-def without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The arguments of an action that ends, or None when there is nothing to forget."""
-    if any(name in arguments for name in SECRETS):
-        return {k: v for k, v in arguments.items() if k not in SECRETS}
-    return None
+def _forget_secrets(conn: sa.Connection, ids: Collection[int]) -> None:
+    named = sa.or_(*(sa.cast(T.c.arguments, sa.Text).contains(f'"{name}"', autoescape=True) for name in SECRETS))
+    for row in conn.execute(sa.select(T.c.id, T.c.arguments).where(T.c.id.in_(sorted(ids)), named)).all():
+        conn.execute(sa.update(T).where(T.c.id == row.id).values(arguments=_without_secrets(row.arguments)))
+
+
+def _without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in arguments.items() if k not in SECRETS}
 
 
 def event(name: str, host: str | None, start: datetime.datetime, error: str | None = None, traceback: str | None = None,

@@ -47,5 +47,5 @@ class Evacuation(Base):
 def _end_others(connection: sa.Connection, server: Instance) -> Prepared:
     """Whatever the dead host was about to do with the server, it shall not go on with when it is back."""
     for other in actions.open_of_instances(connection, [server.uuid]).get(server.uuid, []):
-        actions.finish(connection, [other.id], failed=True, arguments=actions.without_secrets(other.arguments))
+        actions.finish(connection, [other.id], failed=True)
     return Prepared()
