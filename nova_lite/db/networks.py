@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.db import models
+from nova_lite.db import models, quotas
 from nova_lite.db.core import Database
 from nova_lite.network import ipam
 from nova_lite.units import utcnow
@@ -22,6 +22,7 @@ from nova_lite.units import utcnow
 NETWORKS = models.networks
 PORTS = models.ports
 _MAC_TRIES = 5
+_RANGES = "embedded network ranges"      # what quotas.lock holds while one looks for a range that is free
 _BRIDGE_LENGTH = 15      # of an interface's name in Linux
 
 
@@ -34,9 +35,10 @@ def create_network(c: sa.Connection, name: str, cidr: str, project_id: str | Non
     Raises InvalidInput for a bad range, gateway, resolver or MTU, and for a range that overlaps another network's: the host
     routes all of them, and the metadata service knows a guest by its address.
     """
-    parsed = ipam.parse_cidr(cidr)
+    parsed = ipam.new_range(cidr)
     if not ipam.MIN_MTU <= mtu <= ipam.MAX_MTU:
         raise exception.InvalidInput(reason=f"MTU {mtu} is not between {ipam.MIN_MTU} and {ipam.MAX_MTU}")
+    quotas.lock(c, _RANGES)
     for other in c.execute(sa.select(NETWORKS.c.uuid, NETWORKS.c.cidr)):
         if parsed.overlaps(ipaddress.IPv4Network(other.cidr)):
             raise exception.InvalidInput(reason=f"range {cidr} overlaps {other.cidr} of network {other.uuid}")
@@ -46,6 +48,18 @@ def create_network(c: sa.Connection, name: str, cidr: str, project_id: str | Non
               "bridge": (bridge_prefix + uuid.replace("-", "")[:8])[:_BRIDGE_LENGTH], "created_at": utcnow()}
     c.execute(sa.insert(NETWORKS).values(**values))
     return get_network(c, uuid)
+
+
+def create_next_network(c: sa.Connection, **values: Any) -> dict[str, Any]:
+    """A network on the first free one of the ranges 10.71.n.0/24; ``values`` as for :func:`create_network`. Raises Conflict
+    when none is left."""
+    quotas.lock(c, _RANGES)
+    taken = [ipaddress.IPv4Network(cidr) for cidr in c.execute(sa.select(NETWORKS.c.cidr)).scalars()]
+    for number in range(256):
+        free = ipaddress.IPv4Network(f"10.71.{number}.0/24")
+        if not any(free.overlaps(one) for one in taken):
+            return create_network(c, cidr=str(free), **values)
+    raise exception.Conflict("No range of addresses is left for another network: all of 10.71.0.0/16 are in use.")
 
 
 def _resolver(address: str) -> str:

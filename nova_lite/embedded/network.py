@@ -66,18 +66,21 @@ class NetworkHandlers:
             return {"network": _network(networks.get_network(c, network_id, _scope(req)))}
 
     def create_network(self, req: Request) -> dict[str, Any]:
-        """POST /v2.0/networks. Beside Neutron's fields it takes ``cidr``; without one the next free 10.x.y.0/24 is used.
+        """POST /v2.0/networks. Beside Neutron's fields it takes an admin's ``cidr``; without one the next free
+        10.71.n.0/24 is used.
 
         A member's network is its own; an admin's may be shared.
         """
         body = _body(req, "network")
         shared = bool(body.get("shared")) and req.is_admin
-        with self.db.read() as c:
-            taken = {n["cidr"] for n in networks.list_networks(c)}
-        cidr = body.get("cidr") or next(f"10.71.{n}.0/24" for n in range(256) if f"10.71.{n}.0/24" not in taken)
-        made = self.db.write(networks.create_network, name=str(body.get("name", "")), cidr=str(cidr),
-                             project_id=None if shared else req.token.project_id,
-                             mtu=_integer(body, "mtu", self.conf.network.mtu), bridge_prefix=self.conf.network.bridge_prefix)
+        values: dict[str, Any] = {
+            "name": str(body.get("name", "")), "project_id": None if shared else req.token.project_id,
+            "mtu": _integer(body, "mtu", self.conf.network.mtu), "bridge_prefix": self.conf.network.bridge_prefix}
+        if not body.get("cidr"):
+            return {"network": _network(self.db.write(networks.create_next_network, **values))}
+        if not req.is_admin:        # the range goes into the hosts' routing
+            raise exception.Forbidden("Only an admin may choose the cidr of a network.")
+        made = self.db.write(networks.create_network, cidr=str(body["cidr"]), **values)
         return {"network": _network(made)}
 
     def delete_network(self, req: Request, network_id: str) -> None:

@@ -26,6 +26,7 @@ class Bridges:
         bridge = check_name(network["bridge"])
         cidr = ipaddress.IPv4Network(network["cidr"])
         gateway = ipaddress.IPv4Address(network["gateway"])
+        self.host.check_range(str(cidr), bridge)
         if not self.host.exists(bridge):
             LOG.info("making bridge %s for network %s", bridge, network["uuid"])
             made = self.host.ip("link", "add", bridge, "type", "bridge", "stp_state", "0", "forward_delay", "0", check=False)

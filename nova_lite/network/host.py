@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import subprocess
 import zlib
@@ -91,6 +92,18 @@ class NetworkHost:
         self.ip("address", "replace", f"{self.uplink_inside}/30", "dev", self._inside)
         self.ip("link", "set", self._inside, "up")
         self.ip("route", "replace", "default", "via", self.uplink_outside)
+
+    def check_range(self, cidr: str, bridge: str) -> None:
+        """Raise ConfigError for a range that has addresses which the host reaches elsewhere: a link of its own, or a route to
+        a part of the range. A route by a gateway to more than the range, as the default route is one, loses only this part."""
+        wanted = ipaddress.IPv4Network(cidr)
+        for route in json.loads(self.ip("-4", "-j", "route", "show").stdout or "[]"):
+            if route["dst"] == "default" or route.get("dev") == bridge:
+                continue
+            known = ipaddress.IPv4Network(route["dst"])
+            if known.overlaps(wanted) and ("gateway" not in route or known.subnet_of(wanted)):
+                raise exception.ConfigError(reason=f"network {cidr} overlaps the host's route to {known} by "
+                                                   f"{route.get('dev', '?')}")
 
     def route_to(self, cidr: str) -> None:
         """Make the host outside find the guests in the namespace: the metadata service must see their addresses."""

@@ -27,6 +27,15 @@ def parse_cidr(cidr: str) -> ipaddress.IPv4Network:
     return network
 
 
+def new_range(cidr: str) -> ipaddress.IPv4Network:
+    """The range of a network to be made, which goes into the hosts' routing. InvalidInput for what :func:`parse_cidr` refuses
+    and for addresses that are others' in the Internet."""
+    network = parse_cidr(cidr)
+    if not network.is_private or network.is_reserved or network.network_address.is_unspecified:
+        raise exception.InvalidInput(reason=f"range {cidr} is not one of private addresses")
+    return network
+
+
 def parse_gateway(network: ipaddress.IPv4Network, gateway: str | None) -> str:
     """The gateway's address: the given one, or the first of the range."""
     if gateway is None:

@@ -227,6 +227,30 @@ def test_networks_cannot_reach_each_other(at, tmp_path):
             neighbour.close()
 
 
+@pytest.mark.parametrize(("route", "refused"), [
+    (("10.199.77.4/30", "via", "192.0.2.1"), True), (("10.199.0.0/16",), True), (("10.199.0.0/16", "via", "192.0.2.1"), False)])
+def test_a_range_that_the_host_reaches_elsewhere_is_refused(at, tmp_path, route, refused):
+    conf, db, driver, network = at
+    if not conf.network.netns:
+        pytest.skip("needs a namespace of its own")
+    driver._at.prepare()
+    driver._at.ip("link", "add", "other0", "type", "bridge")
+    driver._at.ip("address", "add", "192.0.2.9/24", "dev", "other0")
+    driver._at.ip("link", "set", "other0", "up")
+    driver._at.ip("route", "add", *route, "dev", "other0")
+    if refused:
+        with pytest.raises(exception.ConfigError, match="overlaps the host's route to 10.199"):
+            driver.plug(*_nic(at))
+    else:
+        driver.plug(*_nic(at))
+
+
+def _nic(at):
+    conf, db, driver, network = at
+    instance = add_server(db)
+    return instance, driver.allocate(CONTEXT, instance, "auto", "node")[0]
+
+
 def test_only_a_port_of_the_server_is_plugged(at):
     _conf, db, driver, _network = at
     instance, other = add_server(db), add_server(db)

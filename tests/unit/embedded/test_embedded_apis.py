@@ -56,6 +56,27 @@ def test_a_malformed_login_is_a_400_or_401_never_a_500(conf, passwords, body):
     assert _send(identity_api.factory(conf), "POST", "/v3/auth/tokens", body).status_code in (400, 401)
 
 
+def test_a_member_does_not_choose_what_the_hosts_route(conf, passwords):
+    app = network_api.factory(conf)
+    demo, admin = (_login(conf, passwords, name).headers["X-Subject-Token"] for name in ("demo", "admin"))
+
+    def create(token, **values):
+        return _send(app, "POST", "/v2.0/networks", {"network": {"name": "n", **values}}, token)
+    assert create(demo, cidr="10.9.0.0/24").status_code == 403
+    for cidr in ("8.8.8.0/24", "0.0.0.0/8", "192.0.0.0/8", "240.0.0.0/8"):
+        assert create(admin, cidr=cidr).status_code == 400, cidr
+    assert create(admin, cidr="10.71.0.0/25").status_code == 201
+    assert create(demo).status_code == 201
+    subnets = _send(app, "GET", "/v2.0/subnets", token=admin).json["subnets"]
+    assert [s["cidr"] for s in subnets] == ["10.71.0.0/25", "10.71.1.0/24"]
+    create(admin, cidr="10.71.128.0/17")
+    create(admin, cidr="10.71.2.0/23")
+    for step in (2, 3, 4, 5, 6):
+        create(admin, cidr=f"10.71.{2 ** step}.0/{24 - step}")
+    full = create(demo)
+    assert (full.status_code, "No range" in full.json["NeutronError"]["message"]) == (409, True)
+
+
 def test_a_member_sees_shared_and_own_networks_only(conf, passwords):
     db = Database(conf)
     db.write(networks.create_network, name="shared", cidr="10.1.0.0/24")
