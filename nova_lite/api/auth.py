@@ -141,13 +141,24 @@ def proxy_headers_factory(global_conf: dict[str, str], **_local: str) -> Callabl
     return make
 
 
+def embedded_pipeline_factory(loader: Any, global_conf: dict[str, str], pipeline: str = "",
+                              **_local: str) -> Application | None:
+    """Paste composite factory of an embedded neighbour behind its filters; None where the real one is used."""
+    *filters, name = pipeline.split()
+    app = loader.get_app(name, global_conf=global_conf)
+    return _behind(loader, global_conf, filters, app) if app is not None else None
+
+
 def pipeline_factory(loader: Any, global_conf: dict[str, str], **local_conf: str) -> Application:
     """Paste composite factory: the section has one pipeline for each value of [api] auth_strategy."""
     strategy = loading.current(global_conf).conf.api.auth_strategy
     if strategy not in local_conf:
         raise exception.ConfigError(reason=f"api-paste.ini has no pipeline for [api] auth_strategy = {strategy}")
     *filters, name = local_conf[strategy].split()
-    app = loader.get_app(name, global_conf=global_conf)
+    return _behind(loader, global_conf, filters, loader.get_app(name, global_conf=global_conf))
+
+
+def _behind(loader: Any, global_conf: dict[str, str], filters: list[str], app: Application) -> Application:
     for filter_name in reversed(filters):
         app = loader.get_filter(filter_name, global_conf=global_conf)(app)
     return app

@@ -1,6 +1,7 @@
 """A WSGI filter: a body of more than [api] max_request_body_size bytes is refused with 413, announced or chunked."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,12 +11,16 @@ from nova_lite.api.openstack import faults, loading
 
 
 class SizeLimit:
-    """Refuses by the announced length at once, and counts while a body of unknown length is read."""
+    """Refuses by the announced length at once, and counts while a body of unknown length is read. ``streams``: an expression of
+    "METHOD path" for requests whose bodies may be of any size."""
 
-    def __init__(self, app: Any, limit: int) -> None:
+    def __init__(self, app: Any, limit: int, streams: str = "") -> None:
         self.app, self.limit = app, limit
+        self._streams = re.compile(streams) if streams else None
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        if self._streams and self._streams.fullmatch(f"{environ['REQUEST_METHOD']} {environ.get('PATH_INFO', '')}"):
+            return self.app(environ, start_response)
         length = environ.get("CONTENT_LENGTH")
         if not length:
             environ["wsgi.input"] = _Counted(environ["wsgi.input"], self.limit)
@@ -40,7 +45,7 @@ class _Counted:
         return data
 
 
-def factory(global_conf: dict[str, str], **_local: str) -> Callable[[Any], SizeLimit]:
+def factory(global_conf: dict[str, str], streams: str = "", **_local: str) -> Callable[[Any], SizeLimit]:
     """Paste filter factory."""
     limit = loading.current(global_conf).conf.api.max_request_body_size
-    return partial(SizeLimit, limit=limit)
+    return partial(SizeLimit, limit=limit, streams=streams)

@@ -7,6 +7,7 @@ import pytest
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.api import wsgi
+from nova_lite.db import migration
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.policy import Policy
 from tests.unit.api.conftest import ROUTES, Client, Make, Services, fault, module
@@ -67,6 +68,23 @@ def test_embedded_neighbours_are_there_only_with_embedded_identity(make: Make, t
     versions = make(api__auth_strategy="embedded", state_path=str(tmp_path))("/identity/v3", token=None)
     assert versions.json["version"]["status"] == "stable"
     assert "choices" in make()("/identity/v3", token=None).json
+
+
+def test_nobody_makes_an_embedded_neighbour_read_a_large_body(make: Make, tmp_path):
+    identity = LocalIdentity(f"{tmp_path}/identity")
+    password = identity.ensure({"admin": ("admin", ["admin"])})["admin"]
+    token, _ = identity.authenticate("admin", password, None)
+    migration.sync(nova_conf.load([], config_files=[], database__connection=f"sqlite:///{tmp_path}/db"))
+    api = make(api__auth_strategy="embedded", state_path=str(tmp_path), api__max_request_body_size=2000,
+               database__connection=f"sqlite:///{tmp_path}/db")
+    large = {"name": "x" * 3000}
+    for path in ("/identity/v3/auth/tokens", "/image/v2/images", "/network/v2.0/networks", "/volume/v3/p/volumes"):
+        assert api(path, "POST", large, token=token).status_code == 413, path
+        assert api(path, "POST", {}, token=token).status_code < 500, path
+    made = api("/image/v2/images", "POST", {"name": "i", "disk_format": "raw", "container_format": "bare"}, token=token).json
+    assert api(f"/image/v2/images/{made['id']}/file", "PUT", large, token=token).status_code == 204
+    answer = api("/identity/v3", token=None)
+    assert answer.headers["X-Openstack-Request-Id"].startswith("req-")
 
 
 # keystone ----------------------------------------------------------------------------------------------------------
