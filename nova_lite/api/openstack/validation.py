@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode
 import jsonschema
 from jsonschema import validators
 from jsonschema.exceptions import ValidationError as SchemaError
+from oslo_utils import strutils
 
 from nova_lite import exception
 from nova_lite.api.openstack import formats
@@ -22,6 +23,8 @@ from nova_lite.api.openstack.routes import Schema
 
 _Draft = jsonschema.Draft202012Validator
 MAX_MESSAGE = 1000
+_SECRET = {"adminPass", "user_data", "personality", "contents"}
+_HIDDEN = "***"
 
 
 def multi(schema: Schema) -> dict[str, Any]:
@@ -111,11 +114,21 @@ def describe(error: SchemaError, what: str) -> str:
     cause = getattr(error, "cause", None)
     reason = str(cause) if isinstance(cause, formats.FormatError) else error.message
     path = list(error.absolute_path)
+    shown = _HIDDEN if _SECRET.intersection(path) else _masked(error.instance)
+    if shown != error.instance:
+        reason = reason.replace(repr(error.instance), repr(shown))
     if not path:
         return _short(reason)
     # in a query the first part is the parameter, the second the number of its value
     name = path[-1] if what == "field/attribute" else path[0]
-    return f"Invalid input for {what} {name}. Value: {_short(str(error.instance))}. {_short(reason)}"
+    return f"Invalid input for {what} {name}. Value: {_short(str(shown))}. {_short(reason)}"
+
+
+def _masked(value: Any) -> Any:
+    """What is no secret of a value, for faults and the log."""
+    if isinstance(value, dict):
+        return {key: _HIDDEN if key in _SECRET else _masked(one) for key, one in strutils.mask_dict_password(value).items()}
+    return [_masked(one) for one in value] if isinstance(value, list) else value
 
 
 def _short(text: str) -> str:

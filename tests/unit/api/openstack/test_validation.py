@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from nova_lite import exception
 from nova_lite.api.openstack import formats, microversions
 from nova_lite.api.openstack.routes import as_tuple, at_version
 from nova_lite.api.openstack.validation import Validator
@@ -48,6 +49,26 @@ def test_the_schema_of_the_version_holds(api: Client):
 def test_a_long_value_is_cut_in_the_message(api: Client):
     message = fault(post(api, {"name": "n", "id": "x" * 50_000}), "badRequest", 400)
     assert len(message) < 2500
+
+
+@pytest.mark.parametrize("body", [
+    {"server": {"adminPass": ["s3cret"]}}, {"server": {"adminPass": "s3cret" * 400}}, {"server": {"user_data": "s3cret!"}},
+    {"server": {"adminPass": "s3cret", "extra": 1}}, {"server": [{"adminPass": "s3cret"}]},
+    {"server": {"personality": [{"path": 1, "contents": "s3cret"}]}}, {"server": {"personality": "s3cret"}},
+    {"server": {"personality": [{"path": "p", "contents": "s3cret!"}]}},
+    {"changePassword": {"adminPass": "s3cret"}, "x": 1}, [{"adminPass": "s3cret"}],
+    {"server": {"metadata": {"password": "s3cret"}, "extra": 1}}, {"server": {"either": {"adminPass": "s3cret"}}}])
+def test_no_fault_repeats_a_secret(body):
+    server = {"adminPass": {"type": "string", "maxLength": 1024}, "user_data": {"type": "string", "format": "base64"},
+              "personality": {"type": "array", "items": {"type": "object", "properties": {
+                  "path": {"type": "string"}, "contents": {"type": "string", "format": "base64"}}}},
+              "metadata": {"type": "object"}, "either": {"oneOf": [{"type": "string"}, {"type": "array"}]}}
+    validator = Validator({"type": "object", "additionalProperties": False, "required": ["server"], "properties": {
+        "server": {"type": "object", "additionalProperties": False, "properties": server}}})
+    with pytest.raises(exception.ValidationError) as caught:
+        validator.check(body)
+    assert "s3cret" not in caught.value.message
+    assert caught.value.message
 
 
 def test_v2_drops_what_the_schema_does_not_know(api: Client):
