@@ -14,6 +14,7 @@ from typing import Any
 from oslo_utils import strutils, uuidutils
 
 from nova_lite import exception
+from nova_lite.compute.api import image_mapping
 from nova_lite.objects.block_device import BLANK, IMAGE, LOCAL, SNAPSHOT, VOLUME, BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
@@ -59,10 +60,9 @@ def with_those_of_image(mapping: Mappings, image: ImageMeta) -> Mappings:
         return mapping
     own = image.properties.get("block_device_mapping") or "[]"
     try:
-        known = [{**one, "uuid": one.get("snapshot_id") or one.get("volume_id") or one.get("image_id")}
-                 for one in (json.loads(own) if isinstance(own, str) else own)]
-    except (ValueError, TypeError, AttributeError) as error:
-        raise _invalid(f"the block_device_mapping of image {image.id} is not one.") from error
+        known = image_mapping.entries(json.loads(own) if isinstance(own, str) else own)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"the block_device_mapping of image {image.id} is not one: {error}") from error
     if any(_is_root(one) for one in known):
         mapping = [one for one in mapping if (one.get("source_type"), one.get("uuid")) != (IMAGE, image.id)]
     names = {one.get("device_name") for one in mapping} - {None}

@@ -1,5 +1,6 @@
 """Servers with volumes of their own making or choice, from POST to delete."""
 import datetime
+import json
 import uuid
 
 import pytest
@@ -83,6 +84,26 @@ def test_an_image_of_a_server_with_volumes_brings_them_along(cloud):
     assert [(devices[n].source_type, devices[n].size) for n in ("/dev/vda", "/dev/vdb")] == [("snapshot", 2), ("snapshot", 1)]
     assert {d.volume_id for d in devices.values()}.isdisjoint({root, data, None})
     assert cloud.member.get(f"/servers/{copy}")["server"]["image"] == ""
+
+
+def test_an_image_with_a_mapping_that_is_none_is_a_mistake_of_its_maker(cloud):
+    snapshot = cloud.volumes.create_snapshot(cloud.user, cloud.volume(1, image_id=cloud.image)).id
+    good = {"source_type": "snapshot", "destination_type": "volume", "snapshot_id": snapshot, "boot_index": 0}
+    wrong = [{"source_type": "tape"}, {"source_type": ["snapshot"]}, {"source_type": {}}, {"volume_size": "abc"},
+             {"volume_size": -5}, {"volume_size": True}, {"volume_size": 2 ** 40}, {"volume_size": 1.5}, {"boot_index": [0]},
+             {"boot_index": "first"}, {"snapshot_id": {"a": 1}}, {"volume_id": [1]}, {"image_id": "x"}, {"device_name": ["a"]},
+             {"device_name": "/dev/vd a"}, {"disk_bus": {}}, {"device_type": []}, {"guest_format": 5}, {"tag": "a,b"},
+             {"volume_type": ["fast"]}, {"delete_on_termination": [1]}, {"no_device": {}}, {"destination_type": "moon"}]
+    texts = ["[" * 100_000, "{}", "[1]", "[[]]", "5", "nothing", "[" + "1" * 5000 + "]"]
+    for text in [*texts, *(json.dumps([{**good, **one}]) for one in wrong)]:
+        made = cloud.services.image.create(cloud.user, {"name": "i", "disk_format": "raw", "properties": {
+            "bdm_v2": "True", "block_device_mapping": text}})
+        image = cloud.services.image.upload(cloud.user, made.id, [b"x"]).id
+        assert "Block Device Mapping is Invalid" in cloud.boot(status=400, imageRef=image), text[:200]
+    text = json.dumps([{**good, "volume_size": None, "encrypted": False, "connection_info": {}}])      # as Nova writes it
+    made = cloud.services.image.create(cloud.user, {"name": "i", "disk_format": "raw", "properties": {
+        "bdm_v2": "True", "block_device_mapping": text}})
+    cloud.running(imageRef=cloud.services.image.upload(cloud.user, made.id, [b"x"]).id)
 
 
 def test_an_image_of_a_server_with_volumes_that_is_refused_leaves_no_snapshot(cloud):
