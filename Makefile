@@ -10,7 +10,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install neighbours run stack down tempest test unit functional integration chaos fuzz lint genconfig clean
+.PHONY: help install neighbours run stack down tempest test unit functional integration chaos walk fuzz lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test         all tests"
 	@echo "make tempest      Tempest's tests of Compute on fake hosts, real Keystone, Glance, Neutron, Cinder (TEMPEST_OPTIONS)"
 	@echo "make unit | functional | integration | chaos    some of them"
+	@echo "make walk         a random walk over all verbs while services are killed, 20 rounds (ROUNDS=5 SEED=7: that one again)"
 	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
 	@echo "make lint         ruff, mypy, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
@@ -74,6 +75,12 @@ integration: install neighbours
 
 integration chaos: install
 	$(PYTEST) tests/$@
+
+# `make test` takes three rounds of it, always the same ones
+ROUNDS ?= 20
+SEED ?= random
+walk: install
+	NOVA_LITE_WALK_ROUNDS=$(ROUNDS) NOVA_LITE_WALK_SEED=$(SEED) $(PYTEST) -s tests/chaos/test_walk.py
 
 MINUTES ?= 20
 fuzz: install

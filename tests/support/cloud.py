@@ -91,12 +91,13 @@ class Services:
     def client(self, token: str = "admin:demo", version: str = "2.90") -> Compute:
         return Compute(self.endpoint, token, version)
 
-    def add_image(self, path: pathlib.Path | None = None, name: str = "tiny") -> str:
+    def add_image(self, path: pathlib.Path | None = None, name: str = "tiny", **properties: str) -> str:
         """Register an image with the embedded driver; without a path, one of a few bytes for the fake hypervisor."""
         conf = conf_module.load([], config_files=[str(self.config)])
         images = image_base.load(conf)
         context = RequestContext(user_id="admin", project_id="demo", roles=["admin"], is_admin=True, overwrite=False)
-        made = images.create(context, {"name": name, "visibility": "public", "disk_format": "qcow2" if path else "raw"})
+        made = images.create(context, {"name": name, "visibility": "public", "disk_format": "qcow2" if path else "raw",
+                                       "properties": properties})
         with open(path or "/etc/hostname", "rb") as stream:
             images.upload(context, made.id, iter(lambda: stream.read(1 << 20), b""))
         return made.id
