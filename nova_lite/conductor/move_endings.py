@@ -16,7 +16,10 @@ from nova_lite.objects.migration import Migration
 
 
 def succeeded(conn: sa.Connection, action: Action) -> None:
-    """An action that belongs to a move did what it had to. What is no such action needs nothing."""
+    """An action that belongs to a move did what it had to. What is no such action needs nothing, but that a soft delete is the
+    user's word for a move that waited for it: nobody could say it any more."""
+    if action.verb == "soft_delete":
+        _confirm(conn, action.instance_uuid)
     status = _SUCCESS.get(action.verb)
     if status is None or "migration_id" not in action.arguments:
         return
@@ -85,6 +88,16 @@ def confirmed(server: Instance) -> dict[str, Any]:
 def room_of(server: Instance) -> dict[str, Any]:
     """The columns that quotas count, as the server's flavor says: while it grows they count what it will be."""
     return {"vcpus": server.flavor.vcpus, "memory_mb": server.flavor.memory_mb}
+
+
+def _confirm(conn: sa.Connection, instance_uuid: str) -> None:
+    """What the old host keeps it finds unwanted at its next look."""
+    for move in moves.open_of(conn, [instance_uuid]):
+        if move.status == objects.FINISHED:
+            claims.release(conn, move.uuid)
+            moves.update(conn, move.id, {"status": objects.CONFIRMED})
+            for server in instances.get_many(conn, [instance_uuid], tags=False).values():
+                instances.update(conn, instance_uuid, room_of(server))
 
 
 def _back(conn: sa.Connection, move: Migration) -> None:

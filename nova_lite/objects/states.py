@@ -45,6 +45,10 @@ _QUIET = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
 _WITH_DISKS = (ACTIVE, PAUSED, STOPPED, RESIZED, SOFT_DELETED, SHELVED, SHELVED_OFFLOADED)
 IDLE: tuple[str | None, ...] = (None,)
 ANY_TASK: tuple[str | None, ...] = ()
+# the guest may be stopped or busy, but it is where the server says, and whole: nobody moves it or makes it anew
+_GUEST_STAYS = (None, POWERING_OFF, POWERING_ON, REBOOTING, REBOOT_STARTED, REBOOTING_HARD, REBOOT_STARTED_HARD, PAUSING,
+                UNPAUSING, SUSPENDING, RESUMING, UPDATING_PASSWORD, IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_BACKUP,
+                IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING, RESCUING, UNRESCUING, SOFT_DELETING, RESTORING)
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,8 @@ OPERATIONS = {o.verb: o for o in (
               SHELVED_OFFLOADED, SHUTDOWN),
     Operation("unshelve", "unshelve", "unshelve_instance", (SHELVED, SHELVED_OFFLOADED), IDLE, UNSHELVING, ACTIVE, RUNNING,
               begins_at_conductor=True),
-    Operation("soft_delete", "delete", "soft_delete_instance", ANY, ANY_TASK, SOFT_DELETING, SOFT_DELETED, SHUTDOWN),
+    # what shall be brought back must be whole: in the middle of a move only a delete for good is taken
+    Operation("soft_delete", "delete", "soft_delete_instance", ANY, _GUEST_STAYS, SOFT_DELETING, SOFT_DELETED, SHUTDOWN),
     Operation("restore", "restore", "restore_instance", (SOFT_DELETED,), IDLE, RESTORING, ACTIVE, RUNNING),
     # these end where they began, idle again
     Operation("createImage", "createImage", "snapshot_instance", _QUIET, IDLE, IMAGE_SNAPSHOT_PENDING, None, None, False),

@@ -23,8 +23,9 @@ AFTERWARDS = 75.0
 ASIDE = "_resize"
 _POWER = {"ACTIVE": states.RUNNING, "RESCUE": states.RUNNING, "PAUSED": states.POWER_PAUSED, "SHUTOFF": states.SHUTDOWN,
           "SUSPENDED": states.SHUTDOWN, "SHELVED": states.SHUTDOWN, "SOFT_DELETED": states.SHUTDOWN}
-# the only reasons for which kills alone may end an action in an error
-_EXCUSES = re.compile("No valid host|is down|workers died|No host|has not answered|was given up|\\[fake\\] fail")
+# the only reasons for which kills alone may end an action in an error; volumes of files are made by the API's process
+_EXCUSES = re.compile("No valid host|is down|workers died|was given up|did not finish being created|still in use|"
+                      "\\[fake\\] fail")
 
 
 class Checks:
@@ -77,7 +78,7 @@ class Checks:
             actions = {r["request_id"]: dict(r) for r in connection.execute(sa.select(models.instance_actions)).mappings()}
         if servers.keys() != rows.keys():
             return [f"the API lists {sorted(servers)}, the database has {sorted(rows)}"]
-        return [*self._ends(walk, servers, actions), *self._moves(rows, moves), *self._room(rows, moves, claims, nodes),
+        return [*self._ends(walk, servers, rows, actions), *self._moves(rows, moves), *self._room(rows, moves, claims, nodes),
                 *self._guests(servers, rows, moves), *self._ports(walk, rows), *self._volumes(walk, rows),
                 *self._images(servers, rows)]
 
@@ -87,7 +88,8 @@ class Checks:
         rows = connection.execute(sa.select(table, nodes.c.host).join(nodes, nodes.c.id == table.c.compute_node_id)).mappings()
         return Counter((r["instance_uuid"], r["host"], r["vcpus"], r["memory_mb"]) for r in rows)
 
-    def _ends(self, walk: Walk, servers: dict[str, Any], actions: dict[str, Any]) -> Iterator[str]:
+    @staticmethod
+    def _ends(walk: Walk, servers: dict[str, Any], rows: dict[str, Any], actions: dict[str, Any]) -> Iterator[str]:
         """Each server is where a verb leads, or where it was, or in ERROR with the reason."""
         asked: dict[str, list[Step]] = {}
         for step in walk.steps:
@@ -99,15 +101,18 @@ class Checks:
             steps, was = asked.get(uuid, []), walk.before[uuid]["status"] if uuid in walk.before else "ACTIVE"
             may = {was}.union(*(VERBS[s.verb].ends for s in steps if s.verb in VERBS))
             now = servers[uuid]["status"] if uuid in servers else GONE
-            fault = servers[uuid].get("fault", {}).get("message") if uuid in servers else None
+            fault = (rows[uuid]["fault"] or {}).get("message") if uuid in rows else None
+            if now == "ERROR" and "fault" not in servers[uuid]:
+                yield f"{uuid} is in ERROR, and the API does not say why"
             if now == "ERROR" and was != "ERROR" and not _EXCUSES.search(fault or ""):
                 yield f"{uuid} was {was}, is in ERROR with the fault {fault!r} after {[str(s) for s in steps]}"
             elif now not in may and now != "ERROR":
                 yield f"{uuid} was {was} and is {now} after {[str(s) for s in steps]}"
+            deleted = now in (GONE, "SOFT_DELETED")     # what else was to be done with it is not
             for step in steps:
                 action = actions.get(step.request_id)
                 failed = action is not None and action["state"] == "error"
-                if failed and not _EXCUSES.search(fault or ""):
+                if failed and not deleted and not _EXCUSES.search(fault or ""):
                     yield f"{step} failed with the fault {fault!r}; {uuid} was {was} and is {now}"
                 if action is not None and action["finish_time"] is None:
                     yield f"{step} has no end"

@@ -49,7 +49,8 @@ class WalkCloud(Services):
             image__local_path=directory / "images", volume__local_path=directory / "volumes", fake__fetch_images=True,
             fake__delay=0.2, fake__state_file=directory / "guests.json", fake__vcpus=8, compute__cpu_allocation_ratio=1.0,
             conductor__lease_seconds=6, conductor__sweep_interval=1, conductor__max_attempts=20, compute__report_interval=2,
-            compute__service_down_time=20, compute__shelved_offload_time=0 if self.offloads_at_once else -1,
+            compute__service_down_time=20, compute__sync_power_state_interval=10,
+            compute__shelved_offload_time=0 if self.offloads_at_once else -1,
             compute__reclaim_instance_interval=3600, fake__fail=failing,
             oslo_messaging_rabbit__kombu_reconnect_delay=0.5, **options)
         with self.config.open("a") as file:

@@ -92,7 +92,7 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: 
     instance = instances.get(connection, uuid, lock=True)
     operation = states.OPERATIONS[verb]
     states.check(operation, instance, may_override_lock=bool(context.is_admin))
-    if operation.task_state == states.DELETING and instance.task_state == states.DELETING:
+    if operation.task_state == instance.task_state and operation.task_state in (states.DELETING, states.SOFT_DELETING):
         waiting = actions.open_of_instances(connection, [uuid]).get(uuid, ())
         if any(a.action == operation.action for a in waiting):
             return None

@@ -50,11 +50,12 @@ class Operations(Base):
     def delete(self, context: RequestContext, uuid: str) -> None:
         """Delete, whatever the server is doing; the second of two deletes is silently the same one.
 
-        With ``[compute] reclaim_instance_interval`` a server that ever ran is only powered off, and can be restored.
+        With ``[compute] reclaim_instance_interval`` a server that ever ran is only powered off, and can be restored; then
+        InstanceInvalidState as long as it is moved, rebuilt or shelved.
         """
         instance = self.get(context, uuid)
         soft = self.conf.compute.reclaim_instance_interval and instance.host is not None and instance.launched_at is not None
-        if soft:
+        if soft and instance.task_state != states.DELETING:
             self.operate(context, uuid, "soft_delete", prepare=_deleted_now)
         else:
             self._delete(context, instance, "delete")

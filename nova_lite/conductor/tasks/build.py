@@ -239,5 +239,5 @@ class BuildTask:
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, place.host, arguments)
             return place.host
         where = f" Hosts tried: {', '.join(str(h) for h in tried)}." if len(tried) > 1 else ""
-        endings.fail(conn, action, reason + where, details, {"host": None, "node": None} if reschedule else None)
+        endings.fail(conn, action, reason + where, details, {"host": None, "node": None, "network_info": []})
         return None

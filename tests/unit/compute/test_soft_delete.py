@@ -3,8 +3,9 @@ import datetime
 
 import pytest
 
-from nova_lite import units
-from nova_lite.db import quotas
+from nova_lite import exception, units
+from nova_lite.db import moves, quotas
+from nova_lite.objects import states
 
 
 @pytest.fixture
@@ -40,6 +41,33 @@ def test_what_fails_leaves_it_as_it_was(cloud, verb, step, vm_state):
     cloud.wait_action(cloud.operate(server, verb), "error")
     assert state(cloud, server)[:2] == (vm_state, None)
     assert step in cloud.get(server).fault["message"]
+
+
+@pytest.mark.parametrize("task_state", [states.RESIZE_MIGRATING, states.RESIZE_REVERTING, states.MIGRATING, states.REBUILDING,
+                                        states.UNSHELVING])
+def test_what_is_in_pieces_cannot_be_deleted_softly(cloud, task_state):
+    server = cloud.active()
+    cloud.set(server, task_state=task_state)
+    with pytest.raises(exception.InstanceInvalidState, match=task_state):
+        states.check(states.OPERATIONS["soft_delete"], cloud.get(server))
+    states.check(states.OPERATIONS["delete"], cloud.get(server))
+
+
+def test_it_confirms_the_move_that_waited_for_its_users_word(make_cloud):
+    cloud = make_cloud("h1", "h2", compute__reclaim_instance_interval=3600)
+    server = cloud.active()
+    old = cloud.get(server).host
+    new = "h2" if old == "h1" else "h1"
+    cloud.operate(server, "migrate", {"flavor": cloud.get(server).flavor.to_primitive()})
+    cloud.wait(server, "resized", 20)
+    cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    with cloud.db.read() as conn:
+        assert [m.status for m in moves.list_all(conn, {"instance_uuid": server})] == ["confirmed"]
+    assert [(host, [uuid for uuid, _ in held]) for host, held in cloud.holders().items() if held] == [(new, [server])]
+    cloud.wait_action(cloud.operate(server, "restore"), "done")
+    assert (state(cloud, server), cloud.get(server).host) == (("active", None, 1), new)
+    cloud.hosts[old].look_for_left_behind(None, [server])
+    cloud.wait_for(lambda: not cloud.hosts[old].host.driver.left_behind())
 
 
 @pytest.mark.parametrize("verb", ["soft_delete", "restore"])

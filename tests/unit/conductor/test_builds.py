@@ -2,6 +2,7 @@
 import contextlib
 import dataclasses
 import time
+import uuid
 
 import oslo_messaging as messaging
 import pytest
@@ -12,6 +13,8 @@ from nova_lite.context import admin_context
 from nova_lite.db import actions, models
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.network import VIF
 from nova_lite.virt import fake
 
 
@@ -63,6 +66,16 @@ def test_when_every_host_failed_the_fault_names_cause_and_hosts(cloud):
     assert "h2" in found.fault["message"]
     assert found.host is None
     assert cloud.claimed() == {}
+
+
+def test_a_build_that_no_host_can_do_has_no_host_and_no_nics(make_cloud):
+    """Its ports and its room were given back: the server may not name them any more."""
+    cloud = make_cloud("h1", "h2", fake__fetch_images=True)
+    network_info = [VIF(str(uuid.uuid4()), "n", "net", "fa:16:3e:00:00:01", "null").to_primitive()]
+    [server] = cloud.build(image=ImageMeta(str(uuid.uuid4())), network_info=network_info)
+    found = cloud.wait(server, states.ERROR)
+    assert "was deleted after the server was asked for" in found.fault["message"]
+    assert (found.host, found.node, found.network_info, cloud.claimed()) == (None, None, [], {})
 
 
 @contextlib.contextmanager
