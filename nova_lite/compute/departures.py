@@ -37,7 +37,8 @@ class Departures:
         self._offers: dict[tuple[str, int], dict[str, Any]] = {}
 
     @expected
-    def leave(self, context: RequestContext, instance_uuid: str, action_id: int, owner: str) -> dict[str, Any] | None:
+    def leave(self, context: RequestContext, instance_uuid: str, action_id: int, owner: str,
+              move: str) -> dict[str, Any] | None:
         """Shut the guest down and show its disks: ``objects.DiskOffer`` as a dictionary; None: it takes a while, ask again.
         Raises VirtDriverError when it cannot be done."""
         key = (instance_uuid, action_id)
@@ -46,7 +47,7 @@ class Departures:
             if begin:
                 self._leaving.add(key)
         if begin:
-            self._later(instance_uuid, lambda _waited: self._leave(context, key, owner))
+            self._later(instance_uuid, lambda _waited: self._leave(context, key, owner, move))
         with self._lock:
             self._lock.wait_for(lambda: key not in self._leaving, PATIENCE)
             failed, offer = self._failed.pop(key, None), self._offers.pop(key, None)
@@ -54,12 +55,12 @@ class Departures:
             raise exception.VirtDriverError(what=f"Leaving {self._host.name}", reason=failed)
         return offer
 
-    def _leave(self, context: RequestContext, key: tuple[str, int], owner: str) -> None:
+    def _leave(self, context: RequestContext, key: tuple[str, int], owner: str, move: str) -> None:
         uuid, action_id = key
         try:
             self._host.conductor.instance_update(uuid, {}, [states.RESIZE_MIGRATING], action_id, owner)
             instance = Instance.from_primitive(self._host.conductor.get_instance(context, uuid))
-            let_go(self._host, instance)
+            let_go(self._host, instance, move)
             offer = self._host.driver.offer_disks(instance).to_primitive()
             with self._lock:
                 self._offers[key] = offer
@@ -79,10 +80,10 @@ class Departures:
         self._host.driver.withdraw_disks(Instance.from_primitive(instance))
 
 
-def let_go(host: Host, instance: Instance) -> None:
-    """The guest is shut down and set aside, its nics and volumes are not of this host any more."""
+def let_go(host: Host, instance: Instance, move: str) -> None:
+    """The guest is shut down and set aside for a move, its nics and volumes are not of this host any more."""
     LOG.info("the guest leaves this host", extra={"instance_uuid": instance.uuid})
-    host.driver.set_aside(instance, instance.network_info, host.conf.compute.shutdown_timeout)
+    host.driver.set_aside(instance, instance.network_info, host.conf.compute.shutdown_timeout, move)
     for vif in instance.network_info:
         host.network.unplug(instance, vif)
     volumes.disconnect_all(host.driver, instance)

@@ -56,7 +56,7 @@ def _arrive(work: Work) -> None:
             _advance(work, states.RESIZE_MIGRATING, objects.MIGRATING)
     if instance.task_state == states.RESIZE_MIGRATING:
         with work.step("compute_resize_instance"):
-            work.host.driver.receive_guest(instance, _let_it_go(work), _fetcher(work))
+            work.host.driver.receive_guest(instance, _let_it_go(work), _fetcher(work), move.uuid)
             volumes.take_along(work)
             instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
             _advance(work, states.RESIZE_MIGRATED, objects.POST_MIGRATING,
@@ -90,12 +90,13 @@ def _let_it_go(work: Work) -> DiskOffer | None:
     does not answer, VirtDriverError when it cannot."""
     source, instance = _move(work).source_compute or "", work.instance
     if source == work.host.name:
-        departures.let_go(work.host, instance)
+        departures.let_go(work.host, instance, _move(work).uuid)
         return None
     silent_since = time.monotonic()
     while True:
         try:
-            offer = work.host.compute.leave(admin_context(), source, instance.uuid, work.action.id, work.host.owner)
+            offer = work.host.compute.leave(admin_context(), source, instance.uuid, work.action.id, work.host.owner,
+                                            _move(work).uuid)
             if offer is not None:
                 return DiskOffer.from_primitive(offer)
             silent_since = time.monotonic()
@@ -132,8 +133,10 @@ def _undo(work: Work, error: Exception) -> None:
 
 def _drop_received(work: Work) -> None:
     host, instance, move = work.host, work.instance, _move(work)
+    if instance.task_state == states.RESIZE_PREP:       # there is nothing here but, on shared storage, the guest's own files
+        return
     is_local = move.source_compute == host.name
-    host.driver.drop_received(instance, instance.network_info, is_local)
+    host.driver.drop_received(instance, instance.network_info, is_local, move.uuid)
     if not is_local:
         for vif in instance.network_info:
             host.network.unplug(instance, vif)
@@ -160,7 +163,7 @@ def _come_home(work: Work, power_on: bool) -> None:
         volumes.take_along(work)
         volumes.connect_taken(work)
         _plug(work)
-        host.driver.bring_back(instance, instance.network_info, power_on)
+        host.driver.bring_back(instance, instance.network_info, power_on, _move(work).uuid)
     volumes.complete_all(work)
 
 
@@ -197,8 +200,8 @@ def revert(work: Work) -> None:
 
 def _leave_again(work: Work) -> None:
     host, instance = work.host, work.instance
-    is_local = _move(work).source_compute == host.name
-    host.driver.drop_received(instance, instance.network_info, is_local)
+    move = _move(work)
+    host.driver.drop_received(instance, instance.network_info, move.source_compute == host.name, move.uuid)
     for vif in instance.network_info:
         host.network.unplug(instance, vif)
     volumes.disconnect_all(host.driver, instance)

@@ -90,10 +90,11 @@ class ComputeAPI(rpc.Client):
         self.wake(context, host, "detach_interface", action_id)
 
     def leave(self, context: RequestContext, host: str, instance_uuid: str, action_id: int,
-              owner: str) -> dict[str, Any] | None:
-        """Ask the host of a server that moves to let it go; see ``compute/departures.py``. None: ask again."""
+              owner: str, move: str) -> dict[str, Any] | None:
+        """Ask the host of a server that moves to let it go, for the move with this uuid; see ``compute/departures.py``. None:
+        ask again."""
         return self.call(context, "leave", server=host, timeout=LEAVE_TIMEOUT, instance_uuid=instance_uuid, action_id=action_id,
-                         owner=owner)
+                         owner=owner, move=move)
 
     def arrived(self, context: RequestContext, host: str, instance: dict[str, Any]) -> None:
         """The disks of a server that left were copied."""

@@ -215,9 +215,13 @@ class ComputeDriver(Protocol):
     def check_resize(self, instance: Instance, flavor: Flavor) -> None:
         """Raise ResizeError when the disks of the server cannot become those of ``flavor``."""
 
-    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int) -> None:
+    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int, move: str) -> None:
         """The old host: shut the guest down (after ``timeout`` seconds by force) and keep all that is of it under another
-        name. No guest of this server is here then."""
+        name, for the move with this uuid. No guest of this server is here then, and nothing that an older move has kept."""
+
+    def has_aside(self, instance: Instance, move: str) -> bool:
+        """The old host: whether it keeps the guest for this move. One that was let go of does not count, even if the removal of
+        its files was cut off."""
 
     def offer_disks(self, instance: Instance) -> DiskOffer:
         """The old host: serve the disks of what was set aside. Raises OSError."""
@@ -225,20 +229,20 @@ class ComputeDriver(Protocol):
     def withdraw_disks(self, instance: Instance) -> None:
         """The old host: serve them no more."""
 
-    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher) -> None:
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str) -> None:
         """The new host: copy the disks; None: of what was set aside on this very host. Raises VirtDriverError, ResizeError or
-        OSError. ``fetch_image`` may raise ImageNotFound."""
+        OSError. ``fetch_image`` may raise ImageNotFound. What another move has left here is thrown away."""
 
     def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
         """The new host: make the received guest one of this host, with the sizes of its (new) flavor, and start it if it ran
         before. Volumes were connected and nics plugged before."""
 
-    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool) -> None:
-        """The new host: the move is undone, the guest and what was copied go. ``is_local``: the old host is this very one, and
-        what was set aside stays."""
+    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
+        """The new host: the move is undone, the guest and what was copied go; what is another host's on shared storage stays.
+        ``is_local``: the old host is this very one, and what was set aside stays."""
 
-    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool) -> None:
-        """The old host: make what was set aside the guest again, and start it if it ran before."""
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str) -> None:
+        """The old host: make what was set aside for this move the guest again, and start it if it ran before."""
 
     def drop_aside(self, instance: Instance) -> None:
         """The old host: the move was confirmed, what was set aside goes."""

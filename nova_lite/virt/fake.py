@@ -216,13 +216,17 @@ class FakeDriver:
         """There are no disks that could be too large."""
         self._act("check_resize", instance)
 
-    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int) -> None:
+    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int, move: str) -> None:
         """The guest gets another name."""
         self._act("set_aside", instance)
         guest = self._guests.get(instance.uuid)
-        if instance.uuid + ASIDE not in self._guests and guest is not None:
-            self._set(instance.uuid + ASIDE, {**guest, "power_state": SHUTDOWN})
+        if not self.has_aside(instance, move) and guest is not None:
+            self._set(instance.uuid + ASIDE, {**guest, "power_state": SHUTDOWN, "move": move})
             self._set(instance.uuid, None)
+
+    def has_aside(self, instance: Instance, move: str) -> bool:
+        """By the move that is noted with it."""
+        return self._guests.get(instance.uuid + ASIDE, {}).get("move") == move
 
     def offer_disks(self, instance: Instance) -> DiskOffer:
         """There is nothing to copy."""
@@ -233,7 +237,7 @@ class FakeDriver:
     def withdraw_disks(self, instance: Instance) -> None:
         """Nothing is served."""
 
-    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher) -> None:
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str) -> None:
         """There is nothing to copy."""
         self._act("receive_guest", instance)
 
@@ -242,13 +246,13 @@ class FakeDriver:
         self._act("finish_move", instance)
         self._set(instance.uuid, {"power_state": RUNNING if power_on else SHUTDOWN, "name": instance.display_name})
 
-    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool) -> None:
+    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
         """It goes again."""
         self._act("drop_received", instance)
-        if not is_local or instance.uuid + ASIDE in self._guests:
+        if not is_local or self.has_aside(instance, move):
             self._set(instance.uuid, None)
 
-    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool) -> None:
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str) -> None:
         """The guest that was set aside is the guest again."""
         self._act("bring_back", instance)
         self._set(instance.uuid, {"power_state": RUNNING if power_on else SHUTDOWN, "name": instance.display_name})

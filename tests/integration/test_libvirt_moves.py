@@ -32,6 +32,7 @@ from tests.libvirt_host import LibvirtHost
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
 OLD, NEW = Flavor("1", "old", 96, 1, 1, swap=1, ephemeral_gb=1), Flavor("2", "new", 128, 1, 2, swap=2, ephemeral_gb=2)
+MOVE, OTHER_MOVE = str(uuid.uuid4()), str(uuid.uuid4())
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +107,12 @@ def _servers(instance):
 def _go(old, new, instance, fetch, power_on=False):
     """Every step twice, as after a crash of each daemon."""
     for _ in range(2):
-        old.set_aside(instance, [], 0)
+        old.set_aside(instance, [], 0, MOVE)
     assert old.power_state(instance) is None
     offer = old.offer_disks(instance)
     assert old.offer_disks(instance) == offer       # the same process, the same key
     for _ in range(2):
-        new.receive_guest(instance, offer, fetch)
+        new.receive_guest(instance, offer, fetch, MOVE)
     old.withdraw_disks(instance)
     for _ in range(2):
         new.finish_move(_resized(instance), [], fetch, power_on)
@@ -126,7 +127,8 @@ def test_a_guest_is_copied_grows_and_runs_on_the_other_host(drivers, instance, f
     assert _info(disk) == (2 << 30, str(tmp_path / "two" / "instances" / "_base" / instance.image.id))
     assert _has_pattern(disk)
     assert (disk.with_name("disk.eph0").stat().st_size, disk.with_name("disk.swap").stat().st_size) == (2 << 30, 2 << 20)
-    assert sorted(p.name for p in disk.parent.iterdir()) == ["console.log", "disk", "disk.config", "disk.eph0", "disk.swap"]
+    assert sorted(p.name for p in disk.parent.iterdir()) == ["console.log", "disk", "disk.config", "disk.eph0", "disk.swap",
+                                                             "owner"]
     assert _servers(instance) == []
     assert offer.key
     assert (old.left_behind(), new.left_behind()) == ({instance.uuid}, set())
@@ -141,9 +143,9 @@ def test_the_way_back(drivers, instance, fetch, tmp_path):
     _go(old, new, instance, fetch)
     assert new.power_state(instance) == states.SHUTDOWN
     for _ in range(2):
-        new.drop_received(instance, [], False)
+        new.drop_received(instance, [], False, MOVE)
     for _ in range(2):
-        old.bring_back(instance, [], True)
+        old.bring_back(instance, [], True, MOVE)
     assert old.power_state(instance) == states.RUNNING
     assert _has_pattern(_disk(tmp_path, "one", instance))
     assert _info(_disk(tmp_path, "one", instance))[0] == 1 << 30
@@ -154,14 +156,14 @@ def test_the_way_back(drivers, instance, fetch, tmp_path):
 @pytest.mark.parametrize("back", [False, True])
 def test_on_the_same_host(drivers, instance, fetch, tmp_path, back):
     one, _ = drivers
-    one.drop_received(instance, [], True)       # a move that failed before anything was set aside
+    one.drop_received(instance, [], True, MOVE)       # a move that failed before anything was set aside
     assert _disk(tmp_path, "one", instance).exists()
-    one.set_aside(instance, [], 0)
-    one.receive_guest(instance, None, fetch)
+    one.set_aside(instance, [], 0, MOVE)
+    one.receive_guest(instance, None, fetch, MOVE)
     one.finish_move(_resized(instance), [], fetch, False)
     if back:
-        one.drop_received(instance, [], True)
-        one.bring_back(instance, [], False)
+        one.drop_received(instance, [], True, MOVE)
+        one.bring_back(instance, [], False, MOVE)
     else:
         one.drop_aside(instance)
     assert _info(_disk(tmp_path, "one", instance))[0] == (1 if back else 2) << 30
@@ -182,17 +184,17 @@ def test_an_image_that_was_deleted_comes_from_the_other_host(drivers, instance, 
 
 def test_without_the_key_nothing_is_shown(drivers, instance, tmp_path):
     old, new = drivers
-    old.set_aside(instance, [], 0)
+    old.set_aside(instance, [], 0, MOVE)
     offer = old.offer_disks(instance)
     offer.key = "00" * 32
     with pytest.raises(exception.VirtDriverError, match="Copying disk"):
-        new.receive_guest(instance, offer, lambda *_: None)
+        new.receive_guest(instance, offer, lambda *_: None, MOVE)
     assert not _disk(tmp_path, "two", instance).exists()
     plain = subprocess.run(["qemu-img", "info", f"nbd://{offer.address}:{offer.port}/disk"], capture_output=True, check=False)
     assert plain.returncode != 0
     assert new.left_behind() == {instance.uuid}
     new.drop_left_behind(instance.uuid)
-    old.bring_back(instance, [], False)
+    old.bring_back(instance, [], False, MOVE)
     assert (new.left_behind(), _servers(instance)) == (set(), [])
 
 
@@ -203,7 +205,7 @@ def test_disks_do_not_shrink(drivers, instance):
 
 
 def test_a_guest_whose_move_was_given_up_starts_where_it_was(drivers, instance):
-    drivers[0].set_aside(instance, [], 0)
+    drivers[0].set_aside(instance, [], 0, MOVE)
     drivers[0].reboot(instance, [], True, 0)
     assert drivers[0].power_state(instance) == states.RUNNING
     assert drivers[0].left_behind() == set()
@@ -320,3 +322,41 @@ def test_where_the_guest_of_a_copy_is(drivers, instance, hypervisor, tmp_path):
         subprocess.run(["virsh", "-q", "-c", hypervisor.uri, command, instance.uuid], check=True)
     assert not live.has_begun(instance)     # it has left
     assert not live.has_come(instance)
+
+
+# hosts with one directory -----------------------------------------------------------------------------------------------
+@pytest.fixture
+def shared(hypervisor, tmp_path):
+    """Two drivers with one directory, as on NFS."""
+    made = []
+    for name in ("a", "b"):
+        conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / "one"),
+                                   libvirt__connection_uri=hypervisor.uri)
+        made.append(virt_driver.load(conf, name))
+        made[-1].init_host(lambda *_: None)
+    yield made
+    for one in made:
+        one.stop_host()
+
+
+def test_hosts_that_share_their_directories_remove_only_what_is_theirs(shared, drivers, fetch, tmp_path):
+    a, b = shared
+    meta = ImageMeta(str(uuid.uuid4()))
+    made = Instance(uuid=str(uuid.uuid4()), id=1, project_id="p", user_id="u", display_name="mover", flavor=OLD,
+                    image_ref=meta.id, image=meta)
+    disk = _disk(tmp_path, "one", made)
+    a.spawn(made, [], GuestFiles(metadata={}), fetch)
+    b.drop_received(made, [], False, MOVE)      # of a move of which nothing has come
+    b.destroy(made, [])
+    assert disk.exists()
+    a.set_aside(made, [], 0, MOVE)
+    for _ in range(2):
+        b.receive_guest(made, a.offer_disks(made), fetch, MOVE)
+    a.withdraw_disks(made)
+    b.finish_move(made, [], fetch, False)
+    assert a.left_behind() == {made.uuid}
+    a.destroy(made, [])         # it was gone, and is told late that the guest has left
+    assert (a.left_behind(), disk.exists()) == (set(), True)
+    b.clear(made, [], keep_ephemeral=True)
+    b.destroy(made, [])
+    assert list(disk.parent.parent.glob(f"{made.uuid}*")) == []

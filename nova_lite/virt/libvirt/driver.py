@@ -31,7 +31,7 @@ from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.events import Watcher
-from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
+from nova_lite.virt.libvirt.files import NOBODY, GuestDirectory, instances_root, read_mark, write_mark
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.guest_nics import GuestNics
@@ -65,6 +65,7 @@ class LibvirtDriver:
         """Connect to libvirt, learn what the host can do, and listen to its events."""
         self._connection.open()
         self._host = Host(self._conf, self._connection)
+        self._moves.tidy()
         self._watcher = Watcher(self._connection, on_power_change)
         if self._conf.serial_console.enabled:
             self._serial = SerialServer(self._conf.console.server_listen, self._conf.serial_console.server_port,
@@ -238,16 +239,20 @@ class LibvirtDriver:
         """Disks only grow."""
         self._moves.check(instance, flavor)
 
-    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int) -> None:
+    def set_aside(self, instance: Instance, network_info: list[VIF], timeout: int, move: str) -> None:
         """Shut down, undefined, and its directory renamed."""
-        if self._moves.has_aside(instance):
+        if self._moves.has_aside(instance, move):
             return
         self.power_off(instance, timeout)
         with self._working(instance, None):
             self._guest(instance).undefine()
             for vif in network_info:
                 self._remove_tap(vif)
-            self._moves.set_aside(instance)
+            self._moves.set_aside(instance, move)
+
+    def has_aside(self, instance: Instance, move: str) -> bool:
+        """By the mark in the renamed directory."""
+        return self._moves.has_aside(instance, move)
 
     def offer_disks(self, instance: Instance) -> DiskOffer:
         """By QEMU's storage daemon."""
@@ -257,9 +262,9 @@ class LibvirtDriver:
         """The storage daemon ends."""
         self._moves.withdraw(instance)
 
-    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher) -> None:
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str) -> None:
         """By qemu-img, from the storage daemon of the other host."""
-        self._moves.receive(instance, offer, fetch_image)
+        self._moves.receive(instance, offer, fetch_image, move)
 
     def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
         """Disks are made to fit, the domain is defined."""
@@ -272,20 +277,21 @@ class LibvirtDriver:
             if power_on:
                 guest.start()
 
-    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool) -> None:
+    def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
         """Domain and directory; on the host that it came from only where it was set aside before."""
-        if is_local and not self._moves.has_aside(instance):
+        if is_local and not self._moves.has_aside(instance, move):
             return
         with self._working(instance, None):
             self._end(instance, network_info)
             self._moves.drop_received(instance)
 
-    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool) -> None:
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str) -> None:
         """Its directory gets its name again, and the guest is defined as the server's record says."""
         with self._working(instance, states.RUNNING if power_on else states.SHUTDOWN):
-            if self._moves.has_aside(instance):
+            if self._moves.has_aside(instance, move):
                 self._end(instance, network_info)
-                self._moves.bring_back(instance)
+            self._moves.bring_back(instance, move)
+            self._moves.return_if_alone(instance)
             guest = self._guest(instance)
             if not guest.is_active():
                 guest.define(self._config(instance, network_info))
@@ -343,7 +349,8 @@ class LibvirtDriver:
         return Console(address, self._serial.port, internal_access_path=self._serial.path_of(instance.uuid))
 
     def tidy(self) -> None:
-        """Base images that nobody uses any more go."""
+        """Base images that nobody uses any more go, and what killed removals have left."""
+        self._moves.tidy()
         self._disks.tidy()
 
     def check_admin_password(self, instance: Instance) -> None:
@@ -392,6 +399,8 @@ class LibvirtDriver:
         self._config(instance, vifs)    # what cannot be had is told before anything is fetched
         files = self._files(instance)
         files.make()
+        if read_mark(files.owner).host != NOBODY:
+            write_mark(files.owner, self._name)
         self._disks.make(instance, files, fetch_image)
         if instance.config_drive:
             config_drive.make(files.config_drive, guest_files.metadata)
@@ -422,11 +431,12 @@ class LibvirtDriver:
         guest.start(paused)
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
+        files = self._files(instance)
+        is_mine = files.is_of(self._name) or files.is_unmarked() and self._guest(instance).power_state() is not None
         self._end(instance, vifs)
         if self._serial is not None:
             self._serial.forget(instance.uuid)
-        files = self._files(instance)
-        if not files.owner.exists() or files.owner.read_text() == self._name:     # else of another host with the same directory
+        if is_mine:     # else it is another host's, with the same directory
             concurrency.native(files.remove, keep)
         self._moves.drop_aside(instance.uuid)
 

@@ -6,12 +6,38 @@ import os
 import pathlib
 import shutil
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from oslo_config import cfg
 
 PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests
 ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it can come back to
+GONE = ".gone"         # after the name of a directory whose removal has begun: nobody takes what is left of it for a guest's
+NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
+SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
+
+
+class Mark(NamedTuple):
+    """What a mark in a directory says: the host whose doing it is, and the uuid of the move that it belongs to, where it does
+    (of an owner: SHARED)."""
+
+    host: str = ""
+    move: str = ""
+
+
+def read_mark(path: pathlib.Path) -> Mark:
+    """Empty where there is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        host, _, move = path.read_text().partition("\n")
+        return Mark(host, move.strip())
+    return Mark()
+
+
+def write_mark(path: pathlib.Path, host: str, move: str = "") -> None:
+    """Whole, or not at all."""
+    with written_whole(path) as part:
+        part.write_text(f"{host}\n{move}" if move else host)
 
 
 class GuestDirectory:
@@ -29,26 +55,53 @@ class GuestDirectory:
         self.console_log = self.path / "console.log"
         self.moved_from = self.path / "moved-from"
         self.moved_to = self.path / "moved-to"
-        self.owner = self.path / "owner"    # where hosts share the directory: the host whose guest it is, once it has moved
+        self.owner = self.path / "owner"    # the host whose guest it is: hosts may share their directories
 
     def make(self) -> None:
         """Create it. Others may pass through (QEMU may run as another user), but see no names."""
         self.path.mkdir(mode=0o711, parents=True, exist_ok=True)
 
     def remove(self, keep: Sequence[pathlib.Path] = ()) -> None:
-        """Remove it with all that is in it; gone already is no error. ``keep`` are files that stay, with the directory."""
-        with contextlib.suppress(FileNotFoundError):
-            if not any(path.exists() for path in keep):
-                shutil.rmtree(self.path)
-                return
-            for path in self.path.iterdir():
-                if path not in keep:
-                    path.unlink()
+        """Remove it with all that is in it; gone already is no error. ``keep`` are files that stay, with the directory and its
+        owner. What a killed process left of it no guest is ever given: the directory loses its name first."""
+        if not any(path.exists() for path in keep):
+            gone = self.path.with_name(self.path.name + GONE)
+            _discard(gone)
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self.path, gone)
+            _discard(gone)
+            return
+        for path in self.path.iterdir():
+            if path not in (*keep, self.owner):
+                path.unlink(missing_ok=True)
+
+    def is_of(self, host: str) -> bool:
+        """Whether the directory is this host's, and may be removed by it; what says nothing is nobody's."""
+        return host == (read_mark(self.owner).host or read_mark(self.moved_to).host)
+
+    def is_unmarked(self) -> bool:
+        """Whether it says nothing of whose it is."""
+        return not self.owner.exists() and not self.moved_to.exists()
 
 
 def instances_root(conf: cfg.ConfigOpts) -> pathlib.Path:
     """The directory of all guests of this host."""
     return pathlib.Path(conf.state_path).absolute() / "instances"
+
+
+def finish_removals(root: pathlib.Path) -> None:
+    """Remove what killed processes have left of directories whose removal had begun."""
+    for path in root.glob("*" + GONE):
+        _discard(path)
+
+
+def _discard(path: pathlib.Path) -> None:
+    """With all that is in it. Others may be at the same: what is gone already is no error."""
+    def failed(_function: object, _path: object, info: tuple[type[BaseException], BaseException, object]) -> None:
+        if not isinstance(info[1], FileNotFoundError):
+            raise info[1]
+
+    shutil.rmtree(path, onerror=failed)
 
 
 @contextlib.contextmanager

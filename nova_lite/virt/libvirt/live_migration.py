@@ -17,7 +17,7 @@ from lxml import etree
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import concurrency, exception
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
@@ -26,7 +26,16 @@ from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_c
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import (
+    NOBODY,
+    SHARED,
+    GuestDirectory,
+    Mark,
+    instances_root,
+    read_mark,
+    write_mark,
+    written_whole,
+)
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, SourceFacts
@@ -34,7 +43,6 @@ from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, S
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 _REPORT_SECONDS = 1.0
-_NOBODY = "-"
 _UNDEFINE_SECONDS = 10.0        # between the end of the source's guest and that of its domain
 
 
@@ -98,8 +106,9 @@ class LiveMigrations:
         files = self._files(instance)
         if not plan.shared:
             self._remove(instance, network_info)
+            concurrency.native(files.remove)        # and what is nobody's: nothing of it is another host's
             files.make()
-            files.moved_to.write_text(self._name)
+            write_mark(files.moved_to, self._name)
         if plan.block:
             self._disks.make(instance, files, fetch_image)
             for disk in plan.disks:
@@ -133,7 +142,7 @@ class LiveMigrations:
             call = None
             if not self._job(guest):
                 if not plan.shared:
-                    self._files(instance).moved_to.write_text(self._name)
+                    write_mark(self._files(instance).moved_to, self._name)
                 LOG.info("moving to %s: %s", plan.address, "with its disks" if plan.block else "memory only",
                          extra={"instance_uuid": instance.uuid})
                 call = _Call(lambda: self._migrate(guest, plan))
@@ -223,21 +232,20 @@ class LiveMigrations:
     def adopt(self, instance: Instance) -> None:
         """See LiveMigrations."""
         files = self._files(instance)
-        if files.moved_to.exists() and files.moved_to.read_text() == self._name:
+        if read_mark(files.moved_to).host == self._name:
             return
-        if not files.owner.exists() and self._guest(instance).power_state() is not None:
+        if read_mark(files.owner) == Mark(self._name) and self._guest(instance).power_state() is not None:
             return      # an earlier run came to ``adopted``, and the files are of local storage
         if files.path.exists():
-            files.owner.write_text(_NOBODY)
+            write_mark(files.owner, NOBODY)
         else:
             files.make()
-            files.moved_to.write_text(self._name)
+            write_mark(files.moved_to, self._name)
 
     def adopted(self, instance: Instance) -> None:
         """See LiveMigrations."""
         files = self._files(instance)
-        if files.owner.exists():
-            files.owner.write_text(self._name)
+        write_mark(files.owner, self._name, SHARED if read_mark(files.owner).host == NOBODY else "")
         files.moved_to.unlink(missing_ok=True)
 
     # after --------------------------------------------------------------------------------------------------------------
@@ -269,9 +277,8 @@ class LiveMigrations:
             raise exception.VirtDriverError(what="Live migration", reason=f"the guest has left its host, but did not come to "
                                                                           f"{self._name}")
         (files.path / migration_check.TOKEN).unlink(missing_ok=True)
+        write_mark(files.owner, self._name)
         files.moved_to.unlink(missing_ok=True)
-        if plan.shared:
-            files.owner.write_text(self._name)
         return state
 
     def leave(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:

@@ -1,8 +1,9 @@
 """The files of a guest that moves to another host, or that is made anew on its own one with other sizes.
 
 On the host that it leaves, its directory is set aside as ``<uuid>_resize``, until the move is confirmed; there the disks are
-served from. On the host that it goes to they are copied into ``<uuid>``. A file in each says whose doing it is: so that what a
-killed process left is found again, and that hosts that share their directories do not take each other's for left behind.
+served from. On the host that it goes to they are copied into ``<uuid>``. A file in each says whose doing it is, and of which
+move: so that what a killed process left is found again, that no move takes the files of an older one for its own, and that
+hosts that share their directories do not take each other's for left behind.
 """
 from __future__ import annotations
 
@@ -21,7 +22,16 @@ from nova_lite.virt.driver import DiskOffer, Fetcher
 from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.disk_offer import BASE, DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import ASIDE, GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import (
+    ASIDE,
+    GuestDirectory,
+    Mark,
+    finish_removals,
+    instances_root,
+    read_mark,
+    write_mark,
+    written_whole,
+)
 
 LOG = log.getLogger(__name__)
 
@@ -40,39 +50,50 @@ class Moves:
             raise exception.ResizeError(reason="Unable to resize disk down.")
 
     # the host that the guest leaves ---------------------------------------------------------------------------------
-    def set_aside(self, instance: Instance) -> None:
-        """The guest is off: its directory gets another name."""
+    def set_aside(self, instance: Instance, move: str) -> None:
+        """The guest is off: its directory gets another name. What an older move had set aside and nobody has removed goes,
+        unless it is all that there is."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
-        if aside.path.exists() or not files.path.exists():
+        if self.has_aside(instance, move):
             return
-        files.moved_from.write_text(self._host)
-        os.rename(files.path, aside.path)
+        if files.path.exists():
+            if aside.path.exists():
+                self._drop(instance.uuid)
+            write_mark(files.moved_from, self._host, move)
+            os.rename(files.path, aside.path)
+        elif self._is_mine(aside.moved_from):
+            write_mark(aside.moved_from, self._host, move)
 
-    def bring_back(self, instance: Instance) -> None:
-        """The inverse; what the move has made here meanwhile goes."""
+    def bring_back(self, instance: Instance, move: str | None) -> None:
+        """The inverse; what the move has made here meanwhile goes. ``move`` None: of whichever move it is."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
-        if not self._is_mine(aside.moved_from):
-            return
-        self._server(instance.uuid).stop()
-        concurrency.native(files.remove)
-        os.rename(aside.path, files.path)
+        mark = read_mark(aside.moved_from)
+        if mark.host == self._host and move in (None, mark.move):
+            self._server(instance.uuid).stop()
+            concurrency.native(files.remove)
+            write_mark(aside.owner, self._host)
+            os.rename(aside.path, files.path)
         files.moved_from.unlink(missing_ok=True)
 
     def return_if_alone(self, instance: Instance) -> None:
         """A move that was given up in the middle, and the guest is to start here: what was set aside is all that there is."""
         if not self._files(instance.uuid).path.exists():
-            self.bring_back(instance)
+            self.bring_back(instance, None)
 
     def drop_aside(self, instance_uuid: str) -> None:
         """What was set aside here is not needed any more."""
-        aside = self._aside(instance_uuid)
-        if self._is_mine(aside.moved_from):
-            self._server(instance_uuid).stop()
-            concurrency.native(aside.remove)
+        if self._is_mine(self._aside(instance_uuid).moved_from):
+            self._drop(instance_uuid)
+
+    def _drop(self, instance_uuid: str) -> None:
+        self._server(instance_uuid).stop()
+        concurrency.native(self._aside(instance_uuid).remove)
 
     def offer(self, instance: Instance) -> DiskOffer:
         """Serve what was set aside. Raises OSError."""
         aside = self._aside(instance.uuid)
+        if not self._is_mine(aside.moved_from):
+            raise exception.VirtDriverError(what="Offering a guest", reason=f"{self._host} has set nothing of it aside")
         names = [p.name for p in (aside.disk, aside.ephemeral, aside.swap, aside.config_drive) if p.exists()]
         return self._server(instance.uuid).offer(names, self._disks.disk_format)
 
@@ -82,14 +103,16 @@ class Moves:
             self._server(instance.uuid).stop()
 
     # the host that it goes to ---------------------------------------------------------------------------------------
-    def receive(self, instance: Instance, offer: DiskOffer | None, fetch: Fetcher) -> None:
-        """Copy the disks, as far as they are not here; ``offer`` None: from what was set aside on this very host. Raises
-        VirtDriverError or OSError."""
+    def receive(self, instance: Instance, offer: DiskOffer | None, fetch: Fetcher, move: str) -> None:
+        """Copy the disks, as far as this move has not done so; ``offer`` None: from what was set aside on this very host.
+        Raises VirtDriverError or OSError."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
         if offer is not None:
             self._check_format(files, offer)
-        files.make()
-        files.moved_to.write_text(self._host)
+        if read_mark(files.moved_to) != Mark(self._host, move):
+            concurrency.native(files.remove)
+            files.make()
+            write_mark(files.moved_to, self._host, move)
         if offer is None or _is_shared(aside, offer):
             for path in aside.path.glob("disk*"):
                 if not (target := files.path / path.name).exists():
@@ -140,12 +163,15 @@ class Moves:
         self._disks.make(instance, files, fetch)
 
     def settled(self, instance: Instance) -> None:
-        """The guest is defined here: from now on its domain says that it is this host's."""
-        self._files(instance.uuid).moved_to.unlink(missing_ok=True)
+        """The guest is defined here, and its files are this host's."""
+        files = self._files(instance.uuid)
+        write_mark(files.owner, self._host)
+        files.moved_to.unlink(missing_ok=True)
 
     def drop_received(self, instance: Instance) -> None:
-        """What a move has made here goes; what was set aside here stays."""
-        concurrency.native(self._files(instance.uuid).remove)
+        """What a move has made here goes; what was set aside here stays, and so does what is another host's."""
+        if (files := self._files(instance.uuid)).is_of(self._host):
+            concurrency.native(files.remove)
 
     # what nobody came back for --------------------------------------------------------------------------------------
     def left_behind(self) -> set[str]:
@@ -159,9 +185,14 @@ class Moves:
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """Remove that."""
-        if self._is_mine(self._files(instance_uuid).moved_to):
-            concurrency.native(self._files(instance_uuid).remove)
+        files = self._files(instance_uuid)
+        if self._is_mine(files.moved_to) and files.is_of(self._host):
+            concurrency.native(files.remove)
         self.drop_aside(instance_uuid)
+
+    def tidy(self) -> None:
+        """Finish the removals over which a process died."""
+        concurrency.native(finish_removals, self._root)
 
     # ---------------------------------------------------------------------------------------------------------------
     def _files(self, uuid: str) -> GuestDirectory:
@@ -170,17 +201,15 @@ class Moves:
     def _aside(self, uuid: str) -> GuestDirectory:
         return GuestDirectory(self._root, uuid + ASIDE)
 
-    def has_aside(self, instance: Instance) -> bool:
-        """Whether this host has set the guest aside."""
-        return self._is_mine(self._aside(instance.uuid).moved_from)
+    def has_aside(self, instance: Instance, move: str) -> bool:
+        """Whether this host has set the guest aside for this move."""
+        return read_mark(self._aside(instance.uuid).moved_from) == Mark(self._host, move)
 
     def _server(self, uuid: str) -> DiskServer:
         return DiskServer(self._aside(uuid).path, self._address)
 
     def _is_mine(self, marker: pathlib.Path) -> bool:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return marker.read_text() == self._host
-        return False
+        return read_mark(marker).host == self._host
 
 
 def _is_shared(aside: GuestDirectory, offer: DiskOffer) -> bool:

@@ -149,6 +149,15 @@ def test_what_fails_on_the_way_ends_where_it_began(cloud, step, vm_state):
     assert _move(cloud, server).status == "error"
 
 
+def test_a_host_that_refuses_the_server_has_nothing_of_it_to_remove(cloud):
+    server = cloud.active()
+    cloud.fail("check_resize", "drop_received")
+    _resize(cloud, server)
+    found = cloud.wait(server, states.ACTIVE)
+    assert "check_resize" in found.fault["message"]
+    assert cloud.guests(found.host) == {server: states.RUNNING}
+
+
 @pytest.mark.parametrize("step", ["set_aside", "receive_guest", "finish_move"])
 def test_on_the_same_host_too(make_cloud, step):
     cloud = make_cloud("h1", compute__allow_resize_to_same_host=True)

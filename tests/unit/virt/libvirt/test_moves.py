@@ -1,126 +1,183 @@
-"""The files of a guest that moves, with the real qemu-img and storage daemon; no libvirt."""
+"""The files of guests that move: whose they are, of which move, and what a killed process leaves of them."""
 import os
 import shutil
-import struct
-import subprocess
+import types
+import uuid
 
 import pytest
 
 import nova_lite.conf
-from nova_lite import exception
+from nova_lite.virt.libvirt import files as guest_files
 from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.files import ASIDE, GuestDirectory, finish_removals, instances_root, write_mark
 from nova_lite.virt.libvirt.moves import Moves
 
-from .builders import IMAGE, instance
-
-pytestmark = pytest.mark.skipif(not shutil.which("qemu-storage-daemon"), reason="qemu-storage-daemon is not installed")
-MIB = 1 << 20
-SECRET = b"root:secret of the host\n" * 1000
-
-
-class Host:
-    """One host with its own directory; the guest is :func:`builders.instance`."""
-
-    def __init__(self, path, images_type="qcow2"):
-        conf = nova_lite.conf.load([], config_files=[], state_path=str(path), my_ip="127.0.0.1",
-                                   libvirt__images_type=images_type)
-        self.disks = DiskMaker(conf)
-        self.moves = Moves(conf, path.name, self.disks)
-        self.root = path / "instances"
-        self.guest = self.root / instance().uuid
+MOVE, OLDER = str(uuid.uuid4()), str(uuid.uuid4())
 
 
 @pytest.fixture
-def make_host(tmp_path):
-    made = []
-
-    def make(name, **values):
-        made.append(Host(tmp_path / name, **values))
-        return made[-1]
-    yield make
-    for host in made:
-        host.moves.drop_aside(instance().uuid)
+def server():
+    return types.SimpleNamespace(uuid=str(uuid.uuid4()))
 
 
 @pytest.fixture
-def fetch(tmp_path):
-    image = tmp_path / "image.qcow2"
-    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "1M"], check=True)
-    return lambda _image_id, path: shutil.copyfile(image, path)
+def host(tmp_path):
+    """Makes hosts; those of one name have one directory."""
+    def make(name, directory="state"):
+        conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / directory))
+        made = Moves(conf, name, DiskMaker(conf))
+        made.root = instances_root(conf)
+        return made
+    return make
 
 
-def header(backing):
-    """Of a qcow2 file that stands on another."""
-    name = os.fsencode(backing)
-    made = b"QFI\xfb" + struct.pack(">IQIIQIIQQIIQ", 2, 512, len(name), 16, MIB, 0, 0, 0, 0, 0, 0, 0)
-    return made.ljust(512, b"\0") + name
+def guest(host, server, content, owner=None):
+    """A guest's directory with a disk."""
+    files = GuestDirectory(host.root, server.uuid)
+    files.make()
+    files.disk.write_text(content)
+    if owner:
+        write_mark(files.owner, owner)
+    return files
 
 
-def leave(host, disk):
-    """The guest has this disk, and leaves."""
-    host.guest.mkdir(parents=True)
-    (host.guest / "disk").write_bytes(disk)
-    host.moves.set_aside(instance())
+def aside(host, server):
+    return GuestDirectory(host.root, server.uuid + ASIDE)
 
 
-def test_a_raw_disk_that_calls_itself_an_overlay_shows_no_file_of_the_host(make_host, fetch, tmp_path):
-    old, new = make_host("old", images_type="raw"), make_host("new", images_type="raw")
-    (tmp_path / "shadow").write_bytes(SECRET)
-    disk = header(tmp_path / "shadow").ljust(MIB, b"\0")
-    leave(old, disk)
-    offer = old.moves.offer(instance())
-    assert (offer.base, offer.disk_format, offer.disks) == ("", "raw", ["disk"])
-    with open(f"/proc/{(old.root / (instance().uuid + '_resize') / 'offer.pid').read_text().strip()}/cmdline") as stream:
-        assert "shadow" not in stream.read()
-    new.moves.receive(instance(), offer, fetch)
-    assert (new.guest / "disk").read_bytes() == disk
-    assert sorted(p.name for p in new.root.iterdir()) == [instance().uuid]
+class Killed(BaseException):
+    """The process ends here."""
 
 
-def test_a_disk_on_what_is_no_base_image_is_not_shown(make_host, tmp_path):
-    old = make_host("old")
-    (tmp_path / "shadow").write_bytes(SECRET)
-    leave(old, header(tmp_path / "shadow").ljust(MIB, b"\0"))
-    with pytest.raises(OSError, match="shadow, which is no base image of this host"):
-        old.moves.offer(instance())
-    (old.root / "_base").mkdir()
-    (old.root / "_base" / IMAGE).symlink_to(tmp_path / "shadow")
-    (old.root / (instance().uuid + "_resize") / "disk").write_bytes(header(old.root / "_base" / IMAGE).ljust(MIB, b"\0"))
-    with pytest.raises(OSError, match="no base image of this host"):
-        old.moves.offer(instance())
+def killed_in_removal(monkeypatch, after, remove):
+    """Call ``remove``, and die after some files are gone, in the order of their names."""
+    def some(path, onerror=None):
+        for one in sorted(path.glob("*"))[:after]:
+            one.unlink()
+        if path.exists():
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(guest_files, "shutil", types.SimpleNamespace(rmtree=some))
+        with pytest.raises(Killed):
+            remove()
 
 
-@pytest.mark.parametrize("common", [False, True])
-def test_hosts_with_disks_of_different_formats_refuse_each_other_before_anything_is_copied(make_host, fetch, common):
-    """Also where both have the same directory: there a guest's bytes would become a header by the name of the format alone."""
-    old = make_host("old", images_type="raw")
-    new = make_host("old" if common else "new")
-    leave(old, header("/etc/shadow").ljust(MIB, b"\0"))
-    with pytest.raises(exception.ResizeError, match="its disk is raw, but .* images_type of .* is qcow2"):
-        new.moves.receive(instance(), old.moves.offer(instance()), fetch)
-    assert not new.guest.exists()
+def test_a_refused_move_leaves_the_live_guest_of_a_shared_directory(host, server):
+    old, new = host("old"), host("new")
+    files = guest(old, server, "live", "old")
+    new.drop_received(server)
+    new.drop_left_behind(server.uuid)
+    assert files.disk.read_text() == "live"
 
 
-def test_an_overlay_that_is_said_to_have_no_base_is_not_kept(make_host, fetch):
-    old, new = make_host("old"), make_host("new")
-    old.guest.mkdir(parents=True)
-    old.moves.fit(instance(), fetch)
-    old.moves.set_aside(instance())
-    offer = old.moves.offer(instance())
-    assert offer.base == IMAGE
-    offer.base = ""
-    with pytest.raises(exception.VirtDriverError, match="not what the other host says"):
-        new.moves.receive(instance(), offer, fetch)
-    assert not (new.guest / "disk").exists()
+def test_what_was_received_goes_before_and_after_it_is_settled(host, server):
+    new = host("new")
+    for settle in (False, True):
+        new.receive(server, None, lambda *_: None, MOVE)
+        files = guest(new, server, "copy")
+        if settle:
+            new.settled(server)
+        new.drop_received(server)
+        assert not files.path.exists()
 
 
-def test_directories_with_commas_in_their_names(make_host, fetch):
-    """To QEMU a comma begins another option."""
-    old, new = make_host("old,locking=on"), make_host("new,x=y")
-    old.guest.mkdir(parents=True)
-    made = instance(swap=1)
-    old.moves.fit(made, fetch)
-    old.moves.set_aside(made)
-    new.moves.receive(made, old.moves.offer(made), fetch)
-    assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.swap", "moved-to"]
-    assert (new.guest / "disk.swap").read_bytes() == (old.root / f"{made.uuid}_resize" / "disk.swap").read_bytes()
+def test_an_older_move_s_copy_is_not_taken_for_this_one_s(host, server):
+    one = host("one")
+    one.receive(server, None, lambda *_: None, OLDER)
+    guest(one, server, "of an older move")
+    guest(one, types.SimpleNamespace(uuid=server.uuid + ASIDE), "what is now")
+    write_mark(aside(one, server).moved_from, "one", MOVE)
+    for _ in range(2):
+        one.receive(server, None, lambda *_: None, MOVE)
+        assert GuestDirectory(one.root, server.uuid).disk.read_text() == "what is now"
+
+
+def test_this_move_s_copy_is_kept_by_a_second_run(host, server):
+    one = host("one")
+    one.receive(server, None, lambda *_: None, MOVE)
+    files = guest(one, server, "copied")
+    one.receive(server, None, lambda *_: None, MOVE)
+    assert files.disk.read_text() == "copied"
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_removal_over_which_the_process_dies_is_finished_and_never_served(host, server, monkeypatch, after):
+    one = host("one")
+    guest(one, server, "old")
+    one.set_aside(server, OLDER)
+    killed_in_removal(monkeypatch, after, lambda: one.drop_aside(server.uuid))
+    assert not one.has_aside(server, OLDER)
+    assert one.left_behind() == set()
+    guest(one, server, "new", "one")
+    one.return_if_alone(server)
+    one.set_aside(server, MOVE)
+    assert aside(one, server).disk.read_text() == "new"
+    one.tidy()
+    assert os.listdir(one.root) == [server.uuid + ASIDE]
+
+
+@pytest.mark.parametrize("mark", ["one", "another", None])
+def test_what_an_older_move_set_aside_is_dropped_never_served_or_brought_back(host, server, mark):
+    one = host("one")
+    old = guest(one, types.SimpleNamespace(uuid=server.uuid + ASIDE), "old")
+    if mark:
+        write_mark(old.moved_from, mark, OLDER)
+    live = guest(one, server, "new", "one")
+    one.bring_back(server, MOVE)
+    assert live.disk.read_text() == "new"
+    assert not one.has_aside(server, MOVE)
+    one.set_aside(server, MOVE)
+    assert one.has_aside(server, MOVE)
+    assert aside(one, server).disk.read_text() == "new"
+    one.bring_back(server, MOVE)
+    assert live.disk.read_text() == "new"
+    assert one.left_behind() == set()
+
+
+def test_what_an_older_move_set_aside_is_taken_where_it_is_all_that_there_is(host, server):
+    one = host("one")
+    guest(one, server, "only")
+    one.set_aside(server, OLDER)
+    one.set_aside(server, MOVE)
+    assert one.has_aside(server, MOVE)
+    assert aside(one, server).disk.read_text() == "only"
+
+
+def test_a_host_offers_nothing_that_it_has_not_set_aside(host, server):
+    one = host("one")
+    write_mark(guest(one, types.SimpleNamespace(uuid=server.uuid + ASIDE), "old").moved_from, "another", OLDER)
+    with pytest.raises(Exception, match="has set nothing of it aside"):
+        one.offer(server)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_two_that_remove_the_same_do_not_disturb_each_other(tmp_path, cut, monkeypatch):
+    files = GuestDirectory(tmp_path, "guest")
+    files.make()
+    files.disk.write_text("x")
+    real = shutil.rmtree
+
+    def slow(path, onerror=None):
+        finish_once(path)
+        real(path, onerror=onerror)
+
+    def finish_once(path):
+        if cut and path.exists():
+            real(path)
+    monkeypatch.setattr(guest_files, "shutil", types.SimpleNamespace(rmtree=slow))
+    files.remove()
+    files.remove()
+    finish_removals(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_is_kept_keeps_its_owner(tmp_path):
+    files = GuestDirectory(tmp_path, "guest")
+    files.make()
+    for path in (files.disk, files.ephemeral):
+        path.write_text("x")
+    write_mark(files.owner, "one")
+    files.remove([files.ephemeral])
+    assert sorted(os.listdir(files.path)) == ["disk.eph0", "owner"]
+    assert files.is_of("one")
