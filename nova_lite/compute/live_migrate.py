@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import oslo_messaging as messaging
@@ -35,6 +36,7 @@ from nova_lite.virt.live import ABORT, Plan, Progress
 LOG = log.getLogger(__name__)
 EVENT = "compute_live_migration"
 _STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+_REST = "something of the guest stays here for now"
 _WAIT_SECONDS = 1.0
 _ROLLBACK_SECONDS = 60.0        # that libvirt may take to see that nothing comes any more
 
@@ -78,7 +80,9 @@ def _prepare(work: Work) -> None:
         _to_settle(work, error, objects.CANCELLED if isinstance(error, exception.LiveMigrationAborted) else objects.ERROR)
         return
     facts = {"plan": plan.to_primitive(), "network_info": [v.to_primitive() for v in server.network_info],
-             "block_devices": [d.to_primitive() for d in server.block_devices]}
+             "block_devices": [d.to_primitive() for d in server.block_devices],
+             "left": {"network_info": [v.to_primitive() for v in work.instance.network_info],
+                      "block_devices": [d.to_primitive() for d in work.instance.block_devices]}}
     work.update_migration({"facts": facts})
     work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": False})
 
@@ -148,6 +152,9 @@ def _clean(work: Work) -> None:
 # the source ---------------------------------------------------------------------------------------------------------------
 def _copy(work: Work) -> None:
     host, move = work.host, _move(work)
+    if _has_switched(work):
+        _leave(work)
+        return
     # what the destination has already it does not prepare again: the two would send each other to and fro
     if host.driver.live.has_begun(work.instance) and not work.action.arguments.get("has_come"):
         work.hand_over(move.dest_compute, arguments={"step": "prepare"})
@@ -164,40 +171,62 @@ def _copy(work: Work) -> None:
         work.hand_over(move.dest_compute, arguments={
             "step": "undo", "error": message_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
         return
+    _switch(work)
     _leave(work)
 
 
-def _leave(work: Work) -> None:
-    """The guest has gone: its ports follow at once, then this host forgets it."""
-    host, instance, move = work.host, work.instance, _move(work)
+def _has_switched(work: Work) -> bool:
+    return work.instance.host == _move(work).dest_compute
+
+
+def _switch(work: Work) -> None:
+    """The guest has gone: first of all that is written down, so that nothing that fails from here on looks for it here. What
+    os-resetState made of the server, or what was begun with it since, changes nothing about where its guest is; a delete looks
+    on both hosts. Raises LeaseLost, InstanceNotFound, or UnexpectedTaskState for a delete."""
+    place = _place(work)
     try:
-        host.network.move(admin_context(), instance, move.dest_compute or "")
+        work.update(place, [*states.working(work.operation), None])
+    except exception.UnexpectedTaskState:
+        now = Instance.from_primitive(work.host.conductor.get_instance(admin_context(), work.instance.uuid)).task_state
+        if now == states.DELETING:
+            raise
+        work.update(place, [now])
+
+
+def _leave(work: Work) -> None:
+    """The ports follow at once, then this host forgets the guest. What fails is found when the host looks at its guests."""
+    host, move, here = work.host, _move(work), _as_left(work)
+    _try(work, "its ports do not follow yet",       # the destination does it again
+         lambda: host.network.move(admin_context(), work.instance, move.dest_compute or ""))
+    _try(work, _REST, lambda: host.driver.live.leave(here, here.network_info, _plan(work)))
+    for vif in here.network_info:
+        _try(work, _REST, partial(host.network.unplug, here, vif))
+    _try(work, _REST, lambda: volumes.disconnect_all(host.driver, here))
+    work.hand_over(move.dest_compute, arguments={"step": "finish"})
+
+
+def _try(work: Work, what: str, function: Callable[[], object]) -> None:
+    """Clean up behind a guest that has gone: an error is logged, and the rest is done."""
+    try:
+        function()
     except _STOP:
         raise
-    except Exception as error:      # the destination does it again
-        LOG.error("its ports do not follow yet: %s", error, extra={"instance_uuid": instance.uuid})
-    host.driver.live.leave(instance, instance.network_info, _plan(work))
-    for vif in instance.network_info:
-        host.network.unplug(instance, vif)
-    here = dataclasses.replace(instance, block_devices=[dataclasses.replace(d) for d in instance.block_devices])
-    volumes.disconnect_all(host.driver, here)
-    _now_here(work, move.dest_compute, "finish")
+    except Exception as error:
+        LOG.error("%s: %s", what, error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
+
+
+def _place(work: Work) -> dict[str, Any]:
+    """Host, node, nics and volumes of the server at the destination."""
+    move = _move(work)
+    facts = move.facts or {}
+    return {"host": move.dest_compute, "node": move.dest_node,
+            **{name: facts[name] for name in ("network_info", "block_devices") if name in facts}}
 
 
 def _now_here(work: Work, host: str | None, step: str) -> None:
-    """Host, node, nics and volumes of the server change in one write, and ``host`` goes on."""
-    move = _move(work)
-    facts = move.facts or {}
-    updates: dict[str, Any] = {"host": move.dest_compute, "node": move.dest_node}
-    updates |= {name: facts[name] for name in ("network_info", "block_devices") if name in facts}
-    work.hand_over(host, updates=updates, arguments={"step": step})
-
-
-def _left(work: Work) -> None:
-    """The guest runs at the destination; what may be left of it here must go."""
-    host, move = work.host, _move(work)
-    host.driver.live.leave(work.instance, work.instance.network_info, _plan(work))
-    work.hand_over(move.dest_compute, arguments={"step": "finish"})
+    """The server changes its place in one write, and ``host`` goes on."""
+    _switch(work)
+    work.hand_over(host, arguments={"step": step})
 
 
 def _settle(work: Work) -> None:
@@ -251,6 +280,15 @@ def _as_here(work: Work, vifs: list[VIF] | None, devices: list[BlockDevice] | No
     return dataclasses.replace(work.instance, network_info=vifs, block_devices=devices)
 
 
+def _as_left(work: Work) -> Instance:
+    """The server as the source has it, once it is written down as the destination's."""
+    left = (_move(work).facts or {}).get("left")
+    vifs = [VIF.from_primitive(v) for v in left["network_info"]] if left else work.instance.network_info
+    devices = [BlockDevice.from_primitive(d) for d in left["block_devices"]] if left else [
+        dataclasses.replace(d) for d in work.instance.block_devices]
+    return dataclasses.replace(work.instance, network_info=vifs, block_devices=devices)
+
+
 def _fetcher(work: Work) -> Fetcher:
     """Base images come as for a build, checked against what the API saw of them."""
     image = work.instance.image
@@ -262,4 +300,4 @@ def _fetcher(work: Work) -> Fetcher:
 
 
 _STEPS: dict[str, Callable[[Work], None]] = {
-    "prepare": _prepare, "copy": _copy, "finish": _finish, "undo": _undo, "lost": _lost, "left": _left, "settle": _settle}
+    "prepare": _prepare, "copy": _copy, "finish": _finish, "undo": _undo, "lost": _lost, "left": _leave, "settle": _settle}

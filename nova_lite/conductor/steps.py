@@ -110,7 +110,7 @@ class _Run:
                 actions.finish(self.conn, [action.id], failed=not endings.is_delete(action))
                 continue
             fits = endings.is_delete(action) or server.task_state in states.working(operation) or (
-                operation.keeps_state and server.task_state != states.DELETING)
+                (operation.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
             if not fits or (operation.verb == "build" and server.host != asked["host"]):
                 LOG.info("'%s' is dropped: task_state is %s", operation.verb, server.task_state,
                          extra={"instance_uuid": server.uuid})
@@ -137,6 +137,8 @@ class _Run:
             uuids = [asked["instance_uuid"] for _, asked in same]
             for position, _ in same:
                 self.answers[position] = {"result": None}
+            if "host" in updates:
+                endings.close_consoles(self.conn, uuids, updates)
             if instances.update_many(self.conn, uuids, updates, expected) == len(uuids):
                 continue
             for position, asked in same:        # which of them was it?
@@ -190,8 +192,9 @@ class _Run:
                 continue
             if asked["updates"]:
                 try:
-                    working = [*states.working(endings.operation(action))]
-                    instances.update(self.conn, action.instance_uuid, asked["updates"], working)
+                    # None: declared idle by os-resetState, which moves no guest back
+                    expected = [*states.working(endings.operation(action)), None]
+                    instances.update(self.conn, action.instance_uuid, asked["updates"], expected)
                     if "host" in asked["updates"]:
                         endings.close_consoles(self.conn, [action.instance_uuid], asked["updates"])
                 except exception.NovaLiteError as error:
@@ -283,6 +286,11 @@ class _Run:
             host = self.builds.failed_on_host(self.conn, action, asked["reason"], asked["details"], asked["reschedule"])
             if host is not None:
                 self.woken.append((host, action))
+
+
+def _is_half_done(action: Action) -> bool:
+    """A move whose guest may be between two hosts: they bring it to an end, whatever os-resetState says meanwhile."""
+    return action.verb == "live_migrate" or bool(action.arguments.get("at_source"))
 
 
 def _grouped(items: Iterable[Any], key: Callable[[Any], Hashable]) -> dict[Hashable, list[Any]]:

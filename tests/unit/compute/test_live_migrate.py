@@ -5,11 +5,13 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import exception
+from nova_lite.compute import volumes
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, models, moves
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.objects.network import VIF
 
 
 @pytest.fixture
@@ -134,6 +136,66 @@ def test_a_delete_ends_the_copy_and_takes_all(cloud, server):
     assert [dict(cloud.guests(h)) for h in cloud.hosts] == [{}, {}]
     cloud.conductor.reconciler.run()
     assert cloud.claimed() == {}
+
+
+@pytest.mark.parametrize("failing", ["leave", "move", "unplug", "disconnect_all"])
+def test_a_source_that_cannot_clean_up_leaves_the_guest_where_it_went(cloud, server, monkeypatch, failing):
+    cloud.set(server, network_info=[VIF("port", "net", "net", "fa:16:3e:00:00:01", "bridge").to_primitive()])
+    old, new = cloud.get(server).host, _other(cloud, server)
+    source, failed = cloud.hosts[old].host, []
+
+    def away(*_arguments):
+        failed.append(failing)
+        raise exception.VirtDriverError(what="libvirt", reason="went away")
+    place = {"leave": source.driver.live, "disconnect_all": volumes}.get(failing, source.network)
+    with monkeypatch.context() as patched:
+        patched.setattr(place, failing, away)
+        cloud.wait_action(_migrate(cloud, server, host=new), objects.DONE)
+    assert failed
+    for name in (old, new):
+        cloud.sync(name)
+    _is_at(cloud, server, new)
+    assert _move(cloud).status == "completed"
+
+
+def test_a_source_that_is_killed_after_the_switch_goes_on(cloud, server, monkeypatch):
+    old, new = cloud.get(server).host, _other(cloud, server)
+    killed = []
+
+    def dies(*_arguments):
+        if not killed:
+            killed.append(cloud.get(server).host)
+            raise exception.LeaseLost(action_id=1, owner="killed")
+    monkeypatch.setattr(cloud.hosts[old].host.driver.live, "leave", dies)
+    action_id = _migrate(cloud, server, host=new)
+    cloud.wait_for(lambda: killed and not cloud.hosts[old].leases.in_flight())
+    assert killed == [new]
+    cloud.sync(old)
+    cloud.sync(new)
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait_action(action_id, objects.DONE)
+    _is_at(cloud, server, new)
+
+
+@pytest.mark.parametrize("then", [None, "stop"])
+def test_a_state_that_is_reset_during_the_copy_does_not_bring_the_guest_back(cloud, server, then):
+    old, new = cloud.get(server).host, _other(cloud, server)
+    action_id = _running(cloud, server)
+    cloud.set(server, vm_state=states.ACTIVE, task_state=None)
+    if then is not None:
+        stopped = cloud.begin(server, then)
+    cloud.wait_for(lambda: cloud.action(action_id).state in (objects.DONE, objects.ERROR))
+    cloud.delay(0.0)
+    assert (cloud.action(action_id).state, cloud.get(server).host) == (objects.DONE, new)
+    if then is None:
+        cloud.sync(old)
+        cloud.sync(new)
+        _is_at(cloud, server, new)
+    else:
+        assert cloud.action(stopped).state == objects.PENDING
+        assert cloud.guests(new) == {server: states.RUNNING}
+    assert cloud.claimed() == {new: {server}}
 
 
 def test_a_lost_message_is_found_by_the_sweeper(cloud, server):
