@@ -37,6 +37,7 @@ for directory in "$state"/dhcp/*/; do
     if ip link show "$bridge" >/dev/null 2>&1; then
         ip link delete "$bridge"
         nft delete table ip "$bridge" 2>/dev/null || true
+        nft delete table bridge "$bridge" 2>/dev/null || true
     fi
 done
 echo "the cloud in $state is down; remove the directory to forget it"

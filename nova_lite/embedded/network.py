@@ -172,7 +172,7 @@ def _network(row: dict[str, Any]) -> dict[str, Any]:
     owner = row["project_id"] or ""
     return {"id": row["uuid"], "name": row["name"], "status": "ACTIVE", "admin_state_up": True, "project_id": owner,
             "tenant_id": owner, "shared": row["project_id"] is None, "router:external": False, "mtu": row["mtu"],
-            "subnets": [row["uuid"]], "port_security_enabled": False, "availability_zones": [], "tags": [],
+            "subnets": [row["uuid"]], "port_security_enabled": True, "availability_zones": [], "tags": [],
             "description": "", "is_default": False, "provider:network_type": "flat"}
 
 

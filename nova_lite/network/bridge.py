@@ -18,6 +18,7 @@ from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Request
 from nova_lite.network.bridges import Bridges
 from nova_lite.network.default_group import DefaultGroup
 from nova_lite.network.dhcp import Dnsmasq, Lease
+from nova_lite.network.filter import Filter, Nic
 from nova_lite.network.host import NetworkHost, check_name
 from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
@@ -40,6 +41,7 @@ class BridgeNetwork:
             raise exception.ConfigError(reason="[network] driver = bridge needs a store of ports")
         self._conf, self._store = conf, store
         self._at = NetworkHost(conf.network.netns)
+        self._filter = Filter(self._at)
         self._dhcp = pathlib.Path(conf.state_path).absolute() / "dhcp"
         self._host = conf.host
         self._lock = threading.Lock()
@@ -122,15 +124,18 @@ class BridgeNetwork:
 
     # what a compute host does -----------------------------------------------------------------------------------------
     def init_host(self, host: str) -> None:
-        """Bridges and DHCP of every network with guests here, as after a reboot; those of deleted networks go."""
+        """Bridges, DHCP and filters of every network with guests here, as after a reboot; those of deleted networks go."""
         self._host = host
         with self._lock:
             self._at.prepare()
+            self._filter.check()
             self._ready.clear()
             networks = {n["bridge"]: n for n in self._store.list_networks(None)}
             ports = self._ports_by_bridge()
             for bridge, its_ports in ports.items():
                 self._sync(networks[bridge], its_ports)
+            for bridge in self._known_bridges() & networks.keys():
+                self._filter.reset(bridge, [_nic(p, make_vif(p).devname) for p in ports.get(bridge, ())])
             for left in self._known_bridges() - networks.keys():
                 LOG.info("network of bridge %s is gone: removing it", left)
                 self._remove(left)
@@ -143,17 +148,21 @@ class BridgeNetwork:
             ports = self._ports_by_bridge().get(vif.details["bridge"], [])
             if vif.id not in (p["uuid"] for p in ports):        # of a guest that is on its way to this host
                 ports += [p for p in self._store.list_server_ports(instance.uuid) if p["uuid"] == vif.id]
-            network = next((p["network"] for p in ports if p["uuid"] == vif.id), None)
-            if network is None:
+            port = next((p for p in ports if p["uuid"] == vif.id), None)
+            if port is None:
                 raise exception.PortNotFound(port_id=vif.id)
-            self._sync(network, ports)
+            self._sync(port["network"], ports)
+            self._filter.put(port["network"]["bridge"], _nic(port, vif.devname))
 
     def unplug(self, instance: Instance, vif: VIF) -> None:
         """See NetworkAPI."""
         self._at.delete_interface(vif.devname)
         bridge = vif.details.get("bridge", "")
         with self._lock:
-            if bridge not in self._known_bridges() or not self._at.exists(bridge):
+            if bridge not in self._known_bridges():
+                return
+            self._filter.drop(bridge, vif.devname)
+            if not self._at.exists(bridge):
                 return
             ports = self._ports_by_bridge().get(bridge, [])
             network = next((p["network"] for p in ports), None)
@@ -176,6 +185,7 @@ class BridgeNetwork:
         self._ready.discard(bridge)
         self._dnsmasq(bridge).stop()
         Bridges(self._conf, self._at).remove(bridge)
+        self._filter.remove(bridge)
         self._dnsmasq(bridge).remove()       # last: as long as the directory is there, the bridge is known as ours
 
     def _dnsmasq(self, bridge: str) -> Dnsmasq:
@@ -204,6 +214,10 @@ def _primitives(requests: Requests) -> list[dict[str, Any]]:
 
 def _leases(ports: Any) -> list[Lease]:
     return [Lease(p["mac_address"], p["address"], p.get("hostname") or "") for p in ports]
+
+
+def _nic(port: dict[str, Any], interface: str) -> Nic:
+    return Nic(interface, port["mac_address"], port["address"])
 
 
 def make_vif(port: dict[str, Any], tag: str | None = None) -> VIF:

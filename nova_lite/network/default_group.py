@@ -1,4 +1,4 @@
-"""The one security group of networks that filter nothing: "default", which every server is in."""
+"""The one security group of networks that let everything in: "default", which every server is in."""
 from __future__ import annotations
 
 import uuid
@@ -73,7 +73,7 @@ class DefaultGroup:
         raise exception.SecurityGroupNotFound(f"Security group rule {rule_id} could not be found.")
 
 
-_REFUSAL = "This network filters nothing: its security group default cannot be changed, and there are no others."
+_REFUSAL = "This network lets everything in: its security group default cannot be changed, and there are no others."
 
 
 def _refuse() -> NoReturn:

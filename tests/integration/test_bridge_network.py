@@ -20,6 +20,7 @@ from nova_lite.db.core import Database
 from nova_lite.network.bridge import BridgeNetwork
 from nova_lite.network.dhcp import Dnsmasq
 from nova_lite.network.host import NetworkHost
+from tests.support import frames
 from tests.support.process import wait_for
 from tests.support.servers import add_server
 
@@ -201,7 +202,7 @@ def test_the_bridge_of_a_deleted_network_goes(at, tmp_path):
     driver.init_host("node")
     netns = NetworkHost(conf.network.netns)
     assert not netns.exists(network["bridge"])
-    assert network["bridge"] not in netns.run("nft", "list", "tables").stdout
+    assert network["bridge"] not in netns.run("nft", "list", "ruleset").stdout
     assert not (pathlib.Path(conf.state_path) / "dhcp" / network["bridge"]).exists()
 
 
@@ -249,6 +250,68 @@ def _nic(at):
     conf, db, driver, network = at
     instance = add_server(db)
     return instance, driver.allocate(CONTEXT, instance, "auto", "node")[0]
+
+
+def _frames(own, other_mac: str, other_address: str) -> tuple[list[bytes], list[str]]:
+    """(what a guest may try to send, names of what it may send), the last of which is "end"."""
+    mac, address = own.mac_address, own.fixed_ips[0].address
+    return [
+        frames.udp("another's hardware address", other_mac, address),
+        frames.udp("another's address", mac, other_address),
+        frames.udp("no address", mac, "0.0.0.0"),
+        frames.arp("arp for the gateway", mac, mac, "10.199.77.1"),
+        frames.arp("arp for another", mac, mac, other_address),
+        frames.arp("arp in another's name", mac, other_mac, address),
+        frames.udp("answer of a DHCP server", mac, address, (67, 68)),
+        frames.ipv6("IPv6", mac),
+        frames.frame("in a VLAN", mac, 0x8100, b"\x00\x01\x08\x00" + frames.udp("x", mac, other_address)[14:42]),
+        frames.arp("arp", mac, mac, address),
+        frames.arp("arp that asks whether an address is free", mac, mac, "0.0.0.0"),
+        frames.frame("rarp after a migration", mac, 0x8035, bytes(28)),
+        frames.udp("question of a DHCP client", mac, "0.0.0.0", (68, 67)),
+        frames.udp("end", mac, address)], ["arp", "arp that asks whether an address is free", "rarp after a migration",
+                                           "question of a DHCP client", "end"]
+
+
+def test_a_guest_sends_from_its_own_addresses_only(at, tmp_path):
+    conf, _db, driver, network = at
+    with _client(at, tmp_path) as (instance, client), _client(at, tmp_path) as (_other, neighbour):
+        tries, allowed = _frames(client.vif, neighbour.vif.mac_address, neighbour.vif.fixed_ips[0].address)
+        assert frames.heard(client.name, neighbour.name, tries, "end") == allowed
+        driver.init_host("node")        # as after a restart, with the guest running
+        driver.plug(instance, client.vif)
+        assert frames.heard(client.name, neighbour.name, tries, "end") == allowed
+        rules = NetworkHost(conf.network.netns).run("nft", "list", "table", "bridge", network["bridge"])
+        assert client.vif.devname in rules.stdout
+        driver.unplug(instance, client.vif)
+        rules = NetworkHost(conf.network.netns).run("nft", "list", "table", "bridge", network["bridge"])
+        assert client.vif.devname not in rules.stdout
+        assert neighbour.vif.devname in rules.stdout
+
+
+def test_without_the_rules_all_of_it_would_arrive(at, tmp_path):
+    conf, _db, _driver, network = at
+    with _client(at, tmp_path) as (_instance, client), _client(at, tmp_path) as (_other, neighbour):
+        NetworkHost(conf.network.netns).run("nft", "delete", "table", "bridge", network["bridge"])
+        tries, _allowed = _frames(client.vif, neighbour.vif.mac_address, neighbour.vif.fixed_ips[0].address)
+        assert frames.heard(client.name, neighbour.name, tries, "end") == [frames.name_of(one) for one in tries]
+
+
+def test_a_restart_keeps_the_rules_of_a_guest_on_its_way_and_takes_those_of_one_that_is_gone(at, tmp_path):
+    conf, db, driver, network = at
+    host = NetworkHost(conf.network.netns)
+    with _client(at, tmp_path) as (_instance, client):
+        for name in ("coming", "gone"):
+            server = add_server(db)
+            vif = driver.allocate(CONTEXT, server, "auto", "elsewhere")[0]
+            driver.plug(server, vif)
+            if name == "coming":
+                coming = vif.devname
+                host.ip("tuntap", "add", coming, "mode", "tap")
+        driver.init_host("node")
+        rules = host.run("nft", "list", "table", "bridge", network["bridge"]).stdout
+        assert [tap in rules for tap in (client.vif.devname, coming, vif.devname)] == [True, True, False]
+        host.delete_interface(coming)
 
 
 def test_only_a_port_of_the_server_is_plugged(at):

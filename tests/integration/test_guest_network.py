@@ -1,4 +1,4 @@
-"""A real guest under QEMU on a real bridge: DHCP, config drive, metadata service, ssh, power button. Needs root."""
+"""A real guest under QEMU on a real bridge: DHCP, config drive, metadata service, ssh, addresses, power button. Needs root."""
 from __future__ import annotations
 
 import base64
@@ -179,6 +179,10 @@ def test_config_drive_and_metadata_service(cloud, tmp_path, key):
         assert ssh("cat /sys/class/net/eth0/mtu") == "1450"
         assert "169.254.169.254" in ssh("ip route")
         assert ssh("wget -q -O - http://169.254.169.254/latest/meta-data/local-ipv4") == address
+        ssh("ip address add 10.199.79.14/28 dev eth0")
+        ping = "ping -c 1 -W 2 10.199.79.1 >/dev/null && echo answered || echo silent"
+        assert ssh(ping) == "answered"
+        assert ssh(ping.replace("ping", "ping -I 10.199.79.14", 1)) == "silent"     # an address that is not the guest's
         guest.power_button()
         assert guest.process.wait(timeout=60) == 0
         assert "tiny: ACPI power button" in guest.console()
