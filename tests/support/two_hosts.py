@@ -61,10 +61,15 @@ class Hypervisor:
         """The guests' network devices."""
         return re.findall(r"^\d+: (tap[^:@]+)", run("ip", "-n", self.netns, "-o", "link"), re.MULTILINE)
 
+    def filters(self) -> list[str]:
+        """The guests' network devices for which there are rules of what they may send."""
+        return re.findall(r"^\s*chain (tap\S+)", run("ip", "netns", "exec", self.netns, "nft", "list", "chains", "bridge"),
+                          re.MULTILINE)
+
     def left(self) -> dict[str, object]:
         """What a host without guests must not have; {} when it has nothing of it."""
         directories = [p.name for p in self.instances.glob("*-*")] if self.instances.is_dir() else []
-        found = {"guests": self.guests(), "taps": self.taps(), "files": directories,
+        found = {"guests": self.guests(), "taps": self.taps(), "filters": self.filters(), "files": directories,
                  "secrets": self.virsh("secret-list").splitlines()}
         return {what: value for what, value in found.items() if value}
 
