@@ -122,11 +122,10 @@ def _conditions(query: Query, dialect: str) -> list[sa.ColumnElement[bool]]:
         where.append(I.c.deleted == 0)
         if not query.soft_deleted:
             where.append(I.c.vm_state != states.SOFT_DELETED)
-    touched = sa.func.coalesce(I.c.updated_at, I.c.created_at)
     if query.changes_since is not None:
-        where.append(touched >= query.changes_since)
+        where.append(I.c.updated_at >= query.changes_since)
     if query.changes_before is not None:
-        where.append(touched <= query.changes_before)
+        where.append(I.c.updated_at <= query.changes_before)
     return where + _tag_conditions(query.tags)
 
 

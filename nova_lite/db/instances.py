@@ -65,6 +65,7 @@ def create_many(conn: sa.Connection, servers: Sequence[Mapping[str, Any]]) -> No
         for column, source in (("vcpus", "vcpus"), ("memory_mb", "memory_mb"), ("root_gb", "root_gb"),
                                ("flavor_ref", "flavorid")):
             row.setdefault(column, flavor[source])
+        row.setdefault("updated_at", row["created_at"])      # what was never changed is found among changes by its making
         rows.append(row)
     if rows:
         # one executemany needs the same keys in each row; None is the default of what is not the same

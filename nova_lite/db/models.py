@@ -142,6 +142,7 @@ instances = sa.Table(
     sa.Index("ix_instances_host", "host", "deleted"),
     sa.Index("ix_instances_deleted", "deleted", "created_at"),
     sa.Index("ix_instances_updated_at", "updated_at"),
+    sa.Index("ix_instances_project_updated", "project_id", "updated_at"),
     sa.Index("ix_instances_deleted_at", "deleted_at"),
     sa.Index("ix_instances_reservation_id", "reservation_id"),
 )
@@ -150,6 +151,7 @@ instance_tags = sa.Table(
     "instance_tags", metadata,
     sa.Column("instance_uuid", sa.String(36), primary_key=True),
     sa.Column("tag", sa.String(60), primary_key=True),
+    sa.Index("ix_instance_tags_tag", "tag"),
 )
 
 # What is to be done, for whom, with which arguments, who works on it and until when: the heart of the service.
@@ -337,4 +339,6 @@ ports = sa.Table(
     sa.Column("host", sa.String(255)),
     sa.UniqueConstraint("network_uuid", "address"),
     sa.Index("ix_ports_instance_uuid", "instance_uuid"),
+    sa.Index("ix_ports_address", "address"),
+    sa.Index("ix_ports_host", "host"),
 )

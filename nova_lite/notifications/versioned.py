@@ -45,6 +45,8 @@ def _object(name: str, version: str, data: Payload) -> Payload:
 def _instance(instance: Instance, context: Mapping[str, Any]) -> Payload:
     times = {name: units.isotime(getattr(instance, name)) for name in (
         "created_at", "deleted_at", "launched_at", "terminated_at", "updated_at")}
+    if instance.updated_at == instance.created_at:
+        times["updated_at"] = None      # nothing has changed since
     return {
         **times, "uuid": instance.uuid, "user_id": instance.user_id, "tenant_id": instance.project_id,
         "reservation_id": instance.reservation_id, "display_name": instance.display_name,

@@ -11,6 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.db import core, migration, models
+from tests.support.servers import add_server
 from tests.unit.db.databases import URLS, empty_database
 
 
@@ -55,6 +56,19 @@ def test_a_migration_that_was_killed_half_way_is_finished_by_the_next(conf):
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), models.metadata) == []
     engine.dispose()
+
+
+def test_servers_of_old_have_a_time_of_change_too(conf):
+    migration.sync(conf)
+    database = core.Database(conf)
+    old = add_server(database)
+    database.write(lambda c: c.execute(sa.update(models.instances).values(updated_at=None)))
+    database.write(lambda c: c.exec_driver_sql("UPDATE alembic_version SET version_num = '0006'"))
+    migration.sync(conf)
+    with database.read() as connection:
+        [(created, updated)] = connection.execute(sa.select(models.instances.c.created_at, models.instances.c.updated_at)).all()
+    database.dispose()
+    assert created == updated is not None, old.uuid
 
 
 def test_processes_that_sync_at_the_same_time_all_succeed(conf):

@@ -80,6 +80,13 @@ def test_what_a_versioned_payload_says():
     assert data["keypairs"][0]["nova_object.data"]["name"] == "k"
 
 
+def test_what_was_never_changed_has_no_time_of_it():
+    made = _server().created_at
+    for changed, told in ((made, None), (NOW, "2026-11-21T08:30:00Z")):
+        data = versioned.payload(_event("create", START, instance=_server(updated_at=changed)), NOW)["nova_object.data"]
+        assert data["updated_at"] == told
+
+
 def test_an_update_tells_both_states_and_the_month():
     event = _event("update", before=_server(vm_state="building", task_state="spawning", display_name="old"))
     data = versioned.payload(event, NOW)["nova_object.data"]

@@ -113,6 +113,20 @@ def test_tag_filters(servers, member):
     assert len(names(member.at("2.25"), "tags=x")) == 3
 
 
+def test_changes_are_found_by_an_index(servers, cloud, member, admin):
+    server = servers.create(member, name="new")
+    since = (units.utcnow() - datetime.timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with cloud.statements() as seen:
+        assert names(member, f"changes-since={since}") == ["new"]
+    assert not any("coalesce" in statement.lower() for statement in seen)
+    shown = member.get(f"/servers/{server}")["server"]
+    assert shown["updated"] == shown["created"]
+    with cloud.db.read() as connection:
+        plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN SELECT uuid FROM instances WHERE project_id = 'p' AND "
+                                          "updated_at >= '2026-01-01' AND display_name = 'x'").all()
+    assert "ix_instances_project_updated" in str(plan)
+
+
 def test_changes_since_shows_deleted_ones(servers, cloud, member):
     old, gone = servers.create(member, name="old"), servers.create(member, name="gone")
     past = units.utcnow() - datetime.timedelta(days=2)
