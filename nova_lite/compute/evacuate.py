@@ -81,6 +81,7 @@ def _clean(work: Work, before: Instance) -> None:
         if server is not before:
             volumes.disconnect_all(host.driver, server)
         volumes.release_others(host, before)
+        host.network.move(admin_context(), before, before.host or host.name)
     except _STOP:
         raise
     except Exception as error:
