@@ -22,7 +22,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute import volumes
-from nova_lite.compute.work import Work, message_of, needs_stack
+from nova_lite.compute.work import Work, message_of, needs_stack, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -64,13 +64,14 @@ def _prepare(work: Work) -> None:
         work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": True})
         return
     try:
-        _refuse_if_aborted(work, work.update_migration({"status": objects.PREPARING}))
+        _prepare_unless_aborted(work)
         server = _as_here(work, host.network.expect(admin_context(), work.instance, host.name),
                           volumes.connect_elsewhere(host, work.instance))
         for vif in server.network_info:
             host.network.plug(server, vif)
         offer = host.compute.offer_for_live_migration(work.context, move.source_compute or "", server.uuid, plan)
-        plan = host.driver.live.prepare(server, server.network_info, plan, offer, _fetcher(work))
+        plan = host.driver.live.prepare(server, server.network_info, plan, offer, _fetcher(work),
+                                        patiently(lambda: _prepare_unless_aborted(work)))
     except _STOP:
         raise
     except Exception as error:
@@ -247,6 +248,10 @@ def _report(work: Work, progress: Progress) -> str | None:
 # both ---------------------------------------------------------------------------------------------------------------------
 def _to_settle(work: Work, error: Exception, ends_as: str) -> None:
     work.hand_over(_move(work).source_compute, arguments={"step": "settle", "error": message_of(error), "ends_as": ends_as})
+
+
+def _prepare_unless_aborted(work: Work) -> None:
+    _refuse_if_aborted(work, work.update_migration({"status": objects.PREPARING}))
 
 
 def _refuse_if_aborted(work: Work, wanted: str | None) -> None:

@@ -16,18 +16,17 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute import departures, volumes
-from nova_lite.compute.work import Work, message_of, needs_stack
+from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, message_of, needs_stack, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import DiskOffer, Fetcher
+from nova_lite.virt.driver import Checker, DiskOffer, Fetcher
 
 LOG = log.getLogger(__name__)
 PAUSE = 0.2             # seconds between two questions whether the old host has let go; it takes its time to answer
-_CONDUCTOR_IS_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 
 
 def run(work: Work) -> None:
@@ -37,7 +36,7 @@ def run(work: Work) -> None:
         return
     try:
         _arrive(work)
-    except (exception.LeaseLost, *_CONDUCTOR_IS_AWAY):
+    except (exception.LeaseLost, *CONDUCTOR_IS_AWAY):
         raise
     except Exception as error:
         LOG.error("'%s' failed: %s", work.operation.verb, error, extra={"instance_uuid": work.instance.uuid},
@@ -56,7 +55,7 @@ def _arrive(work: Work) -> None:
             _advance(work, states.RESIZE_MIGRATING, objects.MIGRATING)
     if instance.task_state == states.RESIZE_MIGRATING:
         with work.step("compute_resize_instance"):
-            work.host.driver.receive_guest(instance, _let_it_go(work), _fetcher(work), move.uuid)
+            work.host.driver.receive_guest(instance, _let_it_go(work), _fetcher(work), move.uuid, _still_wanted(work))
             volumes.take_along(work)
             instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
             _advance(work, states.RESIZE_MIGRATED, objects.POST_MIGRATING,
@@ -105,6 +104,11 @@ def _let_it_go(work: Work) -> DiskOffer | None:
                 raise exception.ResizeError(reason=f"host {source}, where the server is, does not answer") from error
         work.update({}, [states.RESIZE_MIGRATING])      # a delete ends the waiting
         time.sleep(PAUSE)
+
+
+def _still_wanted(work: Work) -> Checker:
+    """A delete, or a lease that is lost, ends the copying."""
+    return patiently(lambda: work.update({}, [states.RESIZE_MIGRATING]))
 
 
 def _tell_arrival(work: Work) -> None:

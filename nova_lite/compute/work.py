@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import datetime
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import oslo_messaging as messaging
 from oslo_config import cfg
+from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute.external_events import ExternalEvents
@@ -24,6 +26,8 @@ from nova_lite.objects.migration import Migration
 from nova_lite.share.base import ShareAPI
 from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume.base import VolumeAPI
+
+LOG = log.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,19 @@ class Work:
         return {"event": event, "host": self.host.name, "start_time": started.isoformat(),
                 "finish_time": now.isoformat(), "result": "Error" if error else "Success",
                 "traceback": _trace(error) if error else None, "details": message_of(error)[:255] if error else None}
+
+
+CONDUCTOR_IS_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+
+
+def patiently(ask: Callable[[], object]) -> Callable[[], None]:
+    """``ask``, for what takes long: a conductor that does not answer once is no reason to end it."""
+    def check() -> None:
+        try:
+            ask()
+        except CONDUCTOR_IS_AWAY as error:
+            LOG.warning("asking the conductor again later: %s", error)
+    return check
 
 
 def needs_stack(error: Exception) -> bool:

@@ -86,6 +86,13 @@ Waiter = Callable[[], None]
 Fetcher = Callable[[str, str], None]
 """Called with (image id, path): writes the image's data to the path, checked against its checksum, or raises."""
 
+Checker = Callable[[], None]
+"""Called every few seconds of what takes long; raises when that is not wanted any more."""
+
+
+def wanted() -> None:
+    """A Checker: it is wanted to its end."""
+
 
 class ComputeDriver(Protocol):
     """All operations take the whole instance; power_state numbers are those of ``objects/states.py``."""
@@ -229,9 +236,11 @@ class ComputeDriver(Protocol):
     def withdraw_disks(self, instance: Instance) -> None:
         """The old host: serve them no more."""
 
-    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str) -> None:
-        """The new host: copy the disks; None: of what was set aside on this very host. Raises VirtDriverError, ResizeError or
-        OSError. ``fetch_image`` may raise ImageNotFound. What another move has left here is thrown away."""
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str,
+                      check: Checker = wanted) -> None:
+        """The new host: copy the disks; None: of what was set aside on this very host. Raises VirtDriverError, ResizeError,
+        OSError or what ``check`` raises. ``fetch_image`` may raise ImageNotFound. What another move has left here is thrown
+        away."""
 
     def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
         """The new host: make the received guest one of this host, with the sizes of its (new) flavor, and start it if it ran

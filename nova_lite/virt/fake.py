@@ -29,7 +29,7 @@ from nova_lite.objects.network import VIF
 from nova_lite.objects.share import ShareAttachment
 from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
 from nova_lite.virt import host_uptime
-from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
+from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
 from nova_lite.virt.fake_live import FakeLiveMigrations
 
 CONSOLE_LINES = 20
@@ -237,9 +237,11 @@ class FakeDriver:
     def withdraw_disks(self, instance: Instance) -> None:
         """Nothing is served."""
 
-    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str) -> None:
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str,
+                      check: Checker = wanted) -> None:
         """There is nothing to copy."""
         self._act("receive_guest", instance)
+        check()
 
     def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
         """A new guest."""

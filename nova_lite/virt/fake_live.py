@@ -9,7 +9,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.states import NOSTATE, POWER_PAUSED, RUNNING
 from nova_lite.units import GiB, MiB
-from nova_lite.virt.driver import DiskOffer, Fetcher
+from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
 from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, SourceFacts
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ class FakeLiveMigrations:
         return None
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
-                fetch_image: Fetcher) -> Plan:
+                fetch_image: Fetcher, check: Checker = wanted) -> Plan:
         """Nothing has to be made, and what an earlier run has left goes."""
         self._act("pre_live_migration", instance)
+        check()
         self._keep(instance.uuid, None)
         return plan
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from nova_lite.objects.base import Record
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import DiskOffer, Fetcher
+from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
 
 ABORT, FORCE_COMPLETE = "abort", "force_complete"
 
@@ -83,9 +83,9 @@ class LiveMigrations(Protocol):
         """The source serves the files that neither hypervisor copies; None: there are none."""
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
-                fetch_image: Fetcher) -> Plan:
+                fetch_image: Fetcher, check: Checker = wanted) -> Plan:
         """The destination makes the files, anew when an earlier run has made some; nics are plugged and volumes connected.
-        Answers the plan with its devices."""
+        Answers the plan with its devices. Raises what ``check`` raises, too."""
 
     def has_begun(self, instance: Instance) -> bool:
         """Asked of the source: an earlier copy was begun, none is under way, and the guest is still here; the destination

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 from oslo_log import log
 
-from nova_lite import concurrency, exception
-from nova_lite.virt.driver import DiskOffer
-from nova_lite.virt.libvirt import images
+from nova_lite import exception
+from nova_lite.virt.driver import Checker, DiskOffer
+from nova_lite.virt.libvirt import copying, images
 from nova_lite.virt.libvirt.files import BASES
 
 LOG = log.getLogger(__name__)
@@ -144,14 +144,13 @@ def key_of(offer: DiskOffer, directory: pathlib.Path) -> Iterator[pathlib.Path]:
         shutil.rmtree(keys, ignore_errors=True)
 
 
-def pull(offer: DiskOffer, export: str, keys: pathlib.Path, target: pathlib.Path) -> None:
-    """Copy one file of the offer, holes as holes. Raises VirtDriverError that names the other side."""
+def pull(offer: DiskOffer, export: str, keys: pathlib.Path, target: pathlib.Path, check: Checker) -> None:
+    """Copy one file of the offer, holes as holes. Raises VirtDriverError that names the other side, what ``check`` raises."""
     source = (f"driver=raw,file.driver=nbd,file.host={images.option(offer.address)},file.port={offer.port},"
               f"file.export={images.option(export)},file.tls-creds=tls0")
     secret = f"tls-creds-psk,id=tls0,endpoint=client,dir={images.option(keys)},username={USER}"
     try:
-        images.run("qemu-img", "convert", "--object", secret, "--image-opts", source, "-O", "raw", target)
-        concurrency.native(images.sync, target)
+        copying.run(check, "qemu-img", "convert", "--object", secret, "--image-opts", source, "-O", "raw", target)
     except OSError as error:
         what = f"Copying {export} from {offer.address}:{offer.port}"
         raise exception.VirtDriverError(what=what, reason=str(error)) from error

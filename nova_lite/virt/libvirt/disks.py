@@ -97,7 +97,6 @@ class DiskMaker:
                     fetch(image.id, str(part))
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, 0o644)
-                    concurrency.native(images.sync, part)
             os.utime(path)      # used now: see tidy
             return path, images.inspect(path, image.id, image.disk_format)
 

@@ -25,7 +25,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.share import ShareAttachment
 from nova_lite.virt import host_uptime
-from nova_lite.virt.driver import DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter
+from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, swap
 from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection
@@ -262,9 +262,10 @@ class LibvirtDriver:
         """The storage daemon ends."""
         self._moves.withdraw(instance)
 
-    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str) -> None:
+    def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str,
+                      check: Checker = wanted) -> None:
         """By qemu-img, from the storage daemon of the other host."""
-        self._moves.receive(instance, offer, fetch_image, move)
+        self._moves.receive(instance, offer, fetch_image, move, check)
 
     def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
         """Disks are made to fit, the domain is defined."""

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import shutil
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from oslo_config import cfg
+
+from nova_lite import durable
 
 PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests
@@ -108,12 +109,13 @@ def _discard(path: pathlib.Path) -> None:
 def written_whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """The name of a temporary file beside ``path`` that becomes ``path`` when the block succeeds, and vanishes when not.
 
+    It is on the disk before it has its name: after a loss of power, too, ``path`` is whole or not there.
     What a killed process left under the temporary name is thrown away first.
     """
     part = path.with_name(path.name + PART)
     part.unlink(missing_ok=True)
     try:
         yield part
-        os.rename(part, path)
+        durable.put_in_place(part, path)
     finally:
         part.unlink(missing_ok=True)

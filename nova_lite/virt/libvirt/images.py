@@ -50,12 +50,6 @@ def run(*arguments: str | os.PathLike[str]) -> str:
         raise OSError(f"{name} ended with {error.returncode}: {error.stderr.strip()[-500:]}") from error
 
 
-def sync(path: pathlib.Path) -> None:
-    """See that a file is on the disk."""
-    with open(path, "rb") as stream:
-        os.fsync(stream.fileno())
-
-
 def qcow2_header(path: str | os.PathLike[str]) -> Header | None:
     """The header of a qcow2 file; None for anything else."""
     with open(path, "rb") as stream:

@@ -21,7 +21,7 @@ from nova_lite import concurrency, exception
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import DiskOffer, Fetcher
+from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
 from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_check, migration_xml
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
@@ -101,7 +101,7 @@ class LiveMigrations:
         return DiskServer(files.path, self._address).offer([files.config_drive.name], self._disks.disk_format)
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
-                fetch_image: Fetcher) -> Plan:
+                fetch_image: Fetcher, check: Checker = wanted) -> Plan:
         """See LiveMigrations."""
         files = self._files(instance)
         if not plan.shared:
@@ -116,7 +116,7 @@ class LiveMigrations:
                 images.grow(self._root / disk["name"], disk["format"], disk["size"])
         if offer is not None:
             with key_of(offer, files.path) as keys, written_whole(files.config_drive) as part:
-                pull(offer, files.config_drive.name, keys, part)
+                pull(offer, files.config_drive.name, keys, part, check)
         plan.nics = {v.mac_address: domain_xml.build_nic(guest_config.nic(instance, v)) for v in network_info
                      if v.type != "null"}
         plan.volumes = {str(d.volume_id): domain_xml.build_disk(guest_config.volume(instance, d))

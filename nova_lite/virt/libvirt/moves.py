@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+from collections.abc import Callable
 
 from oslo_config import cfg
 from oslo_log import log
@@ -18,8 +19,8 @@ from oslo_utils import uuidutils
 from nova_lite import concurrency, exception, units
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
-from nova_lite.virt.driver import DiskOffer, Fetcher
-from nova_lite.virt.libvirt import images
+from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
+from nova_lite.virt.libvirt import copying, images
 from nova_lite.virt.libvirt.disk_offer import BASE, DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import (
@@ -103,9 +104,10 @@ class Moves:
             self._server(instance.uuid).stop()
 
     # the host that it goes to ---------------------------------------------------------------------------------------
-    def receive(self, instance: Instance, offer: DiskOffer | None, fetch: Fetcher, move: str) -> None:
+    def receive(self, instance: Instance, offer: DiskOffer | None, fetch: Fetcher, move: str,
+                check: Checker = wanted) -> None:
         """Copy the disks, as far as this move has not done so; ``offer`` None: from what was set aside on this very host.
-        Raises VirtDriverError or OSError."""
+        Raises ResizeError, VirtDriverError, OSError or what ``check`` raises."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
         if offer is not None:
             self._check_format(files, offer)
@@ -117,7 +119,7 @@ class Moves:
             for path in aside.path.glob("disk*"):
                 if not (target := files.path / path.name).exists():
                     with written_whole(target) as part:
-                        images.run("cp", "--sparse=always", "--reflink=auto", path, part)
+                        copying.run(check, "cp", "--sparse=always", "--reflink=auto", path, part)
             return
         with key_of(offer, files.path) as keys:
             for name in offer.disks:
@@ -126,11 +128,12 @@ class Moves:
                     raise exception.VirtDriverError(what="Receiving a guest", reason=f"the other host offers a file {name!r}")
                 if not target.exists():
                     with written_whole(target) as part:
-                        pull(offer, name, keys, part)
+                        pull(offer, name, keys, part, check)
                         if target == files.disk:
-                            self._rebase(instance, part, offer, keys, fetch)
+                            self._rebase(instance, part, offer, fetch, lambda base: pull(offer, BASE, keys, base, check))
 
-    def _rebase(self, instance: Instance, disk: pathlib.Path, offer: DiskOffer, keys: pathlib.Path, fetch: Fetcher) -> None:
+    def _rebase(self, instance: Instance, disk: pathlib.Path, offer: DiskOffer, fetch: Fetcher,
+                pull_base: Callable[[pathlib.Path], None]) -> None:
         """The root disk stands on this host's copy of its base image. That comes from the Image service like for a build, and
         from the other host when the Image service does not have it any more."""
         if offer.disk_format != images.OVERLAY:
@@ -141,8 +144,7 @@ class Moves:
         if not offer.base:
             return
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
-        base = self._disks.base_for_move(offer.base, offer.base_format, image, fetch,
-                                         lambda part: pull(offer, BASE, keys, part))
+        base = self._disks.base_for_move(offer.base, offer.base_format, image, fetch, pull_base)
         images.run("qemu-img", "rebase", "-u", "-f", "qcow2", "-F", offer.base_format, "-b", base, disk)
 
     def _check_format(self, files: GuestDirectory, offer: DiskOffer) -> None:

@@ -1,5 +1,7 @@
 """Live migration between two fake hosts: where server, guest and room are, whatever happens on the way."""
 import json
+import threading
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -121,6 +123,23 @@ def _want(cloud, action_id, what):
 def test_an_abort_ends_the_copy(cloud, server):
     old = cloud.get(server).host
     action_id = _running(cloud, server)
+    _want(cloud, action_id, "abort")
+    cloud.wait_action(action_id, objects.ERROR)
+    _is_at(cloud, server, old)
+    assert _move(cloud).status == "cancelled"
+
+
+def test_an_abort_ends_preparations_that_stand_still(cloud, server, monkeypatch):
+    old, preparing = cloud.get(server).host, threading.Event()
+
+    def prepare(_instance, _vifs, _plan, _offer, _fetch, check):
+        preparing.set()
+        while True:
+            check()
+            time.sleep(0.05)
+    monkeypatch.setattr(cloud.hosts[_other(cloud, server)].host.driver.live, "prepare", prepare)
+    action_id = _migrate(cloud, server)
+    assert preparing.wait(60)
     _want(cloud, action_id, "abort")
     cloud.wait_action(action_id, objects.ERROR)
     _is_at(cloud, server, old)

@@ -1,4 +1,8 @@
 """Resize and cold migration on fake hosts: from the conductor's task to the user's word, and back from every failure."""
+import threading
+import time
+
+import oslo_messaging as messaging
 import pytest
 import sqlalchemy as sa
 
@@ -186,6 +190,51 @@ def test_a_new_host_that_dies_before_the_end_gives_the_server_back(cloud):
     assert (found.host, found.vcpus) == (source, 1)
     assert cloud.guests(source) == {server: states.RUNNING}
     assert cloud.holders() == {source: [(server, 1)]}
+
+
+def _stands_still(cloud, host, monkeypatch):
+    """The host's driver copies disks that never come."""
+    copying = threading.Event()
+
+    def receive(_instance, _offer, _fetch, _move, check):
+        copying.set()
+        while True:
+            check()
+            time.sleep(0.05)
+    monkeypatch.setattr(cloud.hosts[host].host.driver, "receive_guest", receive)
+    return copying
+
+
+def test_a_delete_ends_a_copy_that_stands_still(cloud, monkeypatch):
+    server = cloud.active()
+    copying = _stands_still(cloud, _other(cloud.get(server).host), monkeypatch)
+    action_id = _resize(cloud, server)
+    assert copying.wait(60)
+    cloud.operate(server, "delete")
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    cloud.wait_action(action_id, objects.ERROR)
+    assert (cloud.guests("h1"), cloud.guests("h2"), cloud.holders()) == ({}, {}, {})
+
+
+def test_a_conductor_that_does_not_answer_once_ends_no_copy(cloud, monkeypatch):
+    server = cloud.active()
+    source = cloud.get(server).host
+    copying = _stands_still(cloud, _other(source), monkeypatch)
+    host, outages = cloud.hosts[_other(source)].host, []
+    update = host.conductor.instance_update
+
+    def unsteady(*arguments):
+        if copying.is_set() and len(outages) < 3:
+            outages.append(1)
+            raise messaging.MessagingTimeout
+        return update(*arguments)
+    monkeypatch.setattr(host.conductor, "instance_update", unsteady)
+    _resize(cloud, server)
+    cloud.wait_for(lambda: len(outages) == 3)
+    assert cloud.get(server).task_state == states.RESIZE_MIGRATING
+    [held] = cloud.hosts[_other(source)].leases.in_flight()
+    cloud.run(sa.update(models.instance_actions).where(models.instance_actions.c.id == held).values(owner="another"))
+    cloud.wait_for(lambda: not cloud.hosts[_other(source)].leases.in_flight())     # the lease is lost: that ends it
 
 
 def test_a_new_host_that_may_run_the_guest_is_waited_for(cloud):

@@ -1,0 +1,26 @@
+"""Files that outlive the loss of power: whole or not there, and there once they were said to be."""
+from __future__ import annotations
+
+import os
+import pathlib
+
+from nova_lite import concurrency
+
+
+def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
+    """Give a file that was written under a temporary name in the same directory its name. Raises OSError."""
+    concurrency.native(_put_in_place, part, path)
+
+
+def _put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
+    _sync(part)
+    os.rename(part, path)
+    _sync(path.parent)
+
+
+def _sync(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

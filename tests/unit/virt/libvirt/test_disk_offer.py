@@ -1,0 +1,181 @@
+"""What a host shows of a guest that moves and another one takes, with the real qemu-img and storage daemon; no libvirt."""
+import os
+import shutil
+import signal
+import struct
+import subprocess
+
+import pytest
+
+import nova_lite.conf
+from nova_lite import exception
+from nova_lite.virt.libvirt import copying
+from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.moves import Moves
+
+from .builders import IMAGE, instance
+
+pytestmark = pytest.mark.skipif(not shutil.which("qemu-storage-daemon"), reason="qemu-storage-daemon is not installed")
+MIB = 1 << 20
+MOVE = "30000000-0000-4000-8000-000000000003"
+SECRET = b"root:secret of the host\n" * 1000
+
+
+class Host:
+    """One host with its own directory; the guest is :func:`builders.instance`."""
+
+    def __init__(self, path, images_type="qcow2"):
+        conf = nova_lite.conf.load([], config_files=[], state_path=str(path), my_ip="127.0.0.1",
+                                   libvirt__images_type=images_type)
+        self.disks = DiskMaker(conf)
+        self.moves = Moves(conf, path.name, self.disks)
+        self.root = path / "instances"
+        self.guest = self.root / instance().uuid
+
+
+@pytest.fixture
+def make_host(tmp_path):
+    made = []
+
+    def make(name, **values):
+        made.append(Host(tmp_path / name, **values))
+        return made[-1]
+    yield make
+    for host in made:
+        host.moves.drop_aside(instance().uuid)
+
+
+@pytest.fixture
+def fetch(tmp_path):
+    image = tmp_path / "image.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "1M"], check=True)
+    return lambda _image_id, path: shutil.copyfile(image, path)
+
+
+def header(backing):
+    """Of a qcow2 file that stands on another."""
+    name = os.fsencode(backing)
+    made = b"QFI\xfb" + struct.pack(">IQIIQIIQQIIQ", 2, 512, len(name), 16, MIB, 0, 0, 0, 0, 0, 0, 0)
+    return made.ljust(512, b"\0") + name
+
+
+def leave(host, disk):
+    """The guest has this disk, and leaves."""
+    host.guest.mkdir(parents=True)
+    (host.guest / "disk").write_bytes(disk)
+    host.moves.set_aside(instance(), MOVE)
+
+
+def test_a_raw_disk_that_calls_itself_an_overlay_shows_no_file_of_the_host(make_host, fetch, tmp_path):
+    old, new = make_host("old", images_type="raw"), make_host("new", images_type="raw")
+    (tmp_path / "shadow").write_bytes(SECRET)
+    disk = header(tmp_path / "shadow").ljust(MIB, b"\0")
+    leave(old, disk)
+    offer = old.moves.offer(instance())
+    assert (offer.base, offer.disk_format, offer.disks) == ("", "raw", ["disk"])
+    with open(f"/proc/{(old.root / (instance().uuid + '_resize') / 'offer.pid').read_text().strip()}/cmdline") as stream:
+        assert "shadow" not in stream.read()
+    new.moves.receive(instance(), offer, fetch, MOVE)
+    assert (new.guest / "disk").read_bytes() == disk
+    assert sorted(p.name for p in new.root.iterdir()) == [instance().uuid]
+
+
+def test_a_disk_on_what_is_no_base_image_is_not_shown(make_host, tmp_path):
+    old = make_host("old")
+    (tmp_path / "shadow").write_bytes(SECRET)
+    leave(old, header(tmp_path / "shadow").ljust(MIB, b"\0"))
+    with pytest.raises(OSError, match="shadow, which is no base image of this host"):
+        old.moves.offer(instance())
+    (old.root / "_base").mkdir()
+    (old.root / "_base" / IMAGE).symlink_to(tmp_path / "shadow")
+    (old.root / (instance().uuid + "_resize") / "disk").write_bytes(header(old.root / "_base" / IMAGE).ljust(MIB, b"\0"))
+    with pytest.raises(OSError, match="no base image of this host"):
+        old.moves.offer(instance())
+
+
+@pytest.mark.parametrize("common", [False, True])
+def test_hosts_with_disks_of_different_formats_refuse_each_other_before_anything_is_copied(make_host, fetch, common):
+    """Also where both have the same directory: there a guest's bytes would become a header by the name of the format alone."""
+    old = make_host("old", images_type="raw")
+    new = make_host("old" if common else "new")
+    leave(old, header("/etc/shadow").ljust(MIB, b"\0"))
+    with pytest.raises(exception.ResizeError, match="its disk is raw, but .* images_type of .* is qcow2"):
+        new.moves.receive(instance(), old.moves.offer(instance()), fetch, MOVE)
+    assert not new.guest.exists()
+
+
+def test_an_overlay_that_is_said_to_have_no_base_is_not_kept(make_host, fetch):
+    old, new = make_host("old"), make_host("new")
+    old.guest.mkdir(parents=True)
+    old.moves.fit(instance(), fetch)
+    old.moves.set_aside(instance(), MOVE)
+    offer = old.moves.offer(instance())
+    assert offer.base == IMAGE
+    offer.base = ""
+    with pytest.raises(exception.VirtDriverError, match="not what the other host says"):
+        new.moves.receive(instance(), offer, fetch, MOVE)
+    assert not (new.guest / "disk").exists()
+
+
+def test_directories_with_commas_in_their_names(make_host, fetch):
+    """To QEMU a comma begins another option."""
+    old, new = make_host("old,locking=on"), make_host("new,x=y")
+    old.guest.mkdir(parents=True)
+    made = instance(swap=1)
+    old.moves.fit(made, fetch)
+    old.moves.set_aside(made, MOVE)
+    new.moves.receive(made, old.moves.offer(made), fetch, MOVE)
+    assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.swap", "moved-to"]
+    assert (new.guest / "disk.swap").read_bytes() == (old.root / f"{made.uuid}_resize" / "disk.swap").read_bytes()
+
+
+# a copy that does not end ---------------------------------------------------------------------------------------------
+@pytest.fixture
+def vanished(make_host, monkeypatch):
+    """A host that says nothing any more once it has offered a disk: (the other one, the offer)."""
+    monkeypatch.setattr(copying, "CHECK_SECONDS", 0.2)
+    old, new = make_host("old", images_type="raw"), make_host("new", images_type="raw")
+    leave(old, bytes(MIB))
+    offer = old.moves.offer(instance())
+    server = int((old.root / f"{instance().uuid}_resize" / "offer.pid").read_text())
+    os.kill(server, signal.SIGSTOP)
+    yield new, offer
+    os.kill(server, signal.SIGCONT)
+
+
+def copiers(host):
+    return subprocess.run(["pgrep", "-f", f"qemu-img convert.*{host.root}"], capture_output=True, text=True,
+                          check=False).stdout.split()
+
+
+def test_a_copy_from_a_host_that_vanished_ends(vanished, fetch, monkeypatch):
+    monkeypatch.setattr(copying, "STALL_SECONDS", 1.0)
+    new, offer = vanished
+    with pytest.raises(exception.VirtDriverError, match="Copying disk from 127.0.0.1:.*nothing has moved for 1 s"):
+        new.moves.receive(instance(), offer, fetch, MOVE)
+    assert copiers(new) == []
+    assert sorted(p.name for p in new.guest.iterdir()) == ["moved-to"]
+
+
+def test_a_copy_ends_when_it_is_not_wanted_any_more(vanished, fetch):
+    new, offer = vanished
+    asked = []
+
+    def check():
+        asked.append(len(copiers(new)))
+        if len(asked) == 3:
+            raise exception.LeaseLost(action_id=1, owner="new")
+    with pytest.raises(exception.LeaseLost):
+        new.moves.receive(instance(), offer, fetch, MOVE, check)
+    assert asked == [1, 1, 1]
+    assert copiers(new) == []
+    assert sorted(p.name for p in new.guest.iterdir()) == ["moved-to"]
+
+
+def test_a_copy_that_moves_at_all_goes_on(monkeypatch):
+    """Slowly, and with nothing to write: its threads are woken."""
+    monkeypatch.setattr(copying, "CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(copying, "STALL_SECONDS", 3.0)
+    copying.run(lambda: None, "bash", "-c", "for n in {1..16}; do sleep 0.25; done")
+    with pytest.raises(OSError, match="bash ended with 3: no room"):
+        copying.run(lambda: None, "bash", "-c", "echo no room >&2; exit 3")
