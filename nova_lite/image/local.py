@@ -21,7 +21,7 @@ from typing import IO, Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception, units
+from nova_lite import concurrency, durable, exception, units
 from nova_lite.context import RequestContext
 from nova_lite.objects.image import ImageMeta
 
@@ -155,16 +155,19 @@ class LocalImages:
         if not _is_uuid(image_id):
             raise exception.ImageNotFound(image_id=image_id)
         try:
-            values = json.loads(self._record(image_id).read_text())
+            values = dict(json.loads(self._record(image_id).read_text()))
+            return ImageMeta.from_primitive({k: v for k, v in values.items() if k in _FIELDS})
         except FileNotFoundError:
             raise exception.ImageNotFound(image_id=image_id) from None
-        return ImageMeta.from_primitive({k: v for k, v in values.items() if k in _FIELDS})
+        except (ValueError, TypeError) as error:        # one that cannot be understood must not hide the others
+            LOG.error("The record %s cannot be read: %s", self._record(image_id), error)
+            raise exception.ImageNotFound(image_id=image_id) from error
 
     def _write(self, image: ImageMeta) -> None:
         part = self._directory / f"{image.id}.{uuid.uuid4()}.part"
         try:
             part.write_text(json.dumps(image.to_primitive(), indent=1, sort_keys=True))
-            os.rename(part, self._record(image.id))
+            durable.put_in_place(part, self._record(image.id))
         finally:
             part.unlink(missing_ok=True)
 

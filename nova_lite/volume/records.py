@@ -1,23 +1,25 @@
 """Records in a directory, one JSON file each, for neighbours that are embedded.
 
 A file appears and changes by an atomic rename, so a reader sees an old record or a new one, and a killed writer leaves at most
-a ``.part`` file. Ids are UUIDs and nothing else, so no id leads elsewhere.
+a ``.part`` file. It is on the disk before it has its name. Ids are UUIDs and nothing else, so no id leads elsewhere.
 """
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import json
-import os
 import pathlib
 import threading
 import uuid
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from nova_lite import concurrency
+from oslo_log import log
+
+from nova_lite import concurrency, durable
 from nova_lite.objects.base import Record
 
+LOG = log.getLogger(__name__)
 R = TypeVar("R", bound=Record)
 
 
@@ -28,12 +30,16 @@ class RecordDirectory(Generic[R]):
         self._directory, self._kind = directory, kind
 
     def read(self, record_id: str) -> R | None:
-        """One record, if it is there."""
+        """One record, if it is there. One that cannot be understood is logged, and as if it were not there: the others are good
+        all the same."""
         if not is_uuid(record_id):
             return None
         try:
             return self._kind.from_primitive(json.loads(self._path(record_id).read_text()))
         except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:        # no JSON, or of something else
+            LOG.error("The record %s cannot be read: %s", self._path(record_id), error)
             return None
 
     def all(self) -> list[R]:
@@ -47,7 +53,7 @@ class RecordDirectory(Generic[R]):
         part = self._directory / f"{record_id}.{uuid.uuid4()}.part"
         try:
             part.write_text(json.dumps(record.to_primitive(), indent=1, sort_keys=True))
-            os.rename(part, self._path(record_id))
+            durable.put_in_place(part, self._path(record_id))
         finally:
             part.unlink(missing_ok=True)
 

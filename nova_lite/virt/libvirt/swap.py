@@ -17,6 +17,7 @@ from nova_lite.virt.libvirt.guest_disks import GuestDisks
 LOG = log.getLogger(__name__)
 POLL = 0.3                  # seconds between looks at the job
 PIVOT_TIMEOUT = 60.0        # seconds that a job whose copy is complete may take until it can be pivoted
+_PORTS = {"nbd": "10809", "iscsi": "3260", "rbd": "6789"}
 
 
 def swap(guest: Guest, serial: str, xml: str, larger: bool = False) -> None:
@@ -29,7 +30,7 @@ def swap(guest: Guest, serial: str, xml: str, larger: bool = False) -> None:
     if found is None:
         raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the guest has no disk {serial}, or does not run")
     disk, wanted = etree.fromstring(found), etree.fromstring(xml)
-    if _source(disk) != _source(wanted):
+    if not is_same_source(disk, wanted):
         target = str(disk.find("target").get("dev"))    # type: ignore[union-attr]  # every disk has one
         _mirror(guest, target, _front_part(guest, target, xml) if larger else xml)
     # the configuration of the next start; what names the disk inside the guest stays as it is
@@ -40,10 +41,19 @@ def swap(guest: Guest, serial: str, xml: str, larger: bool = False) -> None:
     guest.do(lambda domain: domain.updateDeviceFlags(kept, guest.lib.VIR_DOMAIN_AFFECT_CONFIG) and None, must_exist=True)
 
 
-def _source(disk: etree._Element) -> tuple[str | None, ...]:
-    """What tells two volumes apart; an address may be written in several ways."""
+def is_same_source(one: etree._Element, other: etree._Element) -> bool:
+    """Whether two <disk> elements are the same volume. Of one on the network the servers count, too: another server may have
+    another volume of the same name."""
+    return _source(one) == _source(other)
+
+
+def _source(disk: etree._Element) -> tuple[object, ...]:
     source = disk.find("source")
-    return tuple(source.get(key) for key in ("file", "dev", "name", "protocol")) if source is not None else ()
+    if source is None:
+        return ()
+    default = _PORTS.get(source.get("protocol") or "", "")      # libvirt may write it down where we did not
+    hosts = sorted((host.get("name", "").strip("[]"), host.get("port") or default) for host in source.iterfind("host"))
+    return (*(source.get(key) for key in ("file", "dev", "name", "protocol")), *hosts)
 
 
 def _front_part(guest: Guest, target: str, xml: str) -> str:

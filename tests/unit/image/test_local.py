@@ -1,5 +1,6 @@
 """The local image driver on a real directory."""
 import hashlib
+import os
 import threading
 import uuid
 
@@ -154,3 +155,30 @@ def test_one_of_many_uploads_wins(images):
     assert len(ended) == 1
     assert b"".join(images.read(ALICE, image.id)) == bytes(ended) * 2_000_000
     assert images.get(ALICE, image.id).checksum == hashlib.sha512(bytes(ended) * 2_000_000).hexdigest()
+
+
+@pytest.mark.parametrize("broken", [b"", b'{"id": ', b"\xff\xfe", b"[1]", b"{}", b"null"])
+def test_a_record_that_cannot_be_read_hides_no_other(images, directory, broken, caplog):
+    made, lost = _made(images), _made(images)
+    (directory / f"{lost.id}.json").write_bytes(broken)
+    assert images.list(ALICE) == [images.get(ALICE, made.id)] == [made]
+    with pytest.raises(exception.ImageNotFound):
+        images.get(ALICE, lost.id)
+    assert f"{lost.id}.json cannot be read" in caplog.text
+
+
+def test_a_record_is_on_the_disk_before_it_has_its_name_and_the_name_before_the_answer(images, directory, monkeypatch):
+    """What the loss of power would show; here the order of the calls must do."""
+    calls, sync, rename = [], os.fsync, os.rename
+
+    def fsync(descriptor):
+        calls.append(("fsync", os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")).rpartition(".")[2]))
+        sync(descriptor)
+
+    def renamed(old, new):
+        calls.append(("rename", os.path.basename(new).rpartition(".")[2]))
+        rename(old, new)
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", renamed)
+    images.create(ALICE, {"name": "one"})
+    assert calls == [("fsync", "part"), ("rename", "json"), ("fsync", directory.name)]

@@ -323,3 +323,14 @@ def test_only_a_server_that_has_it_gets_a_second_attachment(volumes):
     volumes.release(ALICE, first.id)
     assert volumes.get(ALICE, made.id).status == "reserved"
     assert [a.id for a in volumes.attachments(SERVICE, SERVER)] == [second.id]
+
+
+@pytest.mark.parametrize("broken", [b"", b'{"id": ', b"\xff\xfe", b"[1]", b"{}", b"null"])
+def test_a_record_that_cannot_be_read_hides_no_other(volumes, directory, broken, caplog):
+    made, lost = volumes.create(ALICE, 1, "good"), volumes.create(ALICE, 1, "lost")
+    (directory / f"{lost.id}.json").write_bytes(broken)
+    assert [v.name for v in volumes.list_all(ALICE)] == ["good"]
+    assert volumes.get(ALICE, made.id).name == "good"
+    with pytest.raises(exception.VolumeNotFound):
+        volumes.get(ALICE, lost.id)
+    assert f"{lost.id}.json cannot be read" in caplog.text
