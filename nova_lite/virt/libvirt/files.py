@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import shutil
 from collections.abc import Iterator, Sequence
