@@ -125,12 +125,14 @@ def _came(work: Work, deadline: float) -> bool:
 
 
 def _lost(work: Work) -> None:
+    """The source is dead. A guest that is not here goes on there, should the source come back: only it can tidy up after the
+    copy, so it gets the action, which waits for it."""
     work.event = "compute_post_live_migration_at_destination"
-    if work.host.driver.live.wait(work.instance, lambda: _wait(work)):
+    if _has_switched(work) or work.host.driver.live.wait(work.instance, lambda: _wait(work)):
         _now_here(work, work.host.name, "finish")
         return
     _clean(work)
-    raise exception.HostDown(host=_move(work).source_compute, operation="live migration")
+    _to_settle(work, exception.HostDown(host=_move(work).source_compute, operation="live migration"), objects.ERROR)
 
 
 def _clean(work: Work) -> None:
