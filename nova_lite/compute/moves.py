@@ -57,6 +57,7 @@ def _arrive(work: Work) -> None:
         with work.step("compute_resize_instance"):
             work.host.driver.receive_guest(instance, _let_it_go(work), _fetcher(work), move.uuid, _still_wanted(work))
             volumes.take_along(work)
+            work.update({}, [instance.task_state])      # the copy was long: who lost the action binds no port
             instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
             _advance(work, states.RESIZE_MIGRATED, objects.POST_MIGRATING,
                      network_info=[v.to_primitive() for v in instance.network_info])

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from nova_lite import exception, units
 from nova_lite.db import models
 from nova_lite.objects import migration as objects
+from nova_lite.objects import states
 from nova_lite.objects.base import Record
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
@@ -54,9 +55,16 @@ def open_of(conn: sa.Connection, instance_uuids: Collection[str]) -> list[Migrat
 
 
 def unconfirmed(conn: sa.Connection, before: datetime.datetime, limit: int = 100) -> list[Migration]:
-    """Moves that have waited for their user's word since before a time, oldest first."""
-    query = sa.select(T).where(T.c.status == objects.FINISHED, T.c.updated_at < before,
-                               T.c.migration_type.in_((objects.RESIZE, objects.MIGRATION)))
+    """The newest moves of servers that have waited for their user's word since before a time, oldest first. What is left of
+    other servers' moves keeps nobody waiting."""
+    servers, newer = models.instances, T.alias()
+    types = (objects.RESIZE, objects.MIGRATION)
+    waiting = sa.exists().where(servers.c.uuid == T.c.instance_uuid, servers.c.deleted == 0,
+                                servers.c.vm_state == states.RESIZED, servers.c.task_state.is_(None))
+    is_old = sa.exists().where(newer.c.instance_uuid == T.c.instance_uuid, newer.c.id > T.c.id,
+                               newer.c.migration_type.in_(types))
+    query = sa.select(T).where(T.c.status == objects.FINISHED, T.c.updated_at < before, T.c.migration_type.in_(types),
+                               waiting, ~is_old)
     return [_record(row) for row in conn.execute(query.order_by(T.c.updated_at).limit(limit))]
 
 

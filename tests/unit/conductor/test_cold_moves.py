@@ -312,6 +312,41 @@ def test_what_nobody_spoke_about_is_confirmed_after_the_window(make_cloud):
     assert _move(cloud, server).status == "confirmed"
 
 
+def test_old_moves_of_other_servers_keep_nobody_waiting(make_cloud):
+    """They wait for no word any more: their server was declared active, or has moved again since."""
+    cloud = make_cloud("h1", "h2", compute__resize_confirm_window=1000)
+    idle, server = cloud.active(), cloud.active()
+
+    def left(conn):
+        for _ in range(60):
+            moves.create(conn, cloud.get(idle), "resize", "finished")
+            moves.create(conn, cloud.get(server), "migration", "finished")
+    cloud.db.write(left)
+    _resize(cloud, server)
+    cloud.wait(server, states.RESIZED)
+    cloud.age_moves(1001)
+    newest = _move(cloud, server)
+    cloud.conductor.confirmer.run()
+    cloud.wait(server, states.ACTIVE)
+    with cloud.db.read() as conn:
+        assert moves.get(conn, newest.id).status == "confirmed"
+        assert [m.status for m in moves.list_all(conn)].count("finished") == 120
+
+
+def test_who_lost_a_move_during_its_copy_binds_no_port(cloud, monkeypatch):
+    server = cloud.active()
+    host, bound, lost = cloud.hosts[_other(cloud.get(server).host)].host, [], []
+
+    def slow(*_arguments):
+        cloud.run(sa.update(models.instance_actions).values(owner="another"))
+        lost.append(True)
+    monkeypatch.setattr(host.driver, "receive_guest", slow)
+    monkeypatch.setattr(host.network, "move", lambda *_arguments: bound.append(True) or [])
+    _resize(cloud, server)
+    cloud.wait_for(lambda: lost and not cloud.hosts[host.name].leases.in_flight())
+    assert not bound
+
+
 def test_a_confirmation_that_fails_can_be_asked_for_again(cloud):
     server = cloud.active()
     _resize(cloud, server)
