@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -11,7 +11,7 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, instances, models
+from nova_lite.db import actions, instances, models, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -39,14 +39,17 @@ class Overdue:
             self._begin_all("delete", states.SOFT_DELETED, lambda server: (server.deleted_at or before) <= before)
         if compute.shelved_offload_time > 0:
             limit = (now - datetime.timedelta(seconds=compute.shelved_offload_time)).isoformat()
+            with self._db.read() as conn:       # a host that is down cannot let a server go: it does when it is back
+                down = [one["host"] for one in services.list_all(conn, binary=services.COMPUTE)
+                        if not services.is_up(one, compute.service_down_time)]
             self._begin_all("shelveOffload", states.SHELVED,
-                            lambda server: str(server.system_metadata.get(SHELVED_AT) or "") < limit)
+                            lambda server: str(server.system_metadata.get(SHELVED_AT) or "") < limit, down)
 
-    def _begin_all(self, verb: str, vm_state: str, is_due: Callable[[Instance], bool]) -> None:
+    def _begin_all(self, verb: str, vm_state: str, is_due: Callable[[Instance], bool], besides: Sequence[str] = ()) -> None:
         with self._db.read() as conn:
             found = conn.execute(sa.select(T.c.uuid).where(
-                T.c.deleted == 0, T.c.vm_state == vm_state, T.c.task_state.is_(None), T.c.host.is_not(None))
-                .order_by(T.c.updated_at).limit(BATCH)).scalars().all()
+                T.c.deleted == 0, T.c.vm_state == vm_state, T.c.task_state.is_(None), T.c.host.is_not(None),
+                T.c.host.not_in(besides)).order_by(T.c.updated_at).limit(BATCH)).scalars().all()
             servers: Mapping[str, Instance] = instances.get_many(conn, found, tags=False)
         for server in servers.values():
             if is_due(server):

@@ -126,6 +126,34 @@ def test_the_conductor_takes_it_off_when_its_time_is_over(make_cloud):
     cloud.wait_for(lambda: not room(cloud, server))
 
 
+def _due(make_cloud):
+    """A cloud with one server that is to leave its host, which is dead."""
+    cloud = make_cloud("h1", compute__shelved_offload_time=60)
+    server = cloud.active()
+    cloud.wait_action(shelve(cloud, image_base.load(cloud.conf), server)[0], "done")
+    cloud.set(server, system_metadata={**cloud.get(server).system_metadata, "shelved_at": "2026-01-01T00:00:00"})
+    cloud.silence("h1")
+    return cloud, server
+
+
+def test_nobody_asks_a_dead_host_to_let_it_go(make_cloud):
+    cloud, server = _due(make_cloud)
+    cloud.conductor.overdue.run()
+    assert state(cloud, server) == ("shelved", None, 4)
+    cloud.report("h1")
+    cloud.conductor.overdue.run()
+    cloud.wait(server, "shelved_offloaded")
+
+
+def test_a_host_that_dies_over_it_leaves_it_on_its_shelf(make_cloud):
+    cloud, server = _due(make_cloud)
+    offload = begin(cloud, server, "shelveOffload")
+    cloud.expire(offload)
+    cloud.sweep()
+    cloud.wait_action(offload, "error")
+    assert (state(cloud, server), cloud.get(server).host) == (("shelved", None, 4), "h1")
+
+
 # failures -----------------------------------------------------------------------------------------------------------------
 def test_a_copy_that_fails_leaves_it_off_and_no_image(cloud, images):
     server = cloud.active()
