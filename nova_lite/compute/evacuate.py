@@ -44,6 +44,7 @@ def _build(work: Work) -> dict[str, object]:
     host, before = work.host, work.instance
     assert work.migration is not None
     host.driver.live.adopt(before)
+    work.update({}, [*states.working(work.operation)])      # who lost the action binds no port
     vifs = host.network.move(admin_context(), before, host.name)
     server = dataclasses.replace(before, host=host.name, network_info=vifs,
                                  block_devices=volumes.connect_elsewhere(host, before))

@@ -82,7 +82,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         return
     failure: dict[str, Any] = {} if operation(action).ends_in is None else {
         "vm_state": states.ERROR, "fault": fault(message, details)}
-    if operation(action).begins_at_conductor and action.stage == objects.CONDUCTOR:
+    if operation(action).begins_at_conductor and action.stage == objects.CONDUCTOR \
+            and not move_endings.begun_elsewhere(conn, action):
         failure.pop("vm_state", None)       # no host has touched the guest yet
     if updates is None and operation(action).verb == "unshelve":
         failure |= _back_on_the_shelf(conn, action)

@@ -54,6 +54,23 @@ def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
     return room_of(server) if server is not None else {}
 
 
+def superseded(conn: sa.Connection, server: Instance) -> None:
+    """A server is to be built anew elsewhere: what is left of its moves is over, and only its own place holds room. What their
+    hosts still have of it they find unwanted."""
+    for move in moves.open_of(conn, [server.uuid]):
+        if server.host == move.source_compute:
+            _back(conn, move)
+        else:
+            claims.release(conn, move.uuid)
+        moves.update(conn, move.id, {"status": objects.ERROR})
+
+
+def begun_elsewhere(conn: sa.Connection, action: Action) -> bool:
+    """Whether an action is an evacuation that has named its new host: the old one removes its guest when it is back."""
+    return action.verb == "evacuate" and "migration_id" in action.arguments and moves.get(
+        conn, action.arguments["migration_id"]).dest_compute is not None
+
+
 def deleted(conn: sa.Connection, instance_uuids: Collection[str]) -> set[str]:
     """Servers are deleted, on their way or before their move was confirmed. Answers the hosts that may have something of them;
     the room is given back by the delete itself."""

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception
 from nova_lite.compute.api.base import Base, Prepared
+from nova_lite.conductor import endings, move_endings
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, services
 from nova_lite.objects import states
@@ -23,7 +24,7 @@ class Evacuation(Base):
         """Build the server anew elsewhere, on ``host`` if one is named; ``stopped``: it is off then, whatever it was.
 
         Raises ComputeHostNotFound (404), Invalid for the server's own host, ComputeServiceInUse (400) for a host that is up,
-        and as ``states.check``."""
+        InstanceInvalidState for a server that is being deleted, and as ``states.check``."""
         states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
@@ -45,7 +46,13 @@ class Evacuation(Base):
 
 
 def _end_others(connection: sa.Connection, server: Instance) -> Prepared:
-    """Whatever the dead host was about to do with the server, it shall not go on with when it is back."""
-    for other in actions.open_of_instances(connection, [server.uuid]).get(server.uuid, []):
-        actions.finish(connection, [other.id], failed=True)
-    return Prepared()
+    """Whatever the dead host was about to do with the server, it shall not go on with when it is back; only a delete, which was
+    promised already, goes on instead (InstanceInvalidState). Moves end, and what they held for other places is given back."""
+    others = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, [])
+    if server.task_state == states.DELETING or any(
+            endings.operation(other).ends_in in (states.DELETED, states.SOFT_DELETED) for other in others):
+        raise exception.InstanceInvalidState(action=VERB, instance_id=server.uuid, attr="task_state", state=server.task_state)
+    for other in others:
+        endings.cancel(connection, other)
+    move_endings.superseded(connection, server)
+    return Prepared(move_endings.room_of(server))

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception, units
+from nova_lite.conductor import move_endings
 from nova_lite.conductor.tasks import moving
 from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
 from nova_lite.db import actions, moves, services
@@ -22,10 +23,11 @@ EVENT = "conductor_rebuild_instance"
 
 
 def run(tools: Tools, action: Action, instance: Instance) -> None:
-    """Find a host and let it build. Raises NoValidHost, or ComputeServiceInUse for a host that is back already."""
+    """Find a host and let it build. Raises NoValidHost, or ComputeServiceInUse for a host that is back before a new one was
+    found; one that is back later has been told to remove its guest, so that another one must be built."""
     started = units.utcnow()
     with tools.db.read() as conn:
-        if _is_up(tools, conn, instance.host or ""):
+        if not move_endings.begun_elsewhere(conn, action) and _is_up(tools, conn, instance.host or ""):
             raise exception.ComputeServiceInUse(host=instance.host)
         spec = request_spec(instance, action, group_of(conn, instance.uuid))
     move = moving.begin(tools, action, instance, objects.EVACUATION, objects.ACCEPTED)

@@ -1,9 +1,12 @@
 """Evacuation from a fake host that is down: one guest, wherever and whenever the old host comes back."""
 import pytest
+import sqlalchemy as sa
 
+from nova_lite import exception
 from nova_lite.compute.api import base as api
+from nova_lite.compute.api import evacuation
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import moves
+from nova_lite.db import models, moves
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 
@@ -28,7 +31,8 @@ def server(cloud):
 def _evacuate(cloud, server, **arguments):
     context = RequestContext(user_id="u", project_id="p", overwrite=False)
     asked = {"host": None, "force": False, "stopped": False, **arguments}
-    action_id = cloud.db.write(api._begin, context, server, "evacuate", asked, cloud.conf.conductor.lease_seconds)[0]
+    action_id = cloud.db.write(api._begin, context, server, "evacuate", asked, cloud.conf.conductor.lease_seconds,
+                               evacuation._end_others)[0]
     cloud.rpc.run_action(admin_context(), [action_id])
     return action_id
 
@@ -131,3 +135,118 @@ def test_a_guest_that_cannot_be_powered_off_is_not_kept(cloud, server):
     cloud.fail()
     cloud.wait_action(_evacuate(cloud, server, host="h2", stopped=True), objects.DONE)
     assert _guests(cloud) == {"h2": {server: states.SHUTDOWN}}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_new_host_that_dies_after_the_old_one_came_back(cloud, server, monkeypatch, named):
+    """The old host has removed its guest: there is one elsewhere, or the server says that it has none."""
+    take_up = {name: cloud.hosts[name]._take_up for name in ("h2", "h3")}
+    for name in take_up:        # whoever is chosen does nothing
+        monkeypatch.setattr(cloud.hosts[name], "_take_up", lambda _ids: None)
+    action_id = _evacuate(cloud, server, host="h2" if named else None)
+    cloud.wait_for(lambda: cloud.action(action_id).stage == objects.COMPUTE)
+    first = cloud.action(action_id).host
+    [other] = set(take_up) - {first}
+    monkeypatch.setattr(cloud.hosts[other], "_take_up", take_up[other])
+    cloud.add_host("h1")
+    cloud.sync("h1")
+    cloud.wait_for(lambda: not cloud.guests("h1"))
+    cloud.silence(first)
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait_action(action_id, objects.ERROR if named else objects.DONE)
+    found = cloud.get(server)
+    if named:
+        assert (found.host, found.vm_state, found.task_state) == ("h1", states.ERROR, None)
+        assert (_guests(cloud), cloud.claimed()) == ({}, {"h1": {server}})
+    else:
+        assert (found.host, _guests(cloud), cloud.claimed()) == (other, {other: {server: states.RUNNING}}, {other: {server}})
+
+
+def test_who_lost_the_evacuation_binds_no_port(cloud, server, monkeypatch):
+    host, bound, lost = cloud.hosts["h2"].host, [], []
+
+    def slow(_server):
+        cloud.run(sa.update(models.instance_actions).values(owner="another"))
+        lost.append(True)
+    monkeypatch.setattr(host.driver.live, "adopt", slow)
+    monkeypatch.setattr(host.network, "move", lambda *_arguments: bound.append(True) or [])
+    _evacuate(cloud, server, host="h2")
+    cloud.wait_for(lambda: lost and not cloud.hosts["h2"].leases.in_flight())
+    assert not bound
+
+
+# what was under way when the host died --------------------------------------------------------------------------------------
+def _all_moves_ended(cloud, server):
+    with cloud.db.read() as conn:
+        return not moves.open_of(conn, [server])
+
+
+def _begin_move(cloud, server, verb):
+    """A move from h1 that is under way; the host that it goes to."""
+    arguments = {"host": None, "block_migration": None, "disk_over_commit": None, "force": False} \
+        if verb == "live_migrate" else {"flavor": {**cloud.get(server).flavor.to_primitive(), "vcpus": 2}} \
+        if verb == "resize" else {}
+    action_id = cloud.operate(server, verb, arguments)
+    step = "running" if verb == "live_migrate" else "migrating"
+    cloud.wait_for(lambda: "migration_id" in cloud.action(action_id).arguments and _move(cloud).status == step)
+    return _move(cloud).dest_compute
+
+
+@pytest.mark.parametrize("verb", ["live_migrate", "migrate", "resize"])
+def test_a_move_of_its_old_host_is_over(cloud, verb):
+    server = cloud.active(requested_destination={"host": "h1", "node": None, "force": True})
+    cloud.set(server, requested_destination=None)
+    cloud.delay(0.3)
+    moved_to = _begin_move(cloud, server, verb)
+    [third] = {"h2", "h3"} - {moved_to}
+    cloud.silence("h1")
+    action_id = _evacuate(cloud, server, host=third)
+    # the hypervisors copy by themselves: the guest comes, although nobody wants it there any more
+    cloud.hosts[moved_to].host.driver._set(server, {"power_state": states.RUNNING, "name": "s0"})
+    cloud.delay(0.0)
+    cloud.wait_action(action_id, objects.DONE)
+    found = cloud.get(server)
+    assert (found.host, found.vm_state, found.task_state, found.vcpus) == (third, states.ACTIVE, None, 1)
+    assert _all_moves_ended(cloud, server)
+    assert cloud.holders() == {third: [(server, 1)]}
+    for name in cloud.hosts:        # what still worked there has lost its action
+        cloud.wait_for(lambda host=cloud.hosts[name]: not host.leases.in_flight())
+        cloud.report(name)
+
+    def is_only_there():
+        for name in cloud.hosts:
+            cloud.sync(name)
+        return _guests(cloud) == {third: {server: states.RUNNING}} and not any(
+            cloud.hosts[name].host.driver.left_behind() for name in cloud.hosts)
+    cloud.wait_for(is_only_there)
+
+
+def test_a_resize_that_nobody_confirmed_is_over(cloud):
+    """Declared active by os-resetState, so that it can be evacuated at all."""
+    server = cloud.active()
+    source = cloud.get(server).host
+    resize = cloud.operate(server, "resize", {"flavor": {**cloud.get(server).flavor.to_primitive(), "vcpus": 2}})
+    cloud.wait_action(resize, objects.DONE)
+    died = cloud.get(server).host
+    cloud.set(server, vm_state=states.ACTIVE)
+    cloud.silence(died)
+    [third] = {"h1", "h2", "h3"} - {source, died}
+    cloud.wait_action(_evacuate(cloud, server, host=third), objects.DONE)
+    assert _all_moves_ended(cloud, server)
+    assert cloud.holders() == {third: [(server, 2)]}
+    cloud.report(died)
+    for name in (source, died):
+        cloud.sync(name)
+    cloud.wait_for(lambda: _guests(cloud) == {third: {server: states.RUNNING}})
+    cloud.wait_for(lambda: not cloud.hosts[source].host.driver.left_behind())
+
+
+@pytest.mark.parametrize("verb", ["delete", "force_delete", "soft_delete"])
+def test_what_is_being_deleted_is_not_evacuated(cloud, server, verb):
+    delete = cloud.begin(server, verb)
+    with pytest.raises(exception.InstanceInvalidState):
+        _evacuate(cloud, server, host="h2")
+    cloud.expire(delete)
+    cloud.sweep()
+    cloud.wait_action(delete, objects.DONE)
