@@ -58,16 +58,16 @@ class Checks:
         """What a moment heals is given the moment; the rest is told."""
         deadline = time.monotonic() + AFTERWARDS
         while True:
-            found = self._look(walk)
+            try:
+                found = self._look(walk)
+            except requests.RequestException as error:
+                found = [f"the API does not answer: {error}"]
             if not found or time.monotonic() > deadline:
                 return found
             time.sleep(1)
 
     def _look(self, walk: Walk) -> list[str]:
-        try:
-            servers = self.cloud.servers()
-        except (requests.RequestException, AssertionError) as error:
-            return [f"the API does not answer: {error}"]
+        servers = self.cloud.servers()
         with self.engine.connect() as connection:
             rows = {r["uuid"]: dict(r) for r in connection.execute(sa.select(models.instances).where(
                 models.instances.c.deleted == 0)).mappings()}
@@ -184,6 +184,9 @@ class Checks:
         have = {a.id: (a.server_id, a.volume_id, a.status) for a in self.cloud.attachments()}
         wanted = {d["attachment_id"]: (uuid, d["volume_id"], "attached" if s["host"] else "reserved")
                   for uuid, s in rows.items() for d in s["block_devices"] or () if d.get("attachment_id")}
+        if self.cloud.fails:        # an attach that could not even be undone stays in the list until it is detached
+            wanted |= {d["attachment_id"]: have.get(d["attachment_id"], wanted[d["attachment_id"]])
+                       for s in rows.values() for d in s["block_devices"] or () if d.get("attachment_id") and not d["attached"]}
         for attachment in sorted(have.keys() | wanted.keys()):
             if have.get(attachment) != wanted.get(attachment):
                 uuid = (have.get(attachment) or wanted[attachment])[0]

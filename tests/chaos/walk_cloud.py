@@ -110,7 +110,7 @@ class WalkCloud(Services):
                     return client.request("PUT", f"/os-services/{found['id']}", json={"forced_down": down}).status_code == 200
             self.revive()
             return False
-        wait_for(f"forced_down of {host}", done, 60, 0.3)
+        wait_for(f"forced_down of {host}", done, 180, 0.3)
 
     def revive(self) -> None:
         """Start what has ended, but for the hosts that shall be dead."""
