@@ -15,12 +15,14 @@ from nova_lite.db import models, services
 NODES = models.compute_nodes
 SERVICES = models.services
 
-_REPORTED = ("host_ip", "hypervisor_type", "hypervisor_version", "cpu_info", "supported_instances", "traits", "vcpus",
-             "memory_mb", "local_gb", "disk_available_least", "free_disk_gb", "io_ops", "uptime")
+_REPORTED = ("host_ip", "hypervisor_type", "hypervisor_version", "cpu_info", "supported_instances", "traits", "numa_topology",
+             "vcpus", "memory_mb", "local_gb", "disk_available_least", "free_disk_gb", "io_ops", "uptime")
 # JSON stays text here: ten thousand hosts share a few values, which the host table parses once each
 _TABLE_COLUMNS = (
     NODES.c.id, NODES.c.host, NODES.c.hypervisor_hostname, NODES.c.hypervisor_type, NODES.c.hypervisor_version,
     sa.type_coerce(NODES.c.supported_instances, sa.String).label("supported_instances"),
+    sa.type_coerce(NODES.c.traits, sa.String).label("traits"),
+    sa.type_coerce(NODES.c.numa_topology, sa.String).label("numa_topology"),
     NODES.c.vcpus, NODES.c.memory_mb, NODES.c.local_gb,
     NODES.c.reserved_vcpus, NODES.c.reserved_memory_mb, NODES.c.reserved_local_gb,
     NODES.c.cpu_allocation_ratio, NODES.c.ram_allocation_ratio, NODES.c.disk_allocation_ratio,

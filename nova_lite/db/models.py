@@ -51,6 +51,7 @@ compute_nodes = sa.Table(
     sa.Column("cpu_info", Json),
     sa.Column("supported_instances", Json),      # [[architecture, hypervisor type, vm mode], ...]
     sa.Column("traits", Json),
+    sa.Column("numa_topology", Json),            # objects.hardware.placement.HostCell, one for each node
     sa.Column("vcpus", sa.Integer, nullable=False),
     sa.Column("memory_mb", sa.Integer, nullable=False),
     sa.Column("local_gb", sa.Integer, nullable=False),

@@ -47,6 +47,20 @@ class ImageUnacceptable(Invalid):
     msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
 
 
+class InvalidHardware(Invalid):
+    """A guest that flavor and image describe and that cannot be."""
+
+    msg_fmt = "%(reason)s"
+
+
+class FlavorImageConflict(Invalid):
+    msg_fmt = "%(reason)s"
+
+
+class PciRequestAliasNotDefined(Invalid):
+    msg_fmt = "PCI alias %(alias)s is not defined"
+
+
 class InvalidVolume(Invalid):
     msg_fmt = "Invalid volume: %(reason)s"
 

@@ -18,6 +18,10 @@ class InstanceInvalidState(Conflict):
     msg_fmt = "Cannot '%(action)s' instance %(instance_id)s while it is in %(attr)s %(state)s"
 
 
+class OperationNotSupportedForVTPM(Conflict):
+    msg_fmt = "Operation '%(operation)s' not supported for vTPM-enabled instance (%(instance_uuid)s)."
+
+
 class InstanceIsLocked(Conflict):
     msg_fmt = "Instance %(instance_id)s is locked"
 

@@ -132,6 +132,8 @@ class HostTable:
             array = getattr(base, name).copy()
             array[where] = np.fromiter((number(row) for row in changed), dtype=kind, count=len(changed))
             arrays[name] = array
+        arrays["numa"] = base.numa.copy()
+        arrays["numa"][where] = [_text(row.numa_topology) for row in changed]
         self._base = dataclasses.replace(base, **arrays)
         return True
 
@@ -158,6 +160,8 @@ class HostTable:
         rows_of = _positions(hosts)
         kinds: dict[str, int] = {}
         support = [kinds.setdefault(_text(row.supported_instances), len(kinds)) for row in rows]
+        groups: dict[str, int] = {}
+        trait = [groups.setdefault(_text(row.traits), len(groups)) for row in rows]
         zone, zones = self._zones(hosts)
         arrays: dict[str, Any] = {name: np.fromiter((number(row) for row in rows), dtype=kind, count=len(rows))
                                   for name, (kind, number) in _NUMBERS.items()}
@@ -166,6 +170,8 @@ class HostTable:
             hosts=hosts, nodes=tuple(row.hypervisor_hostname for row in rows),
             hypervisor_type=np.array([row.hypervisor_type for row in rows], dtype=object),
             support=np.array(support, dtype=np.intp), supports=tuple(_supported(text) for text in kinds),
+            trait=np.array(trait, dtype=np.intp), traits=tuple(frozenset(json.loads(text) or ()) for text in groups),
+            numa=np.array([_text(row.numa_topology) for row in rows], dtype=object),
             up=nothing, enabled=nothing, zone=zone, zones=zones, rows_of=rows_of,
             aggregates=tuple(_aggregate(a, rows_of, len(rows)) for a in self._aggregates), **arrays))
 
@@ -185,8 +191,8 @@ class HostTable:
         self._base = dataclasses.replace(base, enabled=enabled)
 
 
-def _kind(row: Any) -> tuple[str, str, str, str]:
-    return row.host, row.hypervisor_hostname, row.hypervisor_type, _text(row.supported_instances)
+def _kind(row: Any) -> tuple[str, ...]:
+    return row.host, row.hypervisor_hostname, row.hypervisor_type, _text(row.supported_instances), _text(row.traits)
 
 
 def _text(value: Any) -> str:

@@ -27,6 +27,7 @@ class Aggregate:
 class Snapshot:
     """Every array has one element per node, in the same order. Arrays are never changed but in a :meth:`working_copy`.
 
+    ``trait`` holds positions in ``traits``, what hosts told of themselves; ``numa`` is JSON, a text of HostCells for each node.
     ``*_capacity`` is (what there is - what is reserved) x allocation ratio, and the most that may be used; ``zone`` and
     ``support`` hold positions in ``zones`` and ``supports``, as thousands of hosts share a few values. ``supports`` are
     tuples of (architecture, hypervisor type, vm mode). ``group_members`` counts members of the request's server group.
@@ -53,6 +54,9 @@ class Snapshot:
     supports: tuple[tuple[tuple[str, str, str], ...], ...]
     up: np.ndarray
     enabled: np.ndarray
+    trait: np.ndarray
+    traits: tuple[frozenset[str], ...]
+    numa: np.ndarray
     zone: np.ndarray
     zones: tuple[str, ...]
     rows_of: Mapping[str, np.ndarray] = field(repr=False)

@@ -43,6 +43,7 @@ class Inventory(Record):
     disk_available_least: int | None = None
     free_disk_gb: int | None = None
     traits: list[str] = field(default_factory=list)
+    numa_topology: list[dict[str, Any]] = field(default_factory=list)   # objects.hardware.placement.HostCell, as primitives
 
 
 @dataclass

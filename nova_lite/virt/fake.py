@@ -19,10 +19,12 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import exception
+from nova_lite.objects import hardware
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import NIC, Diagnostics
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.hardware.placement import HostCell
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
@@ -65,7 +67,9 @@ class FakeDriver:
             cpu_info={"vendor": "nova-lite", "model": "fake", "arch": "x86_64", "features": [],
                       "topology": {"cores": 1, "threads": 1, "sockets": fake.vcpus}},
             supported_instances=[["x86_64", "fake", "hvm"], ["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]],
-            traits=["COMPUTE_STORAGE_VIRTIO_FS"])
+            traits=["COMPUTE_STORAGE_VIRTIO_FS", "COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_2_0", hardware.UEFI,
+                    hardware.SECURE_BOOT],
+            numa_topology=_cells(fake.vcpus, fake.memory_mb))
 
     def uptime(self) -> str | None:
         """That of the machine that plays the host."""
@@ -376,3 +380,11 @@ class FakeDriver:
                 partial = self._file.with_name(self._file.name + ".partial")
                 partial.write_text(json.dumps(self._guests))
                 os.replace(partial, self._file)
+
+
+def _cells(vcpus: int, memory_mb: int) -> list[dict[str, Any]]:
+    """Two NUMA nodes, half of their memory in huge pages. Nothing is ever in use: fake guests are bound to nothing."""
+    each, memory = vcpus // 2, memory_mb // 2
+    pages = {2048: memory // 8, 1048576: memory // 4096}
+    return [HostCell(number, tuple(range(number * each, (number + 1) * each)), memory, pages=pages).to_primitive()
+            for number in range(2) if each]

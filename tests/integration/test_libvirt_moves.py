@@ -360,3 +360,48 @@ def test_hosts_that_share_their_directories_remove_only_what_is_theirs(shared, d
     b.clear(made, [], keep_ephemeral=True)
     b.destroy(made, [])
     assert list(disk.parent.parent.glob(f"{made.uuid}*")) == []
+
+
+@pytest.mark.skipif(not shutil.which("swtpm_setup") or not pathlib.Path("/usr/share/OVMF").is_dir(),
+                    reason="needs swtpm, swtpm-tools and ovmf")
+def test_firmware_and_tpm_remember_what_they_were_told(drivers, hypervisor, fetch, tmp_path):
+    old, new = drivers
+    specs = {"hw:tpm_version": "2.0", "hw:watchdog_action": "reset"}
+    properties = {"hw_firmware_type": "uefi", "hw_machine_type": "q35", "os_secure_boot": "required"}
+    flavor = dataclasses.replace(OLD, extra_specs=specs)
+    guest = Instance(uuid=str(uuid.uuid4()), id=2, project_id="p", user_id="u", display_name="rememberer", flavor=flavor,
+                     image_ref="i", image=ImageMeta(str(uuid.uuid4()), properties=properties))
+    old.spawn(guest, [], GuestFiles(), fetch)
+    try:
+        xml = subprocess.run(["virsh", "-c", hypervisor.uri, "dumpxml", guest.uuid], check=True, capture_output=True,
+                             text=True).stdout
+        assert all(text in xml for text in ("secure='yes'", "i6300esb", "<rng", "tpm-tis"))
+        old.power_off(guest, 0)
+        variables = _disk(tmp_path, "one", guest).with_name("nvram.fd")
+        memory = hypervisor.directory / "lib" / "swtpm" / guest.uuid / "tpm2" / "tpm2-00.permall"
+        with variables.open("r+b") as stream:
+            stream.seek(-16, os.SEEK_END)
+            stream.write(b"written by guest")
+        remembered = memory.read_bytes()
+        old.set_aside(guest, [], 0, MOVE)
+        assert not memory.exists()
+        new.receive_guest(guest, old.offer_disks(guest), fetch, MOVE)
+        old.withdraw_disks(guest)
+        new.finish_move(guest, [], fetch, False)
+        assert _disk(tmp_path, "two", guest).with_name("nvram.fd").read_bytes() == variables_of(tmp_path, guest)
+        assert memory.read_bytes() == remembered
+        new.power_on(guest, [])
+        assert new.power_state(guest) == states.RUNNING
+        new.drop_received(guest, [], False, MOVE)
+        old.bring_back(guest, [], True, MOVE)
+        assert memory.read_bytes()
+        assert variables.read_bytes().endswith(b"written by guest")
+    finally:
+        for one in drivers:
+            one.destroy(guest, [])
+    assert not memory.parent.parent.exists()
+    assert not variables.parent.exists()
+
+
+def variables_of(tmp_path, guest):
+    return _disk(tmp_path, "one", guest, "_resize").with_name("nvram.fd").read_bytes()

@@ -18,7 +18,7 @@ from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, keypairs, quotas, server_groups
 from nova_lite.network.base import Requests, Wanted
 from nova_lite.objects import action as action_objects
-from nova_lite.objects import states
+from nova_lite.objects import hardware, states
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
@@ -144,6 +144,7 @@ class Creation(Volumes):
             assert root is not None     # else `parse` has refused a request without an image
             image = self.root_image(context, root)
         validate.check_image(image, flavor, request.allow_zero_disk, is_on_volume=root is not None)
+        hardware.check(flavor, image)
         if root is not None:
             check_image_fits(image, root)
         return image

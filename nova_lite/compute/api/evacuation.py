@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
+from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.conductor import endings, move_endings
 from nova_lite.context import RequestContext
@@ -26,6 +27,7 @@ class Evacuation(Base):
         Raises ComputeHostNotFound (404), Invalid for the server's own host, ComputeServiceInUse (400) for a host that is up,
         InstanceInvalidState for a server that is being deleted, and as ``states.check``."""
         states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
+        validate.refuse_vtpm(instance, "evacuate")
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
         down_time = self.conf.compute.service_down_time

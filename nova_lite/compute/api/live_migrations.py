@@ -8,12 +8,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
+from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, moves, services
 from nova_lite.objects import action as action_objects
+from nova_lite.objects import hardware, states
 from nova_lite.objects import migration as objects
-from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.virt.live import ABORT, FORCE_COMPLETE
@@ -34,6 +35,10 @@ class LiveMigrations(Base):
         ComputeServiceUnavailable, Invalid for a host that does not exist, what ``states.check`` raises, and, waiting, what the
         checks say (400)."""
         states.check(states.OPERATIONS["live_migrate"], instance, may_override_lock=bool(context.is_admin))
+        validate.refuse_vtpm(instance, "live-migration")
+        if hardware.demand(instance.flavor, instance.image) is not None:
+            raise exception.MigrationPreCheckError(reason="its CPUs, NUMA nodes or pages are bound to those of its host: "
+                                                          "it can be migrated cold")
         if host is not None:
             self._check_destination(instance, host)
         self.operate(context, instance.uuid, "live_migrate", {

@@ -13,8 +13,8 @@ from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.context import RequestContext
 from nova_lite.db import flavors, moves, quotas, services
+from nova_lite.objects import hardware, states
 from nova_lite.objects import migration as objects
-from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
@@ -115,6 +115,7 @@ def _check_flavor(instance: Instance, flavor: Flavor) -> None:
     if flavor.root_gb == 0 and instance.flavor.root_gb != 0 and not instance.is_volume_backed:
         raise exception.CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")
     image = instance.image
+    hardware.check(flavor, image)
     if image is not None and not instance.is_volume_backed and flavor.root_gb:
         validate.check_image(_any_state(image), flavor, allow_zero_disk=True)
     elif image is not None and flavor.memory_mb < int(image.min_ram or 0):

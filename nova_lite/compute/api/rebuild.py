@@ -12,7 +12,7 @@ from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.context import RequestContext
 from nova_lite.db import keypairs, quotas
-from nova_lite.objects import states
+from nova_lite.objects import hardware, states
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 
@@ -82,6 +82,10 @@ class Rebuilds(Base):
         except exception.ImageNotFound as error:
             raise exception.Invalid(f"Cannot find image for rebuild: {error.message}") from error
         root = next((d for d in instance.volumes if d.is_root), None)
+        hardware.check(instance.flavor, image)
+        if hardware.demand(instance.flavor, image) != hardware.demand(instance.flavor, instance.image):
+            raise exception.InvalidHardware(reason="An instance's NUMA topology cannot be changed as part of a rebuild. The "
+                                                   "image provided is invalid for this instance.")
         validate.check_image(image, instance.flavor, allow_zero_disk=True, is_on_volume=root is not None)
         if root is None:
             return image

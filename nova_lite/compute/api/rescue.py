@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from nova_lite import exception
+from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
@@ -17,6 +18,7 @@ class Rescues(Base):
         """Begin to boot the server from an image (None: its own). ``on_volume``: it may be one that boots from a volume
         (2.87). Raises InstanceNotRescuable, UnsupportedRescueImage (400), or the 409s of its state."""
         states.check(states.OPERATIONS["rescue"], instance, may_override_lock=bool(context.is_admin))
+        validate.refuse_vtpm(instance, "rescue")
         if instance.is_volume_backed and not on_volume:
             raise exception.InstanceNotRescuable(instance_id=instance.uuid, reason="Cannot rescue a volume-backed instance")
         image = self._rescue_image(context, instance, image_id)

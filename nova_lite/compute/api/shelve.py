@@ -23,6 +23,7 @@ class Shelving(Base):
     def shelve(self, context: RequestContext, instance: Instance) -> None:
         """Begin to shelve. Raises the 409s of its state, or what the Image service says to the user."""
         states.check(states.OPERATIONS["shelve"], instance, may_override_lock=bool(context.is_admin))
+        validate.refuse_vtpm(instance, "shelve")
         image_id = None
         if not instance.is_volume_backed:
             record = image_record(context, instance, f"{instance.display_name}-shelved", {"image_type": "snapshot"})

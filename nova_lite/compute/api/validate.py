@@ -14,8 +14,10 @@ from oslo_utils import strutils
 from nova_lite import exception, units
 from nova_lite.context import RequestContext
 from nova_lite.db import aggregates, flavors, models, server_groups, services
+from nova_lite.objects import hardware
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
 
 
@@ -91,6 +93,12 @@ def check_image(image: ImageMeta, flavor: Flavor, allow_zero_disk: bool, is_on_v
         raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=image.size)
     if int(image.min_disk or 0) * units.GiB > size:
         raise exception.FlavorDiskSmallerThanMinDisk(flavor_size=size, image_min_disk=image.min_disk * units.GiB)
+
+
+def refuse_vtpm(instance: Instance, operation: str) -> None:
+    """Raise OperationNotSupportedForVTPM (409): what its TPM remembers would be lost on the way, or not be there."""
+    if hardware.has_tpm(instance.flavor, instance.image):
+        raise exception.OperationNotSupportedForVTPM(operation=operation, instance_uuid=instance.uuid)
 
 
 def auto_disk_config(image: ImageMeta, wanted: str | None) -> bool:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from nova_lite.objects.hardware.placement import BoundCell
+
 
 @dataclass(frozen=True)
 class Auth:
@@ -59,7 +61,8 @@ class Nic:
     ``kind`` says what ``source`` is: bridge: a Linux bridge. ovs: a bridge of Open vSwitch, whose agent knows the tap by
     ``port_id``. vhostuser: the path of a socket, on which QEMU is ``mode`` (client or server). direct: an interface of the
     host, with macvtap's ``mode``. hostdev: a PCI function (0000:0a:00.1), its traffic tagged with ``vlan``.
-    Without ``offload`` the guest does the checksums itself: nobody else would.
+    Without ``offload`` the guest does the checksums itself: nobody else would. ``queues`` above 1: it sends and receives on as
+    many CPUs.
     """
 
     mac: str
@@ -73,6 +76,7 @@ class Nic:
     mode: str = ""
     vlan: int | None = None
     offload: bool = True
+    queues: int = 1
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Cpu:
     mode: str = ""
     model: str = ""
     tune: dict[str, int] = field(default_factory=dict)      # shares, period, quota
+    pmu: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -98,11 +103,12 @@ class Rng:
 
 @dataclass(frozen=True)
 class Graphics:
-    """A screen with its pointer, and the consoles (``protocols``: vnc, spice) that show it. ``video_ram`` is KiB."""
+    """A screen with its pointer, and the consoles (``protocols``: vnc, spice) that show it. ``video_ram`` is KiB, ``pointer``
+    the bus of a tablet: usb, virtio, or none."""
 
     listen: str
     video: str = "virtio"
-    tablet: bool = True
+    pointer: str = "usb"
     video_ram: int | None = None
     protocols: tuple[str, ...] = ("vnc",)
 
@@ -137,8 +143,27 @@ class Description:
 
 
 @dataclass(frozen=True)
+class Tpm:
+    """One that swtpm plays: ``version`` 1.2 or 2.0, ``model`` tpm-tis or tpm-crb."""
+
+    version: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """UEFI. ``variables`` is the file where it keeps what the guest has it remember."""
+
+    variables: str
+    secure_boot: bool = False
+
+
+@dataclass(frozen=True)
 class GuestConfig:
-    """One domain. ``tb_cache_mb`` bounds the memory that the emulator spends on translated code (QEMU without KVM only)."""
+    """One domain. ``tb_cache_mb`` bounds the memory that the emulator spends on translated code (QEMU without KVM only).
+
+    ``firmware`` None: a BIOS. ``cells`` are in the order of their numbers; without any the guest floats over the host.
+    """
 
     uuid: str
     name: str
@@ -153,7 +178,11 @@ class GuestConfig:
     nics: tuple[Nic, ...] = ()
     graphics: Graphics | None = None
     rng: Rng | None = None
-    firmware: str | None = None
+    firmware: Firmware | None = None
+    tpm: Tpm | None = None
+    cells: tuple[BoundCell, ...] = ()
+    hide_hypervisor: bool = False
+    serial_ports: int = 1
     boot_menu: bool = False
     local_time: bool = False
     scsi_model: str | None = None

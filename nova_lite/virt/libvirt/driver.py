@@ -40,6 +40,7 @@ from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.moves import Moves
 from nova_lite.virt.libvirt.serial_server import SerialServer
 from nova_lite.virt.libvirt.snapshot import copied_disk
+from nova_lite.virt.libvirt.tpm_state import TpmStates
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 
 LOG = log.getLogger(__name__)
@@ -55,6 +56,7 @@ class LibvirtDriver:
         self._connection = Connection(conf.libvirt.connection_uri)
         self._disks = DiskMaker(conf)
         self._moves = Moves(conf, host, self._disks)
+        self._tpms = TpmStates(conf.libvirt.connection_uri)
         self._volumes = VolumeHost(conf, host, self._connection)
         self._serial: SerialServer | None = None
         self.live = LiveMigrations(conf, host, self._connection, self._disks, self._ready, self._working, self._remove)
@@ -120,7 +122,7 @@ class LibvirtDriver:
         """As destroy, but the ephemeral disk may stay."""
         with self._working(instance, None):
             files = self._files(instance)
-            self._remove(instance, network_info, keep=[files.ephemeral] if keep_ephemeral else [])
+            self._remove(instance, network_info, keep=[files.binding, *([files.ephemeral] if keep_ephemeral else [])])
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """End the guest and remove domain, saved memory, files and taps."""
@@ -245,6 +247,7 @@ class LibvirtDriver:
             return
         self.power_off(instance, timeout)
         with self._working(instance, None):
+            self._tpms.save(instance.uuid, self._files(instance))
             self._guest(instance).undefine()
             for vif in network_info:
                 self._remove_tap(vif)
@@ -273,7 +276,7 @@ class LibvirtDriver:
             guest = self._guest(instance)
             if not guest.is_active():
                 self._moves.fit(instance, fetch_image)
-                guest.define(self._config(instance, network_info))
+                self._define(instance, network_info)
             self._moves.settled(instance)
             if power_on:
                 guest.start()
@@ -295,7 +298,7 @@ class LibvirtDriver:
             self._moves.return_if_alone(instance)
             guest = self._guest(instance)
             if not guest.is_active():
-                guest.define(self._config(instance, network_info))
+                self._define(instance, network_info)
             if power_on:
                 guest.start()
 
@@ -397,11 +400,11 @@ class LibvirtDriver:
               paused: bool) -> None:
         if paused and self._guest(instance).is_active():    # it waited when the process died: it waits on
             return
-        self._config(instance, vifs)    # what cannot be had is told before anything is fetched
         files = self._files(instance)
         files.make()
         if read_mark(files.owner).host != NOBODY:
             write_mark(files.owner, self._name)
+        self._config(instance, vifs)    # what cannot be had is told before anything is fetched
         self._disks.make(instance, files, fetch_image)
         if instance.config_drive:
             config_drive.make(files.config_drive, guest_files.metadata)
@@ -421,15 +424,22 @@ class LibvirtDriver:
 
     def _guest_config(self, instance: Instance, vifs: list[VIF]) -> GuestConfig:
         name = instance.domain_name(self._conf.compute.instance_name_template)
-        return guest_config.make(instance, name, vifs, self._files(instance), self._ready().facts)
+        files, host = self._files(instance), self._ready()
+        cells = host.bindings.bind(instance, files, host.cells)
+        return guest_config.make(instance, name, vifs, files, host.facts, cells)
 
     def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
         guest = self._guest(instance)
         if guest.is_active():
             return
         self._moves.return_if_alone(instance)
-        guest.define(self._config(instance, vifs))
+        self._define(instance, vifs)
         guest.start(paused)
+
+    def _define(self, instance: Instance, vifs: list[VIF]) -> None:
+        """The domain as the server's record says it."""
+        self._tpms.restore(instance.uuid, self._files(instance))
+        self._guest(instance).define(self._config(instance, vifs))
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         files = self._files(instance)

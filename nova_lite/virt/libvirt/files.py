@@ -14,6 +14,7 @@ from nova_lite import durable
 
 PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests
+BINDING = "binding.json"
 ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it can come back to
 GONE = ".gone"         # after the name of a directory whose removal has begun: nobody takes what is left of it for a guest's
 NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
@@ -54,10 +55,18 @@ class GuestDirectory:
         self.rescue_disk = self.path / "disk.rescue"
         self.rescue_config_drive = self.path / "disk.config.rescue"
         self.snapshot = self.path / "snapshot.part"
+        self.nvram = self.path / "nvram.fd"         # what UEFI remembers
+        self.tpm = self.path / "tpm.tar"            # what its TPM remembers, while libvirt does not know the guest
+        self.binding = self.path / BINDING          # see bindings.py
         self.console_log = self.path / "console.log"
         self.moved_from = self.path / "moved-from"
         self.moved_to = self.path / "moved-to"
         self.owner = self.path / "owner"    # the host whose guest it is: hosts may share their directories
+
+    @property
+    def movable(self) -> tuple[pathlib.Path, ...]:
+        """What a guest takes with it to another host; some of it may not be there."""
+        return self.disk, self.ephemeral, self.swap, self.config_drive, self.nvram, self.tpm
 
     def make(self) -> None:
         """Create it. Others may pass through (QEMU may run as another user), but see no names."""

@@ -93,10 +93,11 @@ class Guest:
         self.do(lambda domain: domain.managedSave(running) if domain.isActive() else None, must_exist=True)
 
     def undefine(self) -> None:
-        """Remove the configuration with saved memory and firmware variables."""
+        """Remove the configuration with saved memory and the memory of its TPM. The firmware's variables stay: they are one of
+        the guest's files, which others may have taken over."""
         lib = self.lib
         least = lib.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | lib.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
-        most = least | lib.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | lib.VIR_DOMAIN_UNDEFINE_NVRAM
+        most = least | lib.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA | lib.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
 
         def undefine(domain: Any) -> None:
             try:

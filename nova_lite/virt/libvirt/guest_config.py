@@ -7,17 +7,32 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from nova_lite import exception, units, version
+from nova_lite.objects import hardware
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.hardware import cpu, devices, limits
+from nova_lite.objects.hardware.asked import Asked, is_true
+from nova_lite.objects.hardware.placement import BoundCell
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt import device_names
 from nova_lite.virt.libvirt import volumes
-from nova_lite.virt.libvirt.config import Cpu, Description, Disk, Graphics, GuestConfig, Nic, Port, Rng
+from nova_lite.virt.libvirt.config import (
+    Cpu,
+    Description,
+    Disk,
+    Firmware,
+    Graphics,
+    GuestConfig,
+    Nic,
+    Port,
+    Rng,
+    Tpm,
+)
 from nova_lite.virt.libvirt.files import GuestDirectory
 
 T = TypeVar("T")
@@ -30,13 +45,8 @@ _VIF_TYPES = {"bridge": ("bridge", "bridge", ""), "ovs": ("ovs", "bridge", ""),
               "vhostuser": ("vhostuser", "vhostuser_socket", "vhostuser_mode"),
               "macvtap": ("direct", "macvtap_source", "macvtap_mode"), "hw_veb": ("hostdev", "pci_slot", "")}
 VIDEO_MODELS = ("virtio", "vga", "cirrus", "qxl", "bochs", "none")
-WATCHDOG_ACTIONS = ("disabled", "reset", "poweroff", "pause", "none")
 TB_CACHE_MB = 32
-# asked for by a flavor, but not to be had here: key -> the values that mean "no"
-_REFUSED: dict[str, tuple[str, ...]] = {
-    "hw:cpu_policy": ("shared",), "hw:mem_page_size": ("any", "small"), "hw:numa_nodes": (), "hw:cpu_realtime": ("no", "false"),
-    "hw:mem_encryption": ("false",), "hw:tpm_model": (), "hw:tpm_version": (), "hw:pmem": (), "pci_passthrough:alias": (),
-    "accel:device_profile": (), "os:secure_boot": ("disabled", "optional")}
+MOST_QUEUES = 256        # that a tap has
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -54,27 +64,30 @@ class HostFacts:
     listen: str = ""                    # where consoles listen
     graphics: tuple[str, ...] = ()      # vnc, spice
     video: str = "virtio"
+    uefi: bool = True
+    secure_boot: bool = False
+    tpm_versions: tuple[str, ...] = ()
 
 
-def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirectory, host: HostFacts) -> GuestConfig:
-    """The guest as it is to be started; raises BuildAborted for what cannot be had."""
-    _refuse(instance)
+def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirectory, host: HostFacts,
+         cells: tuple[BoundCell, ...] = ()) -> GuestConfig:
+    """The guest as it is to be started, bound to ``cells`` of the host. Raises BuildAborted or InvalidHardware for what cannot
+    be had, BuildFailed for what only this host lacks."""
+    asked = Asked(instance.flavor, instance.image)
+    hardware.check(instance.flavor, instance.image)
     vifs = list(vifs)
-    specs = instance.flavor.extra_specs
     kvm = host.virt_type == "kvm"
-    disks = _disks(instance, files, host)
+    machine = str(_property(instance, "hw_machine_type", host.machine))
     return GuestConfig(
-        uuid=instance.uuid, name=name, virt_type=host.virt_type, arch=host.arch,
-        machine=str(_property(instance, "hw_machine_type", host.machine)), memory_mb=instance.flavor.memory_mb,
-        cpu=_cpu(instance, host), console_log=str(files.console_log), description=_description(instance, vifs),
-        disks=disks, nics=tuple(nic(instance, vif) for vif in vifs if vif.type != "null"),
-        graphics=_graphics(instance, host), rng=_rng(instance),
-        firmware="efi" if _property(instance, "hw_firmware_type", "bios") == "uefi" else None,
-        boot_menu=_true(specs.get("hw:boot_menu", _property(instance, "hw_boot_menu", False))),
-        local_time=_property(instance, "os_type", "linux") == "windows",
-        scsi_model=_choice(instance, "hw_scsi_model", SCSI_MODELS, "virtio-scsi"),
-        guest_agent=has_agent(instance), watchdog=_watchdog(instance),
-        tb_cache_mb=None if kvm else TB_CACHE_MB)
+        uuid=instance.uuid, name=name, virt_type=host.virt_type, arch=host.arch, machine=machine,
+        memory_mb=instance.flavor.memory_mb, cpu=_cpu(asked, host), console_log=str(files.console_log),
+        description=_description(instance, vifs), disks=_disks(instance, files, host),
+        nics=tuple(nic(instance, vif) for vif in vifs if vif.type != "null"), graphics=_graphics(instance, host),
+        rng=_rng(asked), firmware=_firmware(instance, files, host, machine), tpm=_tpm(instance, host),
+        boot_menu=is_true(asked.either("boot_menu")), local_time=_property(instance, "os_type", "linux") == "windows",
+        scsi_model=_choice(instance, "hw_scsi_model", SCSI_MODELS, "virtio-scsi"), guest_agent=has_agent(instance),
+        watchdog=devices.watchdog(asked), serial_ports=devices.serial_ports(asked), cells=cells,
+        hide_hypervisor=kvm and _hides_hypervisor(asked), tb_cache_mb=None if kvm else TB_CACHE_MB)
 
 
 def volume(instance: Instance, device: BlockDevice) -> Disk:
@@ -82,14 +95,6 @@ def volume(instance: Instance, device: BlockDevice) -> Disk:
     others = [d for d in instance.block_devices if d.id != device.id]
     names = device_names.assign(dataclasses.replace(instance, block_devices=[*others, device]))
     return volumes.disk(instance, device, names[device.id])
-
-
-def _refuse(instance: Instance) -> None:
-    for key, harmless in _REFUSED.items():
-        value = instance.flavor.extra_specs.get(key)
-        if value is not None and value.lower() not in harmless:
-            raise _aborted(instance, f"flavor {instance.flavor.name} asks for {key}={value}, which this host's driver does "
-                                     f"not offer")
 
 
 def _aborted(instance: Instance, reason: str) -> exception.BuildAborted:
@@ -113,7 +118,7 @@ def _choice(instance: Instance, name: str, allowed: Iterable[str], default: str)
 
 def has_agent(instance: Instance) -> bool:
     """Whether the image says that QEMU's agent runs in it."""
-    return _true(_property(instance, "hw_qemu_guest_agent", False))
+    return is_true(_property(instance, "hw_qemu_guest_agent", False))
 
 
 def admin_user(instance: Instance) -> str:
@@ -122,56 +127,51 @@ def admin_user(instance: Instance) -> str:
     return str(named) if named else "Administrator" if _property(instance, "os_type", "") == "windows" else "root"
 
 
-def _true(value: object) -> bool:
-    return str(value).lower() in ("true", "yes", "1", "on")
+def _cpu(asked: Asked, host: HostFacts) -> Cpu:
+    sockets, cores, threads = cpu.topology(asked)
+    return Cpu(asked.flavor.vcpus, sockets, cores, threads, host.cpu_mode, host.cpu_model, limits.cpu(asked),
+               asked.agreed_flag("pmu"))
 
 
-def _number(instance: Instance, specs: dict[str, str], key: str, minimum: int = 0) -> int | None:
-    value = specs.get(key)
-    if value is None:
+def _hides_hypervisor(asked: Asked) -> bool:
+    return is_true(asked.spec("hw:hide_hypervisor_id") or asked.spec("hide_hypervisor_id")
+                   or asked.property("img_hide_hypervisor_id"))
+
+
+def _firmware(instance: Instance, files: GuestDirectory, host: HostFacts, machine: str) -> Firmware | None:
+    asked = Asked(instance.flavor, instance.image)
+    if not devices.is_uefi(asked):
         return None
-    try:
-        number = int(value)
-    except ValueError:
-        number = minimum - 1
-    if number < minimum:
-        raise _aborted(instance, f"flavor extra spec {key}={value} is not a number of at least {minimum}")
-    return number
+    if not host.uefi:
+        raise _lacks(instance, "the image asks for hw_firmware_type=uefi, and this host has no UEFI (Debian: ovmf)")
+    wanted, able = devices.secure_boot(asked), host.secure_boot and "q35" in machine
+    if wanted == devices.REQUIRED and not able:
+        raise _lacks(instance, "secure boot is required, which this host offers with hw_machine_type=q35" if host.secure_boot
+                     else "secure boot is required, and this host has no firmware for it")
+    return Firmware(str(files.nvram), able and wanted != devices.DISABLED)
 
 
-def _tuned(instance: Instance, names: dict[str, str], convert: Callable[[int], int] = int) -> dict[str, int]:
-    """{extra spec: name of ours} -> {name of ours: value} for what the flavor has."""
-    found = ((name, _number(instance, instance.flavor.extra_specs, key)) for key, name in names.items())
-    return {name: convert(value) for name, value in found if value is not None}
+def _tpm(instance: Instance, host: HostFacts) -> Tpm | None:
+    asked = devices.tpm(Asked(instance.flavor, instance.image))
+    if asked is None:
+        return None
+    if asked.version not in host.tpm_versions:
+        raise _lacks(instance, f"a TPM {asked.version} is asked for, and this host has none (Debian: swtpm, swtpm-tools)")
+    return Tpm(asked.version, asked.model)
 
 
-def _cpu(instance: Instance, host: HostFacts) -> Cpu:
-    vcpus = instance.flavor.vcpus
-    sockets, cores, threads = (_topology(instance, part) for part in ("sockets", "cores", "threads"))
-    cores, threads = cores or 1, threads or 1
-    sockets = sockets or max(1, vcpus // (cores * threads))
-    if sockets * cores * threads != vcpus:
-        raise _aborted(instance, f"{sockets} sockets of {cores} cores of {threads} threads are not {vcpus} vcpus")
-    tune = _tuned(instance, {f"quota:cpu_{name}": name for name in ("shares", "period", "quota")})
-    return Cpu(vcpus, sockets, cores, threads, host.cpu_mode, host.cpu_model, tune)
-
-
-def _topology(instance: Instance, part: str) -> int | None:
-    wanted = _number(instance, instance.flavor.extra_specs, f"hw:cpu_{part}", 1)
-    if wanted is None:
-        value = _property(instance, f"hw_cpu_{part}", "")
-        wanted = _number(instance, {f"hw_cpu_{part}": str(value)} if value else {}, f"hw_cpu_{part}", 1)
-    return wanted
+def _lacks(instance: Instance, reason: str) -> exception.BuildFailed:
+    """Another host may have it."""
+    return exception.BuildFailed(instance_id=instance.uuid, reason=reason)
 
 
 def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[Disk, ...]:
     bus = _choice(instance, "hw_disk_bus", DISK_BUSES, "virtio")
-    tune = _tuned(instance, {f"quota:disk_{name}_sec": f"{name}_sec" for name in (
-        "read_bytes", "read_iops", "write_bytes", "write_iops", "total_bytes", "total_iops")})
+    tune = limits.disk(Asked(instance.flavor, instance.image))
     names = device_names.assign(instance)
     own = ((device_names.ROOT, files.disk, host.disk_format), (device_names.EPHEMERAL, files.ephemeral, "raw"),
            (device_names.SWAP, files.swap, "raw"))
-    disks = [Disk(str(path), names[kind], bus, form, cache=host.cache_mode, tune=tune)
+    disks = [Disk(str(path), names[kind], bus, form, cache=host.cache_mode, tune=tune, discard=True)
              for kind, path, form in own if kind in names]
     connected = [device for device in instance.block_devices if device.is_volume and device.connection_info]
     disks += [volumes.disk(instance, device, names[device.id]) for device in connected]
@@ -207,11 +207,11 @@ def nic(instance: Instance, vif: VIF) -> Nic:
     if not details.get(source_key):
         raise _aborted(instance, f"port {vif.id} of VIF type {vif.type} names no {source_key}")
     model = _choice(instance, "hw_vif_model", VIF_MODELS, "virtio")
-    names = {f"quota:vif_{way}_{name}": f"{way} {name}" for way in ("inbound", "outbound")
-             for name in ("average", "peak", "burst")}
-    bandwidth = {(key.split()[0], key.split()[1]): value for key, value in _tuned(instance, names).items()}
-    return Nic(vif.mac_address, str(details[source_key]), vif.devname, model, vif.mtu, bandwidth, kind, vif.id,
+    asked = Asked(instance.flavor, instance.image)
+    queues = min(instance.flavor.vcpus, MOST_QUEUES) if asked.agreed_flag("vif_multiqueue_enabled") else 1
+    return Nic(vif.mac_address, str(details[source_key]), vif.devname, model, vif.mtu, limits.vif(asked), kind, vif.id,
                str(details.get(mode_key, "")), int(details["vlan"]) if kind == "hostdev" and details.get("vlan") else None,
+               queues=queues,
                # Open vSwitch in user space passes packets on as it finds them in the tap, unfinished checksums and all
                offload=not (kind == "ovs" and details.get("datapath_type") == "netdev"))
 
@@ -220,23 +220,17 @@ def _graphics(instance: Instance, host: HostFacts) -> Graphics | None:
     if not host.graphics:
         return None
     video = _choice(instance, "hw_video_model", VIDEO_MODELS, host.video)
-    megabytes = _number(instance, instance.flavor.extra_specs, "hw_video:ram_max_mb", 1)
+    asked = Asked(instance.flavor, instance.image)
+    megabytes, bus = devices.video_ram(asked), asked.property("hw_input_bus") or "usb"
     tablet = _property(instance, "hw_pointer_model", "usbtablet") == "usbtablet"
-    return Graphics(host.listen, video, tablet, megabytes * units.KiB if megabytes else None, host.graphics)
+    return Graphics(host.listen, video, bus.lower() if tablet else "", megabytes * units.KiB if megabytes else None,
+                    host.graphics)
 
 
-def _rng(instance: Instance) -> Rng | None:
-    specs = instance.flavor.extra_specs
-    if not _true(specs.get("hw_rng:allowed", "true")):
+def _rng(asked: Asked) -> Rng | None:
+    if not is_true(asked.spec("hw_rng:allowed") or "true"):
         return None
-    return Rng(_number(instance, specs, "hw_rng:rate_bytes", 1), _number(instance, specs, "hw_rng:rate_period", 1))
-
-
-def _watchdog(instance: Instance) -> str | None:
-    action = instance.flavor.extra_specs.get("hw:watchdog_action", _property(instance, "hw_watchdog_action", "disabled"))
-    if action not in WATCHDOG_ACTIONS:
-        raise _aborted(instance, f"watchdog action {action} is not one of {', '.join(WATCHDOG_ACTIONS)}")
-    return None if action == "disabled" else action
+    return Rng(asked.number("hw_rng:rate_bytes"), asked.number("hw_rng:rate_period"))
 
 
 def _description(instance: Instance, vifs: list[VIF]) -> Description:

@@ -1,14 +1,17 @@
 """What the host is and offers, as libvirt tells it."""
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 from lxml import etree
 from oslo_config import cfg
 
 from nova_lite import units
+from nova_lite.objects import hardware
 from nova_lite.virt.driver import Inventory
-from nova_lite.virt.libvirt import disks, images, virt_type
+from nova_lite.virt.libvirt import disks, host_cells, images, virt_type
+from nova_lite.virt.libvirt.bindings import Bindings
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.files import instances_root
 from nova_lite.virt.libvirt.guest_config import HostFacts
@@ -29,6 +32,8 @@ class Host:
         self.hostname, self._type, self._version = connection.run(
             lambda c: (c.getHostname(), c.getType(), c.getVersion()), retry=True)
         self.facts = self._facts(conf)
+        self.cells = host_cells.of_capabilities(self._capabilities)
+        self.bindings = Bindings(self._root, conf.host)
 
     def inventory(self) -> Inventory:
         """CPUs, memory and disk of now."""
@@ -41,7 +46,8 @@ class Host:
         return Inventory(hypervisor_hostname=self.hostname, hypervisor_type=self._type, hypervisor_version=self._version,
                          vcpus=info[2], memory_mb=info[1], local_gb=total // units.GiB, free_disk_gb=free // units.GiB,
                          disk_available_least=max(-_MOST, min(least, _MOST)),
-                         cpu_info=self._cpu_info(), supported_instances=supported)
+                         cpu_info=self._cpu_info(), supported_instances=supported, traits=self._traits(),
+                         numa_topology=[cell.to_primitive() for cell in self.bindings.in_use(self.cells)])
 
     def _facts(self, conf: cfg.ConfigOpts) -> HostFacts:
         options = conf.libvirt
@@ -52,16 +58,29 @@ class Host:
         if cache == "none" and not disks.takes_direct_io(self._root):
             cache = "writeback"
         offered = tuple(protocol for protocol in ("vnc", "spice") if conf[protocol].enabled)
-        return HostFacts(virt_type=chosen, arch=self._arch, machine=machine, cpu_mode="" if mode == "none" else mode,
+        able = self._domain_capabilities(chosen, machine)
+        q35 = self._domain_capabilities(chosen, "q35") if self._arch == "x86_64" else able
+        versions = _values(able, "devices/tpm[@supported='yes']", "backendVersion")
+        return HostFacts(uefi="efi" in _values(able, "os", "firmware"),
+                         secure_boot="yes" in _values(q35, "os/loader", "secure"),
+                         tpm_versions=tuple(versions) if shutil.which("swtpm_setup") else (),
+                         virt_type=chosen, arch=self._arch, machine=machine, cpu_mode="" if mode == "none" else mode,
                          cpu_model=options.cpu_model, cache_mode=cache, disk_format=options.images_type,
-                         listen=conf.console.server_listen, graphics=offered, video=self._video(chosen, machine))
+                         listen=conf.console.server_listen, graphics=offered, video=_video(able))
 
-    def _video(self, chosen: str, machine: str) -> str:
-        """virtio where QEMU has it (it may come in a package of its own), else what each QEMU has."""
-        capabilities = self._connection.run(lambda c: c.getDomainCapabilities(None, self._arch, machine, chosen), retry=True)
-        values = etree.fromstring(capabilities).iterfind("devices/video/enum[@name='modelType']/value")
-        models = [value.text for value in values]
-        return "virtio" if "virtio" in models else "vga"
+    def _domain_capabilities(self, chosen: str, machine: str) -> etree._Element:
+        """What guests of a machine type can have."""
+        found = self._connection.run(lambda c: c.getDomainCapabilities(None, self._arch, machine, chosen), retry=True)
+        return etree.fromstring(found)
+
+    def _traits(self) -> list[str]:
+        """What the scheduler asks for by Nova's names, where not every host has it."""
+        traits = [f"COMPUTE_SECURITY_TPM_{version.replace('.', '_')}" for version in self.facts.tpm_versions]
+        if self.facts.uefi:
+            traits.append(hardware.UEFI)
+        if self.facts.secure_boot:
+            traits.append(hardware.SECURE_BOOT)
+        return traits
 
     def _cpu_info(self) -> dict[str, Any]:
         cpu = etree.fromstring(self._capabilities).find("host/cpu")
@@ -74,3 +93,12 @@ class Host:
             counts |= {k: int(topology.get(k, "1")) for k in ("sockets", "cores", "threads")}
         return {"arch": self._arch, "model": cpu.findtext("model") or "", "vendor": cpu.findtext("vendor") or "",
                 "topology": counts, "features": sorted(f.get("name", "") for f in cpu.iterfind("feature"))}
+
+
+def _video(able: etree._Element) -> str:
+    """virtio where QEMU has it (it may come in a package of its own), else what each QEMU has."""
+    return "virtio" if "virtio" in _values(able, "devices/video", "modelType") else "vga"
+
+
+def _values(able: etree._Element, path: str, name: str) -> list[str]:
+    return [value.text or "" for value in able.iterfind(f"{path}/enum[@name='{name}']/value")]

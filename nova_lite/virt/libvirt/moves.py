@@ -95,7 +95,7 @@ class Moves:
         aside = self._aside(instance.uuid)
         if not self._is_mine(aside.moved_from):
             raise exception.VirtDriverError(what="Offering a guest", reason=f"{self._host} has set nothing of it aside")
-        names = [p.name for p in (aside.disk, aside.ephemeral, aside.swap, aside.config_drive) if p.exists()]
+        names = [p.name for p in aside.movable if p.exists()]
         return self._server(instance.uuid).offer(names, self._disks.disk_format)
 
     def withdraw(self, instance: Instance) -> None:
@@ -116,18 +116,20 @@ class Moves:
             files.make()
             write_mark(files.moved_to, self._host, move)
         if offer is None or _is_shared(aside, offer):
-            for path in aside.path.glob("disk*"):
-                if not (target := files.path / path.name).exists():
+            for path in aside.movable:
+                if path.exists() and not (target := files.path / path.name).exists():
                     with written_whole(target) as part:
-                        copying.run(check, "cp", "--sparse=always", "--reflink=auto", path, part)
+                        copying.run(check, "cp", "--sparse=always", "--reflink=auto", "--preserve=mode,ownership", path, part)
             return
         with key_of(offer, files.path) as keys:
             for name in offer.disks:
                 target = files.path / name
-                if name not in (p.name for p in (files.disk, files.ephemeral, files.swap, files.config_drive)):
+                if name not in (p.name for p in files.movable):
                     raise exception.VirtDriverError(what="Receiving a guest", reason=f"the other host offers a file {name!r}")
                 if not target.exists():
                     with written_whole(target) as part:
+                        if target == files.tpm:
+                            part.touch(mode=0o600)      # what it keeps is nobody else's
                         pull(offer, name, keys, part, check)
                         if target == files.disk:
                             self._rebase(instance, part, offer, fetch, lambda base: pull(offer, BASE, keys, base, check))

@@ -1,4 +1,5 @@
 """The pure function: the same answer as a slow and simple reference, and never more than a host has."""
+import json
 import random
 
 import numpy as np
@@ -36,6 +37,8 @@ def snapshot(hosts, aggregates=()):
         **{f"{n}_capacity": column(n, float) * column("ratio", float) for n in ("vcpus", "memory_mb", "local_gb")},
         hypervisor_type=np.array(["QEMU"] * len(hosts), dtype=object),
         support=np.array([kinds.index(h["support"]) for h in hosts], dtype=int), supports=tuple((k,) for k in kinds),
+        trait=np.arange(len(hosts)), traits=tuple(frozenset(h["traits"]) for h in hosts),
+        numa=np.array([json.dumps(h["numa"]) for h in hosts], dtype=object),
         up=column("up", bool), enabled=column("enabled", bool),
         zone=np.array([zones.index(h["zone"]) for h in hosts], dtype=int), zones=tuple(zones),
         rows_of={h: np.array(r) for h, r in rows_of.items()},
@@ -47,7 +50,8 @@ def snapshot(hosts, aggregates=()):
 def host(name, **values):
     return {"host": name, "vcpus": 16, "memory_mb": 16384, "local_gb": 200, "vcpus_used": 0, "memory_mb_used": 0,
             "local_gb_used": 0, "instances_used": 0, "io_ops": 0, "failed_builds": 0, "ratio": 1.0, "up": True,
-            "enabled": True, "zone": "nova", "support": KVM, "hypervisor_version": 7002000, **values}
+            "enabled": True, "zone": "nova", "support": KVM, "hypervisor_version": 7002000,
+            "traits": (), "numa": None, **values}
 
 
 def random_hosts(chance, count):
@@ -205,7 +209,7 @@ def test_a_forced_host_skips_the_filters_but_must_exist_and_live():
     ({"aggregate_instance_extra_specs:disk": "ssd", "aggregate_instance_extra_specs:ram": "> 1"}, set()),
     ({"aggregate_instance_extra_specs:nobody_has": "x"}, set()),
     ({"disk": "ssd"}, {"a"}),
-    ({"nobody_has": "x", "hw:cpu_policy": "dedicated"}, {"a", "b", "c"})])
+    ({"nobody_has": "x", "hw:boot_menu": "true"}, {"a", "b", "c"})])
 def test_aggregate_extra_specs(extra_specs, expected):
     aggregates = [({"disk": ["ssd"], "ram": ["8"], "cpu": ["sse4 avx"]}, {"a"}), ({"disk": ["hdd"]}, {"b"}),
                   ({"ram": ["200"]}, {"b"})]
@@ -223,6 +227,31 @@ def test_image_properties(properties, expected):
     hosts = [host("a"), host("b", support=ARM, hypervisor_version=9001002)]
     found, _ = chosen(hosts, image=ImageMeta("i", properties=properties))
     assert (found[0] if found else []) == expected
+
+
+@pytest.mark.parametrize(("extra_specs", "properties", "expected"), [
+    ({}, {}, ["plain", "able"]), ({"hw:tpm_version": "2.0"}, {}, ["able"]), ({"hw:tpm_version": "1.2"}, {}, []),
+    ({}, {"hw_firmware_type": "uefi"}, ["able"]),
+    ({}, {"hw_firmware_type": "bios", "os_secure_boot": "optional"}, ["plain", "able"]),
+    ({"os:secure_boot": "required"}, {"hw_firmware_type": "uefi"}, [])])
+def test_hosts_without_the_firmware_or_tpm_of_a_guest_are_left_out(extra_specs, properties, expected):
+    hosts = [host("plain"), host("able", traits=("COMPUTE_SECURITY_TPM_2_0", "CUSTOM_FIRMWARE_UEFI"))]
+    found, _ = chosen(hosts, extra_specs=extra_specs, image=ImageMeta("i", properties=properties))
+    assert (found[0] if found else []) == expected
+
+
+CELLS = [{"id": n, "cpus": f"{4 * n}-{4 * n + 3}", "memory_mb": 4096, "pages": {"2048": 1024}, "pinned": "0-1,4"}
+         for n in (0, 1)]
+
+
+@pytest.mark.parametrize(("extra_specs", "fits"), [
+    ({"hw:cpu_policy": "dedicated"}, True), ({"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"}, True),
+    ({"hw:numa_nodes": "4"}, False), ({"hw:mem_page_size": "2MB"}, True), ({"hw:mem_page_size": "1GB"}, False),
+    ({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "require"}, False)])
+def test_a_host_whose_nodes_do_not_have_the_room_is_left_out(extra_specs, fits):
+    hosts = [host("unknown"), host("known", numa=CELLS)]
+    found, _ = chosen(hosts, vcpus=4 if "hw:numa_nodes" in extra_specs else 2, extra_specs=extra_specs)
+    assert (found[0] if found else []) == (["known"] if fits else [])
 
 
 def test_isolated_hosts():

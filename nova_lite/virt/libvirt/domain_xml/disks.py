@@ -5,7 +5,7 @@ from lxml import etree
 from lxml.builder import E
 
 from nova_lite.virt.libvirt.config import Disk, GuestConfig
-from nova_lite.virt.libvirt.domain_xml.machine import child
+from nova_lite.virt.libvirt.domain_xml.elements import child
 
 
 def elements(config: GuestConfig) -> list[etree._Element]:

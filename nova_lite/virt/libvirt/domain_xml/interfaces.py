@@ -29,15 +29,24 @@ def _bridge(nic: Nic) -> etree._Element:
         made.append(E.virtualport(E.parameters(interfaceid=nic.port_id), type="openvswitch"))
     made.append(E.target(dev=nic.devname))
     made.append(E.model(type=nic.model))
+    driver = E.driver()
     if not nic.offload and nic.model == "virtio":
-        made.append(E.driver(E.host(**dict.fromkeys(_OFFLOADS, "off"))))
-    return _tuned(made, nic)
+        driver.append(E.host(**dict.fromkeys(_OFFLOADS, "off")))
+    return _tuned(_queued(made, nic, driver), nic)
+
+
+def _queued(made: etree._Element, nic: Nic, driver: etree._Element) -> etree._Element:
+    if nic.queues > 1 and nic.model == "virtio":
+        driver.set("queues", str(nic.queues))
+    if driver.attrib or len(driver):
+        made.append(driver)
+    return made
 
 
 def _vhostuser(nic: Nic) -> etree._Element:
     made = E.interface(E.mac(address=nic.mac), E.source(type="unix", path=nic.source, mode=nic.mode or "client"),
                        E.model(type=nic.model), type="vhostuser")
-    return _tuned(made, nic)
+    return _tuned(_queued(made, nic, E.driver()), nic)
 
 
 def _direct(nic: Nic) -> etree._Element:

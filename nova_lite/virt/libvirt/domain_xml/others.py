@@ -1,4 +1,4 @@
-"""Small devices: random numbers, memory balloon, guest agent channel, watchdog; the slots that devices are plugged into."""
+"""Small devices: random numbers, balloon, guest agent channel, watchdog, TPM; the slots that devices are plugged into."""
 from __future__ import annotations
 
 from lxml import etree
@@ -18,6 +18,8 @@ def elements(config: GuestConfig) -> list[etree._Element]:
         found.append(E.channel(E.target(type="virtio", name="org.qemu.guest_agent.0"), type="unix"))
     if config.watchdog:
         found.append(E.watchdog(model="i6300esb", action=config.watchdog))
+    if config.tpm is not None:
+        found.append(E.tpm(E.backend(type="emulator", version=config.tpm.version), model=config.tpm.model))
     if config.rng is not None:
         found.append(_rng(config.rng))
     found.append(E.memballoon(E.stats(period=str(config.balloon_period)), model="virtio"))

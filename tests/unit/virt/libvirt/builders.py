@@ -10,7 +10,8 @@ from nova_lite.virt.libvirt.guest_config import HostFacts
 
 UUID = "11111111-2222-3333-4444-555555555555"
 IMAGE = "a0000000-0000-4000-8000-00000000000a"
-KVM = HostFacts("kvm", cpu_mode="host-model", listen="127.0.0.1", graphics=("vnc",))
+KVM = HostFacts("kvm", cpu_mode="host-model", listen="127.0.0.1", graphics=("vnc",), secure_boot=True,
+                tpm_versions=("2.0",))
 TCG = HostFacts("qemu")
 
 

@@ -2,6 +2,7 @@
 
 ``NOVA_LITE_WRITE_GOLDEN=1`` writes the golden files anew; read the difference before you commit it.
 """
+import dataclasses
 import os
 import pathlib
 
@@ -9,6 +10,7 @@ import pytest
 from lxml import etree
 
 from nova_lite import exception, version
+from nova_lite.objects.hardware.placement import BoundCell
 from nova_lite.virt.libvirt import domain_xml, guest_config
 from nova_lite.virt.libvirt.files import GuestDirectory
 
@@ -28,11 +30,17 @@ CASES = {
                         "quota:disk_read_bytes_sec": "1048576", "quota:vif_inbound_average": "1000",
                         "quota:vif_outbound_average": "2000", "quota:vif_outbound_peak": "3000",
                         "hw_rng:rate_bytes": "1024", "hw_rng:rate_period": "1000", "hw:watchdog_action": "reset",
-                        "hw_video:ram_max_mb": "16", "hw:boot_menu": "true"}, vcpus=4), [vif()], KVM),
+                        "quota:disk_read_bytes_sec_max": "2097152", "quota:disk_read_bytes_sec_max_length": "5",
+                        "hw_video:ram_max_mb": "16", "hw:boot_menu": "true", "hw:vif_multiqueue_enabled": "true",
+                        "hw:pmu": "false", "hw:hide_hypervisor_id": "yes", "hw:serial_port_count": "2"},
+                       properties={"hw_video_ram": "8"}, vcpus=4), [vif()], KVM),
     "image_properties": (instance(properties={
         "hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_vif_model": "e1000", "hw_video_model": "vga",
         "hw_machine_type": "q35", "hw_firmware_type": "uefi", "os_type": "windows", "hw_qemu_guest_agent": "yes",
         "hw_pointer_model": "ps2mouse", "hw_cdrom_bus": "sata"}, config_drive=True), [vif()], KVM),
+    "secure_boot_and_tpm": (instance({"hw:tpm_version": "2.0", "hw:tpm_model": "tpm-crb"}, properties={
+        "hw_machine_type": "q35", "hw_firmware_type": "uefi", "os_secure_boot": "required", "hw_input_bus": "virtio"}),
+        [vif()], KVM),
     "neutron_nics": (instance(), [
         vif(1, type="ovs", details={"bridge": "br-int", "port_filter": True}),
         vif(2, type="vhostuser", details={"vhostuser_socket": "/run/ovs/vhu00000002-00", "vhostuser_mode": "server"}),
@@ -43,12 +51,17 @@ CASES = {
         volume(1, boot_index=1, **RBD), volume(2, device_name="/dev/vdf", **ISCSI), volume(3, **NBD),
         volume(4, disk_bus="scsi", **FILE)], swap=64, config_drive=True), [], TCG),
     "boot_from_volume": (instance(block_devices=[volume(1, **BLOCK), volume(2, boot_index=0, tag="root", **RBD)]), [], KVM),
+    "bound": (instance({"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2", "hw:mem_page_size": "2MB"}, vcpus=4), [], KVM, (
+        BoundCell(256, 0, {0: "2", 1: "3"}, 2048, True), BoundCell(256, 1, {2: "6", 3: "7"}, 2048, True))),
+    "shares_a_node": (instance({"hw:numa_nodes": "1"}, vcpus=2),
+                      [vif(type="vhostuser", details={"vhostuser_socket": "/run/vhu"})], KVM,
+                      (BoundCell(512, 0, {0: "0-3", 1: "0-3"}),)),
     "odd_names": (instance(display_name="<one> & \"two\"\x01ü"), [], TCG),
 }
 
 
-def _xml(instance, vifs, host):
-    return domain_xml.build(guest_config.make(instance, "instance-0000002a", vifs, FILES, host))
+def _xml(instance, vifs, host, cells=()):
+    return domain_xml.build(guest_config.make(instance, "instance-0000002a", vifs, FILES, host, cells))
 
 
 @pytest.fixture(autouse=True)
@@ -127,12 +140,12 @@ def test_a_nic_of_type_null_is_none():
 
 
 @pytest.mark.parametrize(("made", "vifs", "reason"), [
-    (instance({"hw:cpu_policy": "dedicated"}), [], "hw:cpu_policy=dedicated"),
-    (instance({"hw:numa_nodes": "2"}), [], "hw:numa_nodes"),
-    (instance({"pci_passthrough:alias": "gpu:1"}), [], "pci_passthrough"),
+    (instance({"pci_passthrough:alias": "gpu:1"}), [], "PCI alias gpu is not defined"),
     (instance({"quota:cpu_shares": "many"}), [], "quota:cpu_shares=many"),
-    (instance({"hw:cpu_cores": "3"}, vcpus=4), [], "4 vcpus"),
+    (instance({"hw:cpu_max_sockets": "2", "hw:cpu_max_cores": "1", "hw:cpu_max_threads": "1"}, vcpus=4), [], "4 vcpus"),
     (instance({"hw:watchdog_action": "explode"}), [], "explode"),
+    (instance(properties={"hw_disk_bus": "fdc"}), [], "hw_disk_bus=fdc"),
+    (instance(properties={"hw_video_model": "xen"}), [], "hw_video_model=xen"),
     (instance(block_devices=[volume(1, disk_bus="fdc", **NBD)]), [], "disk bus fdc"),
     (instance(properties={"hw_disk_bus": "floppy"}), [], "hw_disk_bus=floppy"),
     (instance(properties={"hw_vif_model": "x"}), [vif()], "hw_vif_model=x"),
@@ -141,5 +154,28 @@ def test_a_nic_of_type_null_is_none():
     (instance(), [vif(type="vhostuser", details={})], "names no vhostuser_socket"),
 ])
 def test_what_cannot_be_had_ends_the_build(made, vifs, reason):
-    with pytest.raises(exception.BuildAborted, match=reason):
+    with pytest.raises((exception.BuildAborted, exception.Invalid), match=reason):
         _xml(made, vifs, KVM)
+
+
+@pytest.mark.parametrize(("made", "host", "reason"), [
+    (instance(properties={"hw_firmware_type": "uefi"}), dataclasses.replace(KVM, uefi=False), "no UEFI"),
+    (instance(properties={"hw_firmware_type": "uefi", "os_secure_boot": "required"}), KVM, "hw_machine_type=q35"),
+    (instance({"os:secure_boot": "required"}, properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"}),
+     dataclasses.replace(KVM, secure_boot=False), "no firmware"),
+    (instance({"hw:tpm_version": "1.2"}), KVM, "TPM 1.2")])
+def test_what_only_this_host_lacks_is_tried_on_another(made, host, reason):
+    with pytest.raises(exception.BuildFailed, match=reason) as caught:
+        _xml(made, [], host)
+    assert not isinstance(caught.value, exception.BuildAborted)
+
+
+def test_secure_boot_that_is_optional_is_there_where_it_can_be():
+    wish = {"hw_firmware_type": "uefi", "os_secure_boot": "optional"}
+    assert _find(_xml(instance(properties={**wish, "hw_machine_type": "q35"}), [], KVM), "os/loader/@secure") == ["yes"]
+    assert _find(_xml(instance(properties=wish), [], KVM), "os/loader/@secure") == []
+
+
+def test_there_is_a_usb_controller_where_a_disk_is_on_usb():
+    assert _find(_xml(instance(), [], TCG), "devices/controller[@type='usb']/@model") == ["none"]
+    assert _find(_xml(instance(properties={"hw_disk_bus": "usb"}), [], TCG), "devices/controller[@type='usb']") == []

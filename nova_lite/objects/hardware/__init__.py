@@ -1,0 +1,43 @@
+"""What flavor and image ask of a guest's hardware. Pure; API, scheduler and hypervisor drivers read the same answer."""
+from __future__ import annotations
+
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.hardware import cpu, devices, limits, numa, refused
+from nova_lite.objects.hardware.asked import Asked
+from nova_lite.objects.image import ImageMeta
+
+UEFI = "CUSTOM_FIRMWARE_UEFI"                       # Nova has no name for it
+SECURE_BOOT = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
+
+
+def check(flavor: Flavor, image: ImageMeta | None) -> None:
+    """Raise InvalidHardware, FlavorImageConflict or PciRequestAliasNotDefined (400) for a guest that cannot be."""
+    asked = Asked(flavor, image)
+    refused.check(asked)
+    cpu.topology(asked)
+    numa.demand(asked)
+    devices.check(asked)
+    limits.check(asked)
+
+
+def traits(flavor: Flavor, image: ImageMeta | None) -> frozenset[str]:
+    """What a host must have for such a guest, by the names by which hosts tell it. Raises as ``check`` does."""
+    asked = Asked(flavor, image)
+    wanted = set()
+    if (tpm := devices.tpm(asked)) is not None:
+        wanted.add(f"COMPUTE_SECURITY_TPM_{tpm.version.replace('.', '_')}")
+    if devices.is_uefi(asked):
+        wanted.add(UEFI)
+    if devices.secure_boot(asked) == devices.REQUIRED:
+        wanted.add(SECURE_BOOT)
+    return frozenset(wanted)
+
+
+def demand(flavor: Flavor, image: ImageMeta | None) -> numa.Demand | None:
+    """The NUMA nodes that such a guest has; None: it floats over its host. Raises InvalidHardware."""
+    return numa.demand(Asked(flavor, image))
+
+
+def has_tpm(flavor: Flavor, image: ImageMeta | None) -> bool:
+    """Whether such a guest has a TPM, which remembers things that are in no disk."""
+    return devices.tpm(Asked(flavor, image)) is not None

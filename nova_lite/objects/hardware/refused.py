@@ -1,0 +1,37 @@
+"""What Nova can give a guest and nova_lite cannot: told before the server is made, never left out in silence."""
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.objects.hardware.asked import Asked, is_true
+
+# extra spec or property -> why
+_FLAGS = {"mem_encryption": "guests with encrypted memory are not offered", "locked_memory": "locked memory is not offered",
+          "ephemeral_encryption": "encrypted ephemeral disks are not offered",
+          "virtio_packed_ring": "packed virtqueues are not offered", "cpu_realtime": "realtime CPUs are not offered",
+          "firmware_stateless": "firmware without variables is not offered"}
+_VALUES = {"pmem": "persistent memory is not offered", "viommu_model": "an IOMMU is not offered",
+           "maxphysaddr_mode": "the width of addresses cannot be chosen", "cpu_dedicated_mask": "there is no mixed CPU policy",
+           "sound_model": "guests have no sound", "redirected_usb_ports": "USB redirection is not offered"}
+
+
+def check(asked: Asked) -> None:
+    """Raises InvalidHardware, or PciRequestAliasNotDefined."""
+    for name, reason in _FLAGS.items():
+        for key, value in _both(asked, name):
+            if is_true(value):
+                raise exception.InvalidHardware(reason=f"{key}={value}: {reason}")
+    for name, reason in _VALUES.items():
+        for key, value in _both(asked, name):
+            if value not in ("", "0"):
+                raise exception.InvalidHardware(reason=f"{key}={value}: {reason}")
+    alias = asked.spec("pci_passthrough:alias")
+    if alias is not None:       # no host offers PCI devices by alias, so that none is defined
+        raise exception.PciRequestAliasNotDefined(alias=alias.partition(":")[0])
+    profile = asked.spec("accel:device_profile")
+    if profile is not None:
+        raise exception.InvalidHardware(reason=f"accel:device_profile={profile}: there is no accelerator service")
+
+
+def _both(asked: Asked, name: str) -> list[tuple[str, str]]:
+    found = ((f"hw:{name}", asked.spec(f"hw:{name}")), (f"hw_{name}", asked.property(f"hw_{name}")))
+    return [(key, value) for key, value in found if value is not None]

@@ -1,0 +1,55 @@
+"""What the TPM of a guest remembers.
+
+libvirt keeps it in a directory of its own and throws it away with the domain: so it is put into a file of the guest before the
+domain goes, and taken out of there before the domain is made again.
+"""
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import tarfile
+import urllib.parse
+
+from nova_lite.virt.libvirt.files import GuestDirectory, written_whole
+
+_SYSTEM = "/var/lib/libvirt"
+
+
+class TpmStates:
+    """For one libvirt: that of the system, or a private one (see ``local_daemon``), whose files are beside its socket."""
+
+    def __init__(self, connection_uri: str) -> None:
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(connection_uri).query)
+        private = pathlib.Path(query["socket"][0]).parent.parent / "lib" if "socket" in query else None
+        root = private if private is not None and private.is_dir() else pathlib.Path(_SYSTEM)
+        self._root = root / "swtpm"
+
+    def save(self, uuid: str, files: GuestDirectory) -> None:
+        """The guest is off, its domain about to go. A guest without a TPM, or whose domain is gone already, has nothing to
+        save. Raises OSError."""
+        state = self._root / uuid
+        if not state.is_dir():
+            return
+        with written_whole(files.tpm) as part:
+            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream, \
+                    tarfile.open(fileobj=stream, mode="w") as archive:
+                archive.add(state, arcname=uuid)
+
+    def restore(self, uuid: str, files: GuestDirectory) -> None:
+        """Before the domain is defined. Raises OSError, also for a file that holds anything but such a directory."""
+        if not files.tpm.exists():
+            return
+        part = self._root / f"{uuid}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(self._root / uuid, ignore_errors=True)
+        part.mkdir(mode=0o711, parents=True)
+        try:
+            with tarfile.open(files.tpm) as archive:
+                archive.extractall(part, filter="tar")      # noqa: S202  nothing outside of it, by that filter
+            os.rename(part / uuid, self._root / uuid)
+        except tarfile.TarError as error:
+            raise OSError(f"{files.tpm}: {error}") from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        files.tpm.unlink()

@@ -1,0 +1,58 @@
+"""Flavors and images of which no guest can be made are told before anything is written down; see tests/unit/objects too."""
+from __future__ import annotations
+
+import pytest
+
+from nova_lite.context import RequestContext
+from tests.unit.api.compute.conftest import Cloud
+from tests.unit.api.compute.server_support import Servers
+
+ADMIN = RequestContext(project_id="admin", user_id="admin", roles=["admin"], is_admin=True)
+
+
+@pytest.fixture
+def servers(cloud: Cloud) -> Servers:
+    return Servers(cloud)
+
+
+def _image(cloud, properties):
+    made = cloud.services.image.create(ADMIN, {"name": "odd", "visibility": "public", "properties": properties})
+    return cloud.services.image.upload(ADMIN, made.id, [b"y"]).id
+
+
+def test_no_server_is_made(cloud, servers, member):
+    cloud.add_flavor("pci", extra_specs={"pci_passthrough:alias": "gpu:1"})
+    assert member.fault("POST", "/servers", 400, servers.body(flavorRef="pci")) == "PCI alias gpu is not defined"
+    cloud.add_flavor("numa", vcpus=1, extra_specs={"hw:numa_nodes": "2"})
+    assert "2 NUMA nodes" in member.fault("POST", "/servers", 400, servers.body(flavorRef="numa"))
+    odd = _image(cloud, {"hw_vif_model": "nonsense"})
+    assert "hw_vif_model=nonsense" in member.fault("POST", "/servers", 400, servers.body(imageRef=odd))
+    assert member.get("/servers")["servers"] == []
+
+
+def test_no_server_becomes_one(cloud, servers, member):
+    server, path = servers.active(member), "/servers/{}/action"
+    cloud.add_flavor("memory", extra_specs={"hw:mem_encryption": "true"})
+    body = {"resize": {"flavorRef": "memory"}}
+    assert "encrypted memory" in member.fault("POST", path.format(server), 400, body)
+    body = {"rebuild": {"imageRef": _image(cloud, {"hw_disk_bus": "nonsense"})}}
+    assert "hw_disk_bus=nonsense" in member.fault("POST", path.format(server), 400, body)
+    body = {"rebuild": {"imageRef": _image(cloud, {"hw_numa_nodes": "1"})}}
+    assert "NUMA topology cannot be changed" in member.fault("POST", path.format(server), 400, body)
+    assert servers.row(server)["task_state"] is None
+
+
+@pytest.mark.parametrize("body", [{"shelve": None}, {"rescue": None}, {"evacuate": {"onSharedStorage": False}},
+                                  {"os-migrateLive": {"host": None, "block_migration": False, "disk_over_commit": False}}])
+def test_a_server_with_a_tpm_is_not_taken_from_it(cloud, servers, admin, body):
+    cloud.add_flavor("tpm", extra_specs={"hw:tpm_version": "2.0"})
+    server = servers.active(admin, flavorRef="tpm")
+    assert "not supported for vTPM-enabled instance" in admin.fault("POST", f"/servers/{server}/action", 409, body)
+    assert servers.row(server)["task_state"] is None
+
+
+def test_a_guest_that_is_bound_to_its_host_does_not_leave_it_running(cloud, servers, admin):
+    cloud.add_flavor("pinned", extra_specs={"hw:cpu_policy": "dedicated"})
+    server = servers.active(admin, flavorRef="pinned")
+    body = {"os-migrateLive": {"host": None, "block_migration": False, "disk_over_commit": False}}
+    assert "migrated cold" in admin.fault("POST", f"/servers/{server}/action", 400, body)
