@@ -75,9 +75,19 @@ class Departures:
                 self._leaving.discard(key)
                 self._lock.notify_all()
 
+    @expected
+    def holds(self, context: RequestContext, instance: dict[str, Any], move: str) -> dict[str, bool]:
+        """See the function of this name."""
+        return holds(self._host, Instance.from_primitive(instance), move)
+
     def arrived(self, context: RequestContext, instance: dict[str, Any]) -> None:
         """The disks were copied: they need not be shown any more."""
         self._host.driver.withdraw_disks(Instance.from_primitive(instance))
+
+
+def holds(host: Host, instance: Instance, move: str) -> dict[str, bool]:
+    """What this host has of a server: ``guest``, and ``aside``, what a move has set aside."""
+    return {"guest": host.driver.power_state(instance) is not None, "aside": host.driver.has_aside(instance, move)}
 
 
 def let_go(host: Host, instance: Instance, move: str) -> None:

@@ -27,6 +27,7 @@ from nova_lite.virt.driver import Checker, DiskOffer, Fetcher
 
 LOG = log.getLogger(__name__)
 PAUSE = 0.2             # seconds between two questions whether the old host has let go; it takes its time to answer
+_DELETED = tuple(f"task_state {state}" for state in (states.DELETING, states.SOFT_DELETING))
 
 
 def run(work: Work) -> None:
@@ -126,7 +127,7 @@ def _undo(work: Work, error: Exception) -> None:
         _drop_received(work)
         work.fail(error, {})
         return
-    if isinstance(error, exception.UnexpectedTaskState) and error.message.endswith("task_state deleting"):
+    if isinstance(error, exception.UnexpectedTaskState) and error.message.endswith(_DELETED):
         _drop_received(work)
         work.fail(error, {})
         return
@@ -174,13 +175,13 @@ def _come_home(work: Work, power_on: bool) -> None:
 
 # the user's word ------------------------------------------------------------------------------------------------------------
 def confirm(work: Work) -> None:
-    """On the old host: what was kept to go back is not needed any more."""
+    """On the old host: what was kept to go back is not needed any more. Raises Conflict where a revert has begun, and the new
+    host does not say that the guest is still there."""
+    _check_not_gone(work)
     work.host.driver.drop_aside(work.instance)
     instance = work.instance
     off = instance.power_state == states.SHUTDOWN
     work.succeed({"vm_state": states.STOPPED if off else states.ACTIVE, "power_state": instance.power_state, **_size(instance)})
-
-
 
 
 def revert(work: Work) -> None:
@@ -204,12 +205,34 @@ def revert(work: Work) -> None:
 
 
 def _leave_again(work: Work) -> None:
-    host, instance = work.host, work.instance
-    move = _move(work)
-    host.driver.drop_received(instance, instance.network_info, move.source_compute == host.name, move.uuid)
+    """The files go last: as long as they are here the server can stay, too. Raises Conflict when there is no way back."""
+    host, instance, move = work.host, work.instance, _move(work)
+    if not _holds(work, move.source_compute)["aside"]:
+        raise exception.Conflict(f"Host {move.source_compute} has nothing any more to which the server could go back.")
+    work.update_migration({"facts": {**(move.facts or {}), objects.REVERT_BEGUN: True}})
+    if host.driver.power_state(instance) is not None:
+        host.driver.power_off(instance, host.conf.compute.shutdown_timeout)
     for vif in instance.network_info:
         host.network.unplug(instance, vif)
     volumes.disconnect_all(host.driver, instance)
+    host.driver.drop_received(instance, instance.network_info, move.source_compute == host.name, move.uuid)
+
+
+def _check_not_gone(work: Work) -> None:
+    """A revert that was given up may have removed the guest: then what this host keeps is all that there is of it."""
+    move = _move(work)
+    if move.reverting and not _holds(work, move.dest_compute)["guest"]:
+        raise exception.Conflict(f"A revert has removed the guest from host {move.dest_compute}: it can only be reverted.")
+
+
+def _holds(work: Work, host: str | None) -> dict[str, bool]:
+    """See ``departures.Departures.holds``. Raises Conflict when the host does not answer."""
+    if host == work.host.name:
+        return departures.holds(work.host, work.instance, _move(work).uuid)
+    try:
+        return work.host.compute.holds(admin_context(), host or "", work.instance.to_primitive(), _move(work).uuid)
+    except messaging.MessagingTimeout as error:
+        raise exception.Conflict(f"Host {host} does not answer, so nobody knows what it has of the server.") from error
 
 
 def settle_confirm(work: Work) -> dict[str, Any]:
@@ -218,8 +241,14 @@ def settle_confirm(work: Work) -> dict[str, Any]:
 
 
 def settle_revert(work: Work) -> dict[str, Any]:
-    """So can a revert, as long as the new host still has the guest."""
-    return {} if work.action.arguments.get("at_source") else settle_confirm(work)
+    """So can a revert, as long as the new host still has the guest. Raises what leaves the action open, to be gone on with,
+    when it has not."""
+    if work.action.arguments.get("at_source"):
+        return {}
+    power_state = work.host.driver.power_state(work.instance)
+    if power_state is None:
+        raise exception.VirtDriverError(what="Revert", reason="the guest is gone from here, and the way back is not finished")
+    return {"vm_state": states.RESIZED, "power_state": power_state}
 
 
 # ----------------------------------------------------------------------------------------------------------------------------

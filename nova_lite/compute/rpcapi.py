@@ -96,6 +96,10 @@ class ComputeAPI(rpc.Client):
         return self.call(context, "leave", server=host, timeout=LEAVE_TIMEOUT, instance_uuid=instance_uuid, action_id=action_id,
                          owner=owner, move=move)
 
+    def holds(self, context: RequestContext, host: str, instance: dict[str, Any], move: str) -> dict[str, bool]:
+        """What a host has of a server that has moved: ``guest``, and ``aside``, what the move with this uuid has kept there."""
+        return self.call(context, "holds", server=host, instance=instance, move=move)
+
     def arrived(self, context: RequestContext, host: str, instance: dict[str, Any]) -> None:
         """The disks of a server that left were copied."""
         self.cast(context, "arrived", server=host, instance=instance)

@@ -58,8 +58,8 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
             if action.host:
                 hosts.reset_failed_builds(conn, action.host)
         close_consoles(conn, [action.instance_uuid], values)
-        move_endings.succeeded(conn, action)
-        _update_unless_taken_over(conn, action, values)
+        if _update_unless_taken_over(conn, action, values):     # else who has taken it over ends its move
+            move_endings.succeeded(conn, action)
     actions.finish(conn, [action.id])
 
 
@@ -87,6 +87,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         failure.pop("vm_state", None)       # no host has touched the guest yet
     if updates is None and operation(action).verb == "unshelve":
         failure |= _back_on_the_shelf(conn, action)
+    if updates is None:
+        failure |= move_endings.default_failure(action)
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     values |= move_endings.failed(conn, action)
     if operation(action).verb == "build":
@@ -139,12 +141,13 @@ def cancel(conn: sa.Connection, action: Action) -> None:
     actions.finish(conn, [action.id], failed=True)
 
 
-def _update_unless_taken_over(conn: sa.Connection, action: Action, values: Mapping[str, Any]) -> None:
-    """A delete, or a hard reboot during a soft one, has the server now: its task_state must stay, or it would be dropped.
+def _update_unless_taken_over(conn: sa.Connection, action: Action, values: Mapping[str, Any]) -> bool:
+    """False: a delete, or a hard reboot during a soft one, has the server now: its task_state must stay, or that would be
+    dropped.
 
     Idle is what os-resetState leaves: nothing else is being done, so what the work has come to is written.
     """
-    instances.update_many(conn, [action.instance_uuid], values, [*states.working(operation(action)), None])
+    return bool(instances.update_many(conn, [action.instance_uuid], values, [*states.working(operation(action)), None]))
 
 
 def _close_others(conn: sa.Connection, action: Action) -> None:

@@ -19,7 +19,8 @@ def succeeded(conn: sa.Connection, action: Action) -> None:
     """An action that belongs to a move did what it had to. What is no such action needs nothing, but that a soft delete is the
     user's word for a move that waited for it: nobody could say it any more."""
     if action.verb == "soft_delete":
-        _confirm(conn, action.instance_uuid)
+        for server in instances.get_many(conn, [action.instance_uuid], tags=False).values():
+            end_waiting(conn, server)
     status = _SUCCESS.get(action.verb)
     if status is None or "migration_id" not in action.arguments:
         return
@@ -44,7 +45,11 @@ def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
     is_back = server is not None and server.host == move.source_compute
     if action.verb in _MAY_BE_TRIED_AGAIN and not (action.verb == "revertResize" and is_back and _has_left(action)):
         moves.update(conn, move.id, {"status": objects.FINISHED})
+        if server is not None and server.vm_state != states.RESIZED:    # by os-resetState: nobody can speak about it any more
+            end_waiting(conn, server, [action.id])
         return {}
+    if server is not None and _may_run_there(action, server):
+        return _as_moved(server, move)
     if is_back:
         _back(conn, move)
     else:
@@ -81,6 +86,62 @@ def deleted(conn: sa.Connection, instance_uuids: Collection[str]) -> set[str]:
     return {host for move in found for host in (move.source_compute, move.dest_compute) if host}
 
 
+def is_reverting(conn: sa.Connection, action: Action) -> bool:
+    """Whether a revert of the action's move has begun once, so that the guest may be gone from where it went."""
+    return moves.get(conn, action.arguments["migration_id"]).reverting
+
+
+def default_failure(action: Action) -> dict[str, Any]:
+    """The columns of a server on which nobody could go on, where that is not ERROR: it waits for its user's word again."""
+    if action.verb in _MAY_BE_TRIED_AGAIN and not _has_left(action):
+        return {"vm_state": states.RESIZED}
+    return {}
+
+
+def end_waiting(conn: sa.Connection, server: Instance, besides: Collection[int] = ()) -> None:
+    """No user can speak about the move of a server any more: as if it had been confirmed, and what the old host keeps it finds
+    unwanted at its next look. One that an open action (but for ``besides``) works on goes on; one whose revert has begun keeps
+    all that may be left of the guest."""
+    for move in _idle(conn, server, besides):
+        if move.status == objects.FINISHED:
+            claims.release(conn, move.uuid)
+            moves.update(conn, move.id, {"status": objects.CONFIRMED})
+            instances.update(conn, server.uuid, room_of(server))
+
+
+def end_older(conn: sa.Connection, server: Instance, besides: Collection[int]) -> None:
+    """The server is about to move again: nothing goes on with its older moves, and they hold no room."""
+    for move in _idle(conn, server, besides):
+        if move.status != objects.FINISHED and server.host == move.source_compute:
+            _back(conn, move)
+        else:
+            claims.release(conn, move.uuid)
+        moves.update(conn, move.id, {"status": objects.CONFIRMED if move.status == objects.FINISHED else objects.ERROR})
+
+
+def _idle(conn: sa.Connection, server: Instance, besides: Collection[int]) -> list[Migration]:
+    """The open moves of a server on which no action works but these."""
+    open_actions = actions.open_of_instances(conn, [server.uuid]).get(server.uuid, [])
+    busy = {a.arguments.get("migration_id") for a in open_actions if a.id not in besides}
+    return [move for move in moves.open_of(conn, [server.uuid]) if move.id not in busy and not move.reverting]
+
+
+def _may_run_there(action: Action, server: Instance) -> bool:
+    """Whether the new host of a resize or migration that failed may run the guest: then nobody else may, as after a success."""
+    return action.verb in ("resize", "migrate") and "undo" not in action.arguments and \
+        server.task_state == states.RESIZE_FINISH
+
+
+def _as_moved(server: Instance, move: Migration) -> dict[str, Any]:
+    """The columns of a server that is where it went. Its move stays open, with the old room: what the old host keeps is needed,
+    should there be no guest."""
+    flavor = move.new_flavor or server.flavor
+    return {"host": move.dest_compute, "node": move.dest_node, "launched_on": move.dest_compute,
+            "availability_zone": (move.facts or {}).get("zone") or server.availability_zone,
+            "flavor": flavor.to_primitive(), "flavor_ref": flavor.flavorid, "vcpus": flavor.vcpus,
+            "memory_mb": flavor.memory_mb, "root_gb": flavor.root_gb}
+
+
 def give_back(conn: sa.Connection, action: Action, reason: str, lease_seconds: float) -> str | None:
     """The new host of a resize or migration cannot go on: the old one, which has the action now and brings its guest back.
     None: it is no such action, the old host has it already, or only the new one may run the guest by now."""
@@ -105,16 +166,6 @@ def confirmed(server: Instance) -> dict[str, Any]:
 def room_of(server: Instance) -> dict[str, Any]:
     """The columns that quotas count, as the server's flavor says: while it grows they count what it will be."""
     return {"vcpus": server.flavor.vcpus, "memory_mb": server.flavor.memory_mb}
-
-
-def _confirm(conn: sa.Connection, instance_uuid: str) -> None:
-    """What the old host keeps it finds unwanted at its next look."""
-    for move in moves.open_of(conn, [instance_uuid]):
-        if move.status == objects.FINISHED:
-            claims.release(conn, move.uuid)
-            moves.update(conn, move.id, {"status": objects.CONFIRMED})
-            for server in instances.get_many(conn, [instance_uuid], tags=False).values():
-                instances.update(conn, instance_uuid, room_of(server))
 
 
 def _back(conn: sa.Connection, move: Migration) -> None:

@@ -268,11 +268,13 @@ class _Run:
             values |= {"launched_at": units.utcnow(), "personality": None}
             for host in {a.host for a in done if a.host}:
                 hosts.reset_failed_builds(self.conn, host)
-        for action in done:
-            move_endings.succeeded(self.conn, action)
-        uuids = [a.instance_uuid for a in done]
+        uuids, expected = [a.instance_uuid for a in done], [*states.working(operation), None]
         endings.close_consoles(self.conn, uuids, values)
-        instances.update_many(self.conn, uuids, values, [*states.working(operation), None])
+        moved = [a for a in done if "migration_id" in a.arguments or a.verb == "soft_delete"]
+        instances.update_many(self.conn, [a.instance_uuid for a in done if a not in moved], values, expected)
+        for action in moved:        # who has taken a server over ends its move
+            if instances.update_many(self.conn, [action.instance_uuid], values, expected):
+                move_endings.succeeded(self.conn, action)
         endings.left_its_host(self.conn, uuids, values)
 
     def build_failed(self, calls: list[Call]) -> None:

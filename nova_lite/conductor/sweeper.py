@@ -153,7 +153,7 @@ class Sweeper:
         verb = action.verb
         if verb not in ("resize", "migrate", "confirmResize", "revertResize"):
             return False
-        if verb == "confirmResize":     # what it kept it finds unwanted when it is back
+        if verb == "confirmResize" and not move_endings.is_reverting(conn, action):     # it finds what it kept unwanted
             endings.succeed(conn, action, move_endings.confirmed(instances.get(conn, action.instance_uuid)))
         elif move_endings.give_back(conn, action, reason, self.lease_seconds):
             found.compute.append(action)

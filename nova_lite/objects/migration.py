@@ -18,6 +18,7 @@ FINISHED, CONFIRMING, REVERTING = "finished", "confirming", "reverting"
 # ... and at its end
 DONE, COMPLETED, CONFIRMED, REVERTED = "done", "completed", "confirmed", "reverted"
 ERROR, FAILED, CANCELLED = "error", "failed", "cancelled"
+REVERT_BEGUN = "revert_begun"       # in ``facts``: a revert may have removed the guest from where it went
 ENDED = (DONE, COMPLETED, CONFIRMED, REVERTED, ERROR, FAILED, CANCELLED)
 
 
@@ -58,6 +59,11 @@ class Migration(Record):
             self.old_flavor = Flavor.from_primitive(self.old_flavor)
         if isinstance(self.new_flavor, dict):
             self.new_flavor = Flavor.from_primitive(self.new_flavor)
+
+    @property
+    def reverting(self) -> bool:
+        """True from when a revert began to take the guest away, also when it was given up."""
+        return bool((self.facts or {}).get(REVERT_BEGUN))
 
     @property
     def has_ended(self) -> bool:

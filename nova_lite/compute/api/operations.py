@@ -8,8 +8,9 @@ import sqlalchemy as sa
 from nova_lite import exception, units
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.compute.api.server_images import forget_image
+from nova_lite.conductor import move_endings
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, instances, quotas
+from nova_lite.db import actions, instances, moves, quotas
 from nova_lite.objects import states
 from nova_lite.objects.instance import SHELVED_IMAGE, Instance
 
@@ -99,7 +100,7 @@ class Operations(Base):
     def reset_state(self, context: RequestContext, instance: Instance, state: str) -> None:
         """Declare a server active or in error, and idle. What still works on it notices and stops."""
         values = {"vm_state": {"active": states.ACTIVE, "error": states.ERROR}[state], "task_state": None}
-        self.db.write(_change, context, "resetState", instance.uuid, values)
+        self.db.write(_reset, context, instance.uuid, values)
 
 
 def is_expected_locked_by(context: RequestContext, instance: Instance) -> bool:
@@ -113,5 +114,15 @@ def _change(connection: sa.Connection, context: RequestContext, action: str, uui
     actions.record(connection, context, action, uuid)
 
 
-def _deleted_now(_connection: sa.Connection, _server: Instance) -> Prepared:
+def _reset(connection: sa.Connection, context: RequestContext, uuid: str, values: dict[str, Any]) -> None:
+    server = instances.get(connection, uuid, lock=True)
+    _change(connection, context, "resetState", uuid, values)
+    if server.vm_state == states.RESIZED:
+        move_endings.end_waiting(connection, server)
+
+
+def _deleted_now(connection: sa.Connection, server: Instance) -> Prepared:
+    waiting = moves.find(connection, server.uuid, lock=True) if server.vm_state == states.RESIZED else None
+    if waiting is not None and waiting.reverting:       # nothing but going back brings a guest again
+        raise exception.InstanceInvalidState(action="delete", instance_id=server.uuid, attr="vm_state", state=server.vm_state)
     return Prepared({"deleted_at": units.utcnow()})

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
+from nova_lite.conductor import move_endings
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, moves
@@ -32,6 +33,7 @@ def _begin(conn: sa.Connection, tools: Tools, action: Action, instance: Instance
         action.arguments = held.arguments
         claims.release(conn, instance.uuid)
         return moves.get(conn, held.arguments["migration_id"], lock=True)
+    move_endings.end_older(conn, instance, [action.id])
     move = moves.create(conn, instance, migration_type, status, **values)
     claims.rename(conn, instance.uuid, move.uuid)
     action.arguments = {**held.arguments, "migration_id": move.id}

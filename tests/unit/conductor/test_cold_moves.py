@@ -6,6 +6,8 @@ import oslo_messaging as messaging
 import pytest
 import sqlalchemy as sa
 
+from nova_lite import exception
+from nova_lite.compute import moves as host_moves
 from nova_lite.db import actions, models, moves
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -392,3 +394,159 @@ def test_a_move_over_which_every_worker_dies_is_given_back(cloud):
     assert "workers died" in cloud.wait(server, states.ACTIVE).fault["message"]
     assert cloud.guests(source) == {server: states.RUNNING}
     assert cloud.holders() == {source: [(server, 1)]}
+
+
+# a revert that does not come to its end -----------------------------------------------------------------------------------
+def _broken_once(monkeypatch, target, name):
+    """The next call of a function fails."""
+    real = getattr(target, name)
+
+    def fails(*arguments, **named):
+        monkeypatch.setattr(target, name, real)
+        raise exception.VirtDriverError(what="libvirt", reason="went away")
+    monkeypatch.setattr(target, name, fails)
+
+
+def test_a_revert_that_fails_before_the_files_go_can_be_confirmed(cloud, monkeypatch):
+    server = cloud.active()
+    _resize(cloud, server)
+    dest = cloud.wait(server, states.RESIZED).host
+    _broken_once(monkeypatch, host_moves.volumes, "disconnect_all")
+    cloud.wait_action(_confirm(cloud, server, "revertResize"), objects.ERROR)
+    assert cloud.get(server).vm_state == states.RESIZED
+    assert cloud.guests(dest) == {server: states.SHUTDOWN}
+    cloud.wait_action(_confirm(cloud, server), objects.DONE)
+    assert cloud.wait(server, states.STOPPED).host == dest
+    assert cloud.guests(dest) == {server: states.SHUTDOWN}
+
+
+def test_one_that_fails_after_the_files_went_is_gone_on_with(cloud, monkeypatch):
+    server = cloud.active()
+    source = cloud.get(server).host
+    _resize(cloud, server)
+    dest = cloud.wait(server, states.RESIZED).host
+    driver = cloud.hosts[dest].host.driver
+    gone = driver.drop_received
+    _broken_once(monkeypatch, driver, "drop_received")
+    fails = driver.drop_received
+    monkeypatch.setattr(driver, "drop_received", lambda *given: (gone(*given), fails(*given)))
+    action_id = _confirm(cloud, server, "revertResize")
+    cloud.wait_for(lambda: not cloud.guests(dest) and not cloud.hosts[dest].leases.in_flight())
+    assert (cloud.action(action_id).state, cloud.get(server).task_state) == (objects.RUNNING, states.RESIZE_REVERTING)
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert cloud.wait(server, states.ACTIVE).host == source
+    assert cloud.guests(source) == {server: states.RUNNING}
+    assert cloud.holders() == {source: [(server, 1)]}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_a_revert_may_need_is_not_confirmed_away(cloud, answers):
+    """Every worker died over the revert, when the guest was gone."""
+    server = cloud.active()
+    source = cloud.get(server).host
+    _resize(cloud, server)
+    dest = cloud.wait(server, states.RESIZED).host
+    move = _move(cloud, server)
+    action_id = cloud.begin(server, "revertResize", {"migration_id": move.id})
+    cloud.claim(action_id, dest, "a worker that dies")
+    cloud.db.write(moves.update, move.id, {"facts": {**move.facts, "revert_begun": True}})
+    cloud.hosts[dest].host.driver._set(server, None)
+    table = models.instance_actions
+    cloud.run(sa.update(table).where(table.c.id == action_id).values(attempts=cloud.conf.conductor.max_attempts))
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert "workers died" in cloud.wait(server, states.RESIZED).fault["message"]
+    assert _move(cloud, server).status == "finished"
+    if not answers:     # a host that is down confirms nothing either
+        confirmed = cloud.begin(server, "confirmResize", {"migration_id": move.id}, host=source)
+        cloud.silence(source)
+        cloud.expire(confirmed)
+        cloud.sweep()
+        assert cloud.get(server).task_state == states.RESIZE_CONFIRMING
+        cloud.report(source)
+    else:
+        confirmed = _confirm(cloud, server)
+    cloud.wait_action(confirmed, objects.ERROR)
+    assert "can only be reverted" in cloud.wait(server, states.RESIZED).fault["message"]
+    assert cloud.hosts[source].host.driver.left_behind() == {server}
+    _confirm(cloud, server, "revertResize")
+    assert cloud.wait(server, states.ACTIVE).host == source
+    assert cloud.guests(source) == {server: states.RUNNING}
+
+
+def test_a_revert_to_nothing_leaves_the_guest(cloud):
+    """The confirmation before it was given up when the old host had dropped what it kept."""
+    server = cloud.active()
+    source = cloud.get(server).host
+    _resize(cloud, server)
+    dest = cloud.wait(server, states.RESIZED).host
+    cloud.hosts[source].host.driver.drop_left_behind(server)
+    cloud.wait_action(_confirm(cloud, server, "revertResize"), objects.ERROR)
+    assert "nothing any more" in cloud.wait(server, states.RESIZED).fault["message"]
+    assert cloud.guests(dest) == {server: states.RUNNING}
+
+
+@pytest.mark.parametrize("verb", ["confirmResize", "revertResize"])
+def test_a_word_over_which_every_worker_dies_can_be_said_again(cloud, verb):
+    server = cloud.active()
+    _resize(cloud, server)
+    dest = cloud.wait(server, states.RESIZED).host
+    move = _move(cloud, server)
+    place = move.source_compute if verb == "confirmResize" else dest
+    action_id = cloud.begin(server, verb, {"migration_id": move.id}, host=place)
+    cloud.claim(action_id, place, "a worker that dies")
+    table = models.instance_actions
+    cloud.run(sa.update(table).where(table.c.id == action_id).values(attempts=cloud.conf.conductor.max_attempts))
+    cloud.rpc.host_started(cloud.context, place, "the next one", [])
+    assert "workers died" in cloud.wait(server, states.RESIZED).fault["message"]
+    _confirm(cloud, server, verb)
+    found = cloud.wait(server, states.ACTIVE)
+    assert found.host == (dest if verb == "confirmResize" else move.source_compute)
+    assert [len(held) for held in cloud.holders().values()] == [1]
+
+
+def test_a_move_given_up_when_the_new_host_may_run_the_guest_stays_there(cloud):
+    server = cloud.active()
+    source = cloud.get(server).host
+    action_id = cloud.begin(server, "resize", {"flavor": BIGGER.to_primitive()})
+    cloud.conductor.compute.wake = lambda *_: None
+    cloud.rpc.run_action(cloud.context, [action_id])
+    dest = _other(source)
+    cloud.wait_for(lambda: cloud.action(action_id).host == dest)
+    del cloud.conductor.compute.wake
+    cloud.claim(action_id, dest, "a worker that dies")
+    move = _move(cloud, server)
+    cloud.hosts[source].host.driver.set_aside(cloud.get(server), [], 0, move.uuid)
+    cloud.hosts[dest].host.driver._set(server, {"power_state": states.RUNNING, "name": "guest"})
+    cloud.set(server, task_state=states.RESIZE_FINISH)
+    table = models.instance_actions
+    cloud.run(sa.update(table).where(table.c.id == action_id).values(attempts=cloud.conf.conductor.max_attempts))
+    cloud.expire(action_id)
+    cloud.sweep()
+    found = cloud.wait(server, states.ERROR)
+    assert (found.host, found.node, found.flavor.flavorid, found.vcpus) == (dest, dest, "2", 2)
+    assert cloud.holders() == {source: [(move.uuid, 1)], dest: [(server, 2)]}
+    for host in (source, dest):
+        cloud.sync(host)
+    cloud.operate(server, "reboot_hard")        # one guest, where the server is
+    cloud.wait(server, states.ACTIVE)
+    assert (cloud.guests(source), cloud.guests(dest)) == ({}, {server: states.RUNNING})
+    assert cloud.hosts[source].host.driver.left_behind() == {server}
+    _resize(cloud, server, "migrate")           # and the next move ends this one
+    cloud.wait(server, states.RESIZED)
+    assert cloud.holders() == {dest: [(_move(cloud, server).uuid, 2)], source: [(server, 2)]}
+    with cloud.db.read() as conn:
+        assert moves.get(conn, move.id).status == "error"
+
+
+# deletes of servers whose move waits for its user's word, or is on its way -------------------------------------------------
+def test_a_delete_that_takes_a_server_over_ends_its_move(cloud, monkeypatch):
+    """The last word of the new host comes when the server is to be deleted: its move waits for nobody's word."""
+    server = cloud.active()
+    driver = cloud.hosts[_other(cloud.get(server).host)].host.driver
+    real = driver.finish_move
+    monkeypatch.setattr(driver, "finish_move", lambda *given: (real(*given), cloud.set(server, task_state=states.DELETING)))
+    action_id = _resize(cloud, server)
+    cloud.wait_for(lambda: cloud.action(action_id).state in (objects.DONE, objects.ERROR))
+    assert _move(cloud, server).status != "finished"

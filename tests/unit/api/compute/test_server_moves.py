@@ -166,3 +166,20 @@ def test_the_list_of_migrations(servers, cloud, member, admin):
     assert {m["source_compute"] for m in mine} == {m["dest_host"] for m in mine} == {None}
     assert manager.get(f"/os-migrations?project_id={made[0].project_id}&limit=0")["migrations"] == []
     assert admin.at("2.59").call("GET", f"/os-migrations?marker={uuid.uuid4()}").status_code == 400
+
+
+@pytest.mark.parametrize("state", ["active", "error"])
+def test_a_state_that_is_reset_ends_the_move_that_waits(servers, admin, member, server, state):
+    move = _moved(servers, server)
+    assert _act(admin, server, {"os-resetState": {"state": state}})
+    with servers.cloud.db.read() as conn:
+        assert moves.get(conn, move.id).status == "confirmed"
+    assert _act(member, server, {"confirmResize": None}, 409)
+
+
+@pytest.mark.parametrize("options", [{"compute__reclaim_instance_interval": 60}])
+def test_what_a_revert_may_have_taken_away_is_not_kept_to_be_restored(servers, member, server):
+    move = _moved(servers, server)
+    servers.cloud.db.write(moves.update, move.id, {"facts": {objects.REVERT_BEGUN: True}})
+    assert "resized" in member.fault("DELETE", f"/servers/{server}", 409)
+    assert _act(member, server, {"forceDelete": None})
