@@ -211,7 +211,7 @@ def _leave_again(work: Work) -> None:
         raise exception.Conflict(f"Host {move.source_compute} has nothing any more to which the server could go back.")
     work.update_migration({"facts": {**(move.facts or {}), objects.REVERT_BEGUN: True}})
     if host.driver.power_state(instance) is not None:
-        host.driver.power_off(instance, host.conf.compute.shutdown_timeout)
+        host.driver.power_off(instance, 0)
     for vif in instance.network_info:
         host.network.unplug(instance, vif)
     volumes.disconnect_all(host.driver, instance)
