@@ -48,10 +48,15 @@ class DiskMaker:
                 images.run("mkswap", part)
 
     def make_rescue(self, image: ImageMeta, path: pathlib.Path, fetch: Fetcher) -> None:
-        """A root disk for a rescue, as large as the image. Raises ImageUnacceptable, OSError or what ``fetch`` raises."""
-        if not path.exists():
+        """A root disk for a rescue, as large as the image; one that is there stays, if it was made of this image. Raises
+        ImageUnacceptable, OSError or what ``fetch`` raises."""
+        made_of = rescue_image(path)
+        if not path.exists() or not made_of.exists() or made_of.read_text() != image.id:
             base, virtual_size = self._base_image(image, fetch)
+            made_of.unlink(missing_ok=True)
             self._from_base(image, base, path, self._bounded(image, virtual_size))
+            with written_whole(made_of) as part:
+                part.write_text(image.id)
 
     def cache(self, image: ImageMeta, fetch: Fetcher) -> None:
         """Have an image here before a guest asks for it. Raises ImageUnacceptable or what ``fetch`` raises."""
@@ -146,6 +151,11 @@ class DiskMaker:
         with lock, open(self._base / f".{image_id}.lock", "w") as lock_file:
             concurrency.native(fcntl.flock, lock_file, fcntl.LOCK_EX)
             yield
+
+
+def rescue_image(path: pathlib.Path) -> pathlib.Path:
+    """The file beside a rescue disk that names the image of which it was made."""
+    return path.with_name(path.name + ".image")
 
 
 def _is_older(path: pathlib.Path, then: float) -> bool:

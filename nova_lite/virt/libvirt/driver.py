@@ -29,7 +29,7 @@ from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFi
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, swap
 from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.disks import DiskMaker, rescue_image
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import NOBODY, GuestDirectory, instances_root, read_mark, write_mark
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
@@ -178,6 +178,7 @@ class LibvirtDriver:
                 guest.unplug()
             self._start(instance, network_info)
             paths.rescue_config_drive.unlink(missing_ok=True)
+            rescue_image(paths.rescue_disk).unlink(missing_ok=True)
             paths.rescue_disk.unlink(missing_ok=True)
 
     def volume_connector(self) -> dict[str, Any]:

@@ -312,6 +312,17 @@ def test_an_image_that_claims_to_be_huge(conf, files, tmp_path):
                              files, Fetch(bomb))
 
 
+def test_a_rescue_disk_is_made_anew_of_another_image(conf, files, image):
+    path = files.path / "disk.rescue"
+    first, second = (ImageMeta(f"{n}0000000-0000-4000-8000-00000000000b", disk_format="qcow2") for n in "ab")
+    for one in (first, second, second):
+        DiskMaker(conf).make_rescue(one, path, Fetch(image))
+        assert info(path)["backing-filename"].endswith(one.id)
+    written = path.stat().st_ino
+    DiskMaker(conf).make_rescue(second, path, Fetch(image))      # the second run of one action
+    assert path.stat().st_ino == written
+
+
 def test_how_far_disks_may_still_grow(conf, files, image):
     assert images.overcommitted(instances_root(conf), "qcow2") == 0
     DiskMaker(conf).make(instance(root_gb=3), files, Fetch(image))
