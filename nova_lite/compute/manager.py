@@ -119,7 +119,9 @@ class ComputeManager:
     def _recover(self) -> None:
         while self.conductor.wait_until_there(self._stopping):
             try:
-                waiting = recovery.run(self.conf, self.host)
+                waiting, strays = recovery.run(self.conf, self.host)
+                for server in strays:
+                    self._remove(server)
                 self._ready.set()
                 self._take_up(waiting)
                 self._sync_power_states()
@@ -175,8 +177,8 @@ class ComputeManager:
             self._turns.submit(instance_uuid, self._pool, function)
 
     def _remove(self, server: Instance) -> None:
-        LOG.info("its guest must not be here any more", extra={"instance_uuid": server.uuid})
-        self._turns.submit(server.uuid, self._pool, lambda _waited: recovery.remove(self.host, server))
+        """At the server's turn, if it is still so then."""
+        self._later(server.uuid, lambda _waited: recovery.remove(self.host, server))
 
     def _power_changed(self, instance_uuid: str, power_state: int) -> None:
         """Called by the driver when a guest changes by itself. Looked at again when no operation works on the server."""
@@ -242,8 +244,10 @@ class ComputeManager:
     # RPC ------------------------------------------------------------------------------------------------------------
     def build_and_run_instance(self, context: RequestContext, action_id: int | None = None,
                                action_ids: Sequence[int] = ()) -> None:
-        """A wake-up, as all of these: what has to be done stands in the action, or in several."""
-        self._take_up(action_ids if action_id is None else [action_id])
+        """A wake-up, as all of these: what has to be done stands in the action, or in several. A host that is not ready yet
+        learns of it when it is, or by its next report."""
+        if self._ready.is_set():
+            self._take_up(action_ids if action_id is None else [action_id])
 
     terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
         suspend_instance = resume_instance = attach_volume = detach_volume = attach_interface = detach_interface = \

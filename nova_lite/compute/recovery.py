@@ -13,24 +13,23 @@ from nova_lite.objects.instance import Instance
 LOG = log.getLogger(__name__)
 
 
-def run(conf: cfg.ConfigOpts, host: Host) -> list[int]:
-    """Bring host and database together; answers the ids of the actions that wait for this host."""
+def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance]]:
+    """Bring host and database together; answers the ids of the actions that wait for this host, and the servers whose guests
+    must not be here."""
     context = admin_context()
     host.network.init_host(host.name)
     guests = host.driver.power_states()
     found = host.conductor.host_started(context, host.name, host.owner, list(guests))
-    gone = {one["uuid"] for one in found["remove"]}
-    for values in found["remove"]:
-        remove(host, Instance.from_primitive(values))
+    strays = [Instance.from_primitive(values) for values in found["remove"]]
     servers = [Instance.from_primitive(values) for values in found["instances"]]
-    unknown = set(guests) - gone - {s.uuid for s in servers}
+    unknown = set(guests) - {s.uuid for s in (*strays, *servers)}
     if unknown:
         LOG.warning("guests that no server of this host knows were left alone: %s", ", ".join(sorted(unknown)))
     if conf.compute.resume_guests_state_on_host_boot:
         for server in servers:
             if (server.vm_state, server.task_state) == (states.ACTIVE, None) and guests.get(server.uuid) == states.SHUTDOWN:
                 _resume(host, server)
-    return list(found["actions"])
+    return list(found["actions"]), strays
 
 
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
@@ -44,15 +43,17 @@ def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
 
 
 def remove(host: Host, server: Instance) -> None:
-    """The server was deleted, or moved away, while this host was not there."""
-    LOG.warning("removing the guest of a server that is not of this host any more", extra={"instance_uuid": server.uuid})
+    """The server was deleted, or moved away, while this host was not there. At the server's turn: it may have come back."""
     try:
+        if server.uuid not in host.conductor.not_wanted(admin_context(), host.name, [server.uuid]):
+            return
+        LOG.warning("removing the guest of a server that is not of this host any more", extra={"instance_uuid": server.uuid})
         host.driver.destroy(server, server.network_info)
         for vif in server.network_info:
             host.network.unplug(server, vif)
         volumes.disconnect_all(host.driver, server)
     except Exception:
-        LOG.exception("removing it failed; the next start tries again", extra={"instance_uuid": server.uuid})
+        LOG.exception("removing it failed; the next look tries again", extra={"instance_uuid": server.uuid})
 
 
 def _resume(host: Host, server: Instance) -> None:

@@ -69,7 +69,15 @@ def test_guests_of_deleted_servers_are_removed_and_unknown_ones_left_alone(lasti
     assert lasting.get(deleted).deleted
     set_guest(lasting, "made by hand", states.RUNNING)
     lasting.add_host("h1")
-    assert set(lasting.guests("h1")) == {kept, "made by hand"}
+    lasting.wait_for(lambda: set(lasting.guests("h1")) == {kept, "made by hand"})
+
+
+def test_a_guest_that_has_come_back_is_not_removed_by_an_old_answer(lasting):
+    server = lasting.active()
+    host = lasting.hosts["h1"]
+    host._remove(lasting.get(server))       # as it was when the server was elsewhere
+    lasting.wait_for(lambda: not host._turns.is_busy(server))
+    assert lasting.guests("h1") == {server: states.RUNNING}
 
 
 @pytest.mark.parametrize(("resume", "vm_state", "power_state"), [(True, states.ACTIVE, states.RUNNING),

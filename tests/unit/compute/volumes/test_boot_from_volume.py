@@ -490,6 +490,7 @@ def test_a_volume_that_cannot_be_deleted_does_not_keep_the_server(cloud):
 def test_guests_of_other_hosts_are_removed_with_their_connections(cloud):
     server = cloud.running(made_of("image", cloud.image))
     instance = cloud.get(server)
+    cloud.set(server, host="elsewhere")
     recovery.remove(cloud.hosts["h1"].host, instance)
     assert cloud.drivers["h1"].calls[-1] == "disconnect_volume"
     assert isinstance(cloud.drivers["h1"]._real, FakeDriver)
