@@ -6,6 +6,8 @@ to remove its copy as soon as this one has begun: there is never a second one (`
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import oslo_messaging as messaging
 from oslo_log import log
@@ -16,6 +18,7 @@ from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
@@ -46,8 +49,7 @@ def _build(work: Work) -> dict[str, object]:
     host.driver.live.adopt(before)
     work.update({}, [*states.working(work.operation)])      # who lost the action binds no port
     vifs = host.network.move(admin_context(), before, host.name)
-    server = dataclasses.replace(before, host=host.name, network_info=vifs,
-                                 block_devices=volumes.connect_elsewhere(host, before))
+    server = dataclasses.replace(before, host=host.name, network_info=vifs, block_devices=_connect(work, before))
     work.instance = server
     work.update({"task_state": states.REBUILD_SPAWNING}, [*states.working(work.operation)])
     for vif in vifs:
@@ -72,19 +74,37 @@ def _build(work: Work) -> dict[str, object]:
     return updates
 
 
+def _connect(work: Work, before: Instance) -> list[BlockDevice]:
+    """Connect the volumes, and write down which host has done so: a guest may run with them when the next run begins."""
+    host, facts = work.host, (work.migration.facts if work.migration is not None else None) or {}
+    noted = facts.get("connected", {})
+    known = noted.get("block_devices", ()) if noted.get("host") == host.name else ()
+    devices = volumes.connect_elsewhere(host, before, [BlockDevice.from_primitive(d) for d in known])
+    if before.volumes:
+        work.update_migration({"facts": {**facts, "connected": {
+            "host": host.name, "block_devices": [d.to_primitive() for d in devices]}}})
+    return devices
+
+
 def _clean(work: Work, before: Instance) -> None:
+    """Nothing of the guest stays here. What cannot be removed now is found when the daemon starts, or by the delete."""
     host, server = work.host, work.instance
-    try:
+
+    def remove() -> None:
         host.driver.live.adopt(before)      # files on shared storage are nobody's again: they must outlive this guest
         host.driver.destroy(server, server.network_info)
-        for vif in server.network_info:
-            host.network.unplug(server, vif)
-        if server is not before:
-            volumes.disconnect_all(host.driver, server)
-        volumes.release_others(host, before)
-        host.network.move(admin_context(), before, before.host or host.name)
-    except _STOP:
-        raise
-    except Exception as error:
-        LOG.error("clean-up after a failed evacuation did not end well: %s", error, extra={"instance_uuid": server.uuid},
-                  exc_info=needs_stack(error))
+
+    steps: list[Callable[[], object]] = [remove]
+    steps += [functools.partial(host.network.unplug, server, vif) for vif in server.network_info]
+    if server is not before:
+        steps.append(lambda: volumes.disconnect_all(host.driver, server))
+    steps += [lambda: volumes.release_others(host, before),
+              lambda: host.network.move(admin_context(), before, before.host or "")]    # there they are looked for
+    for step in steps:
+        try:
+            step()
+        except _STOP:
+            raise
+        except Exception as error:
+            LOG.error("clean-up after a failed evacuation did not end well: %s", error, extra={"instance_uuid": server.uuid},
+                      exc_info=needs_stack(error))

@@ -12,6 +12,7 @@ Each step asks the hypervisor where the guest is before it does anything, so it 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute import volumes
+from nova_lite.compute.patience import until_answered
 from nova_lite.compute.work import Work, message_of, needs_stack, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
@@ -66,7 +68,7 @@ def _prepare(work: Work) -> None:
     try:
         _prepare_unless_aborted(work)
         server = _as_here(work, host.network.expect(admin_context(), work.instance, host.name),
-                          volumes.connect_elsewhere(host, work.instance))
+                          volumes.connect_elsewhere(host, work.instance, _written_devices(move)))
         for vif in server.network_info:
             host.network.plug(server, vif)
         offer = host.compute.offer_for_live_migration(work.context, move.source_compute or "", server.uuid, plan)
@@ -91,12 +93,14 @@ def _prepare(work: Work) -> None:
 def _finish(work: Work) -> None:
     work.event = "compute_post_live_migration_at_destination"
     host, instance = work.host, work.instance
-    instance.network_info = host.network.move(admin_context(), instance, host.name)
+    instance.network_info = until_answered(work, lambda: host.network.move(admin_context(), instance, host.name))
     for vif in instance.network_info:
         host.network.plug(instance, vif)
     state = host.driver.live.arrive(instance, instance.network_info, _plan(work))
-    volumes.complete_all(work)
-    volumes.release_others(host, instance)
+    until_answered(work, lambda: volumes.complete_all(work))
+    until_answered(work, lambda: volumes.release_others(host, instance))
+    # a port that was here before this run may have a binding to where it was
+    _try(work, "ports", lambda: host.network.forget(admin_context(), instance, _move(work).source_compute or ""))
     work.succeed({"power_state": state, "network_info": [v.to_primitive() for v in instance.network_info],
                   **volumes.columns(instance)})
     LOG.info("has arrived", extra={"instance_uuid": instance.uuid})
@@ -138,17 +142,22 @@ def _lost(work: Work) -> None:
 def _clean(work: Work) -> None:
     """Nothing of the guest stays here. What cannot be removed now is found when the daemon starts."""
     host, server = work.host, _as_here(work, None, None)
+    _try(work, "guest", lambda: host.driver.live.give_up(server, server.network_info, _plan(work)))
+    for vif in server.network_info:
+        _try(work, "nic", functools.partial(host.network.unplug, server, vif))
+    _try(work, "volumes", lambda: volumes.disconnect_all(host.driver, server))
+    _try(work, "ports", lambda: host.network.forget(admin_context(), work.instance, host.name))
+    _try(work, "attachments", lambda: volumes.release_others(host, work.instance))
+
+
+def _try(work: Work, what: str, step: Callable[[], object]) -> None:
+    """A step of a clean-up that must not keep the others from being done."""
     try:
-        host.driver.live.give_up(server, server.network_info, _plan(work))
-        for vif in server.network_info:
-            host.network.unplug(server, vif)
-        volumes.disconnect_all(host.driver, server)
-        host.network.forget(admin_context(), work.instance, host.name)
-        volumes.release_others(host, work.instance)
+        step()
     except _STOP:
         raise
     except Exception as error:
-        LOG.error("clean-up after a live migration did not end well: %s", error, extra={"instance_uuid": server.uuid},
+        LOG.error("its %s could not be cleaned up: %s", what, error, extra={"instance_uuid": work.instance.uuid},
                   exc_info=needs_stack(error))
 
 
@@ -234,8 +243,11 @@ def _now_here(work: Work, host: str | None, step: str) -> None:
 
 def _settle(work: Work) -> None:
     work.event = "compute_rollback_live_migration"
-    work.host.driver.live.stay(work.instance, _plan(work))
-    volumes.release_others(work.host, work.instance)
+    host, there = work.host, _move(work).dest_compute or ""
+    host.driver.live.stay(work.instance, _plan(work))
+    # what the destination has not given back, or had no time to
+    _try(work, "attachments", lambda: volumes.release_others(host, work.instance))
+    _try(work, "ports", lambda: host.network.forget(admin_context(), work.instance, there))
     raise exception.MigrationError(reason=work.action.arguments.get("error", "the destination went away"))
 
 
@@ -269,6 +281,11 @@ def _wait(work: Work) -> None:
 def _move(work: Work) -> Migration:
     assert work.migration is not None
     return work.migration
+
+
+def _written_devices(move: Migration) -> list[BlockDevice]:
+    """The server's devices as an earlier run has connected them to the destination."""
+    return [BlockDevice.from_primitive(d) for d in (move.facts or {}).get("block_devices", ())]
 
 
 def _plan(work: Work) -> Plan:

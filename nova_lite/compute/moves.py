@@ -16,6 +16,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute import departures, volumes
+from nova_lite.compute.patience import until_answered
 from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, message_of, needs_stack, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
@@ -163,14 +164,14 @@ def _undone(work: Work) -> None:
 
 def _come_home(work: Work, power_on: bool) -> None:
     host, instance = work.host, work.instance
-    instance.network_info = host.network.move(admin_context(), instance, host.name)
+    instance.network_info = until_answered(work, lambda: host.network.move(admin_context(), instance, host.name))
     never_left = instance.uuid not in host.driver.left_behind() and host.driver.power_state(instance) == states.RUNNING
     if not never_left:
-        volumes.take_along(work)
-        volumes.connect_taken(work)
+        until_answered(work, lambda: volumes.take_along(work))
+        until_answered(work, lambda: volumes.connect_taken(work))
         _plug(work)
         host.driver.bring_back(instance, instance.network_info, power_on, _move(work).uuid)
-    volumes.complete_all(work)
+    until_answered(work, lambda: volumes.complete_all(work))
 
 
 # the user's word ------------------------------------------------------------------------------------------------------------

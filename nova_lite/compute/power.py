@@ -1,12 +1,19 @@
 """Power operations on a host, one line each: what the driver does. Where the server ends, ``states.OPERATIONS`` says."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from nova_lite.compute import shares
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.compute import shares, volumes
 from nova_lite.compute.work import Work
+from nova_lite.context import admin_context
+from nova_lite.objects import states
 from nova_lite.objects.share import ACTIVE, INACTIVE
 
+LOG = log.getLogger(__name__)
 EVENTS = {"start": "compute_start_instance", "stop": "compute_stop_instance", "reboot": "compute_reboot_instance",
           "reboot_hard": "compute_reboot_instance", "pause": "compute_pause_instance", "unpause": "compute_unpause_instance",
           "suspend": "compute_suspend_instance", "resume": "compute_resume_instance",
@@ -14,9 +21,10 @@ EVENTS = {"start": "compute_start_instance", "stop": "compute_stop_instance", "r
 
 
 def _start(work: Work, timeout: int) -> None:
-    _plug(work)
-    shares.mount_all(work.host, work.instance)
-    work.host.driver.power_on(work.instance, work.instance.network_info)
+    with _mended(work):
+        _plug(work)
+        shares.mount_all(work.host, work.instance)
+        work.host.driver.power_on(work.instance, work.instance.network_info)
 
 
 def _stop(work: Work, timeout: int) -> None:
@@ -29,9 +37,15 @@ def _reboot(work: Work, timeout: int) -> None:
 
 
 def _reboot_hard(work: Work, timeout: int) -> None:
-    _plug(work)
-    shares.mount_all(work.host, work.instance)
-    work.host.driver.reboot(work.instance, work.instance.network_info, True, timeout)
+    if work.host.driver.power_state(work.instance) is not None:
+        try:
+            _bind(work)
+        except exception.NovaLiteError as error:        # it starts as it ran
+            LOG.warning("nobody knows whether its ports are here: %s", error, extra={"instance_uuid": work.instance.uuid})
+    with _mended(work):
+        _plug(work)
+        shares.mount_all(work.host, work.instance)
+        work.host.driver.reboot(work.instance, work.instance.network_info, True, timeout)
 
 
 def _pause(work: Work, timeout: int) -> None:
@@ -57,6 +71,28 @@ def _change_password(work: Work, timeout: int) -> None:
 
 def _trigger_crash_dump(work: Work, timeout: int) -> None:
     work.host.driver.trigger_crash_dump(work.instance)
+
+
+@contextmanager
+def _mended(work: Work) -> Iterator[None]:
+    """A guest that its hypervisor does not know is one whose move broke off half-way home: ports and volumes come first."""
+    unknown = work.host.driver.power_state(work.instance) is None
+    if unknown:
+        _bind(work)
+        volumes.connect_missing(work)
+    yield
+    if unknown:
+        volumes.complete_missing(work)
+
+
+def _bind(work: Work) -> None:
+    """The ports are bound to this host, and nowhere else."""
+    instance = work.instance
+    before = [vif.to_primitive() for vif in instance.network_info]
+    instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
+    now = [vif.to_primitive() for vif in instance.network_info]
+    if now != before:
+        work.update({"network_info": now}, [*states.working(work.operation)])
 
 
 def _plug(work: Work) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import oslo_messaging as messaging
@@ -129,6 +129,14 @@ def connect_missing(work: Work) -> None:
             work.update_device(device.id, {"attachment_id": reserved, "connection_info": device.connection_info})
 
 
+def complete_missing(work: Work) -> None:
+    """After ``connect_missing``, when the guest has them."""
+    for device in work.instance.volumes:
+        if not device.attached and device.connection_info is not None:
+            work.host.volume.complete(admin_context(), device.attachment_id or "")
+            work.update_device(device.id, {"attached": True})
+
+
 def let_go(work: Work, device: BlockDevice) -> None:
     """The host gives a volume back that stays the server's: it is reserved for it, and nobody else gets it. The guest is gone.
     Run again, it goes on with the reservation of the run before."""
@@ -148,22 +156,23 @@ def let_go(work: Work, device: BlockDevice) -> None:
     work.update_device(device.id, {"attachment_id": kept.id, "connection_info": None, "attached": False})
 
 
-def connect_elsewhere(host: Host, instance: Instance) -> list[BlockDevice]:
-    """The server's devices with its volumes connected to this host, too, before its guest comes here; what an earlier run has
-    connected is used again. The server's own record is not changed."""
+def connect_elsewhere(host: Host, instance: Instance, written: Sequence[BlockDevice] = ()) -> list[BlockDevice]:
+    """The server's devices with its volumes connected to this host, too, before its guest comes here. ``written``: what an
+    earlier run on this host has connected, which is used again. Any other attachment but those of the server's own record,
+    which is not changed, is given back: another host may have made it, with its connector."""
     context = admin_context()
     known = host.volume.attachments(context, instance.uuid) if instance.volumes else []
     devices = [dataclasses.replace(d) for d in instance.block_devices]
-    used = {d.attachment_id for d in devices}
+    used, mine = {d.attachment_id for d in devices}, {d.attachment_id for d in written}
     for device in devices:
         if device.volume_id is not None:
-            mine = next((a for a in known if a.volume_id == device.volume_id and a.id not in used), None)
-            if mine is not None and not mine.connection_info:
-                host.volume.release(context, mine.id)
-                mine = None
+            others = [a for a in known if a.volume_id == device.volume_id and a.id not in used]
+            kept = next((a for a in others if a.id in mine and a.connection_info), None)
+            for stray in others:
+                if stray is not kept:
+                    host.volume.release(context, stray.id)
             connector = host.driver.volume_connector()
-            _connected(host, instance, device,
-                       mine or host.volume.reserve(context, device.volume_id, instance.uuid, connector))
+            _connected(host, instance, device, kept or host.volume.reserve(context, device.volume_id, instance.uuid, connector))
     return devices
 
 

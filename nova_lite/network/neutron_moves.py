@@ -37,21 +37,28 @@ class PortMoves:
         return {"binding:vif_type": binding.get("vif_type"), "binding:vif_details": binding.get("vif_details")}
 
     def move(self, context: RequestContext, ports: Sequence[Json], host: str) -> list[Json]:
-        """Each port is bound to ``host`` and nowhere else, by its waiting binding if it has one. Raises VirtDriverError."""
-        return [self._moved(context, port, host) if port.get(HOST) != host else port for port in ports]
+        """Each port is bound to ``host`` and nowhere else, by its waiting binding if it has one; a port that is deleted
+        meanwhile is left out. Raises VirtDriverError."""
+        found = [port if port.get(HOST) == host and port.get("binding:vif_type") != FAILED else self._moved(context, port, host)
+                 for port in ports]
+        return [port for port in found if port is not None]
 
-    def _moved(self, context: RequestContext, port: Json, host: str) -> Json:
+    def _moved(self, context: RequestContext, port: Json, host: str) -> Json | None:
         source = port.get(HOST) or ""
-        if self._api.activate_binding(context, port["id"], host):
-            if source:
-                self._api.delete_binding(context, port["id"], source)
-            [port] = self._api.list(context, "ports", id=port["id"])
-        else:
-            port = self._api.update_port(context, port["id"], {HOST: host})
-        if port.get("binding:vif_type") == FAILED:
+        try:
+            # a binding to this host that has failed is not moved, but tried again
+            if source != host and self._api.activate_binding(context, port["id"], host):
+                if source:
+                    self._api.delete_binding(context, port["id"], source)
+                now = next(iter(self._api.list(context, "ports", id=port["id"])), None)
+            else:
+                now = self._api.update_port(context, port["id"], {HOST: host})
+        except exception.PortNotFound:
+            now = None
+        if now is not None and now.get("binding:vif_type") == FAILED:
             raise exception.VirtDriverError(what=f"Binding port {port['id']} to host {host}",
                                             reason="Neutron found no way to connect it there")
-        return port
+        return now
 
     def forget(self, context: RequestContext, ports: Sequence[Json], host: str) -> None:
         """What ``expect`` has made is not needed; the binding of where the guest is stays."""

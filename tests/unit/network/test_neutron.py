@@ -427,3 +427,23 @@ def test_a_host_without_the_network_is_told_before_the_move(driver, neutron):
     with pytest.raises(exception.VirtDriverError, match="deaf"):
         driver.expect(HOST, server, "deaf")
     assert (port["binding:host_id"], port["waiting"]) == ("old", [])
+
+
+def test_a_port_that_is_deleted_in_that_moment_is_gone(driver, neutron):
+    network = neutron.add_network()
+    server = _build(driver, [NetworkRequest(network), NetworkRequest(network)], host="old")
+    stays, goes = (vif.id for vif in server.network_info)
+
+    def delete(method, what):
+        if method == "PUT":
+            neutron.ports.pop(goes, None)
+    neutron.before = delete
+    assert [vif.id for vif in driver.move(HOST, server, "new")] == [stays]
+
+
+def test_a_binding_that_failed_is_tried_again(driver, neutron):
+    server = _build(driver, [NetworkRequest(neutron.add_network())], host="old")
+    [port] = neutron.of(server.uuid)
+    port["binding:vif_type"] = "binding_failed"
+    assert [vif.type for vif in driver.move(HOST, server, "old")] == ["ovs"]
+    assert port["binding:host_id"] == "old"

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from nova_lite.compute import patience
 from nova_lite.db import moves
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
@@ -103,3 +104,49 @@ def test_a_revert_goes_on_where_a_dead_daemon_left_it(cloud, server, method, whe
     cloud.wait_for(lambda: method in cloud.drivers[place].calls and cloud.hosts[place].leases.in_flight() == [], 10)
     cloud.take_over()
     _settled(cloud, server, states.ACTIVE, old)
+
+
+# a neighbour that is away -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("method", ["reserve", "connect", "complete"])
+@pytest.mark.parametrize("way", ["undo", "revert"])
+def test_the_way_home_waits_for_the_volume_service(cloud, server, monkeypatch, way, method):
+    monkeypatch.setattr(patience, "PAUSES", (0.01,))
+    old = cloud.get(server).host
+    new = "h2" if old == "h1" else "h1"
+    if way == "undo":
+        cloud.drivers[new].fail("finish_move", RuntimeError("no more"))
+    _resize(cloud, server)
+    if way == "revert":
+        cloud.wait(server, states.RESIZED)
+    cloud.host_volumes[old].fail(method, times=5)
+    if way == "revert":
+        _word(cloud, server, "revertResize")
+    cloud.wait_for(lambda: cloud.host_volumes[old].calls.count(method) > 5)
+    _settled(cloud, server, states.ACTIVE, old)
+
+
+def test_a_delete_ends_the_waiting(cloud, server, monkeypatch):
+    monkeypatch.setattr(patience, "PAUSES", (0.01,))
+    _resize(cloud, server)
+    new = cloud.wait(server, states.RESIZED).host
+    old = "h2" if new == "h1" else "h1"
+    cloud.host_volumes[old].fail("reserve", times=10 ** 6)
+    _word(cloud, server, "revertResize")
+    cloud.wait_for(lambda: cloud.host_volumes[old].calls.count("reserve") > 3)
+    cloud.delete(server)
+    cloud.wait_for(lambda: not cloud.attachments())
+
+
+def test_a_start_mends_what_broke_off_on_the_way_home(cloud, server):
+    old = cloud.get(server).host
+    _resize(cloud, server)
+    cloud.wait(server, states.RESIZED)
+    cloud.host_volumes[old].fail("connect", RuntimeError("nobody thought of this"))
+    _word(cloud, server, "revertResize")
+    found = cloud.wait(server, states.ERROR)
+    assert (found.host, found.volumes[0].connection_info) == (old, None)
+    cloud.operate(server, "reboot_hard")
+    found = cloud.wait(server, states.ACTIVE)
+    [device], [attachment] = found.volumes, cloud.attachments()
+    assert (device.attached, device.attachment_id, attachment["status"]) == (True, attachment["id"], "attached")
+    assert device.connection_info is not None

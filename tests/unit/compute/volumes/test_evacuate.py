@@ -4,7 +4,9 @@ from __future__ import annotations
 import pytest
 
 from nova_lite import exception
+from nova_lite.db import actions
 from nova_lite.objects import states
+from tests.unit.compute.volumes.volume_cloud import DIED
 
 
 @pytest.fixture
@@ -48,3 +50,25 @@ def test_what_the_volume_service_refuses_to_take_back_ends_nothing(cloud, server
     assert (found.host, cloud.guests(new)) == (new, {server: states.RUNNING})
     [device] = found.volumes
     assert device.attachment_id in {a["id"] for a in cloud.attachments()}
+
+
+@pytest.mark.parametrize(("part", "method", "when"), [
+    ("host_volumes", "reserve", "after"), ("drivers", "connect_volume", "after"), ("drivers", "spawn", "before"),
+    ("drivers", "spawn", "after"), ("host_volumes", "complete", "after")])
+@pytest.mark.parametrize("returns", [True, False])
+def test_no_other_hosts_attachment_is_used(cloud, server, part, method, when, returns):
+    """The first new host dies in the middle: it goes on when it is back, or another one begins with a connection of its own."""
+    first, second = _others(cloud, server)
+    getattr(cloud, part)[first].fail(method, DIED, when)
+    action = _evacuate(cloud, server, first)
+    cloud.wait_for(lambda: method in getattr(cloud, part)[first].calls and not cloud.hosts[first].leases.in_flight())
+    made = [a["id"] for a in cloud.attachments()]
+    assert len(made) == 2
+    if not returns:
+        cloud.silence(first)
+        arguments = {**cloud.action(action).arguments, "host": None}
+        cloud.db.write(actions.set_arguments, action, arguments)
+    cloud.take_over()
+    _settled(cloud, server, first if returns else second)
+    kept = cloud.get(server).volumes[0].attachment_id in made
+    assert kept == (returns and method in ("spawn", "complete"))     # a guest may run with it
