@@ -14,6 +14,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute import build, volumes
+from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
@@ -31,7 +32,8 @@ def run(work: Work) -> None:
     before = work.instance
     try:
         work.update_migration({"status": objects.PRE_MIGRATING})
-        updates = _build(work)
+        with work.host.events.listen(before.uuid) as listener:
+            updates = _build(work, listener)
     except _STOP:
         raise
     except Exception as error:
@@ -42,7 +44,7 @@ def run(work: Work) -> None:
     LOG.info("evacuated from %s", before.host, extra={"instance_uuid": before.uuid})
 
 
-def _build(work: Work) -> dict[str, object]:
+def _build(work: Work, listener: Listener) -> dict[str, object]:
     """The columns of the server once its guest is here."""
     host, before = work.host, work.instance
     assert work.migration is not None
@@ -54,7 +56,8 @@ def _build(work: Work) -> dict[str, object]:
     work.update({"task_state": states.REBUILD_SPAWNING}, [*states.working(work.operation)])
     for vif in vifs:
         host.network.plug(server, vif)
-    host.driver.spawn(server, vifs, build.guest_files(work, vifs), build.fetcher(work, server.image))
+    host.driver.spawn(server, vifs, build.guest_files(work, vifs), build.fetcher(work, server.image),
+                      listener.waiter(admin_context(), server, vifs))
     volumes.complete_all(work)
     updates: dict[str, object] = {
         "host": host.name, "node": work.migration.dest_node, "launched_on": host.name,

@@ -17,7 +17,7 @@ from lxml import etree
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception
+from nova_lite import concurrency, exception, units
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
@@ -43,6 +43,7 @@ from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, S
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 _REPORT_SECONDS = 1.0
+_COMPLETION_SECONDS = 800.0     # that a copy may take for each GiB, and for two at least, as in Nova
 _UNDEFINE_SECONDS = 10.0        # between the end of the source's guest and that of its domain
 
 
@@ -178,7 +179,7 @@ class LiveMigrations:
         guest.do(lambda domain: domain.migrateToURI3(plan.uri, parameters, flags), must_exist=True)
 
     def _watch(self, guest: Guest, instance: Instance, call: _Call | None, report: Report) -> bool:
-        """Until the copy has ended; True when it was aborted on request."""
+        """Until the copy has ended; True when it was aborted, on request or because it takes too long."""
         done, reported = set[str](), 0.0
         while True:
             job = self._job(guest)
@@ -187,6 +188,9 @@ class LiveMigrations:
             wanted = None
             if time.monotonic() - reported >= _REPORT_SECONDS:
                 reported, wanted = time.monotonic(), report(_progress(job))
+                if ABORT not in done and is_overdue(job):
+                    LOG.warning("the copy does not come to its end", extra={"instance_uuid": instance.uuid})
+                    wanted = ABORT
             if wanted in (ABORT, FORCE_COMPLETE) and wanted not in done and job:
                 done.add(wanted)
                 self._intervene(guest, instance, wanted)
@@ -342,6 +346,13 @@ class _Call:
             self.error = exception.VirtDriverError(what="Live migration", reason=str(error))
         finally:
             self.ended = True
+
+
+def is_overdue(job: dict[str, Any]) -> bool:
+    """Whether a copy, by libvirt's statistics of it, takes so long that it will hardly end: the guest writes faster than is
+    copied."""
+    size = sum(int(job.get(f"{what}_total", 0)) for what in ("memory", "disk"))
+    return int(job.get("time_elapsed", 0)) / 1000 > _COMPLETION_SECONDS * max(2.0, size / units.GiB)
 
 
 def _progress(job: dict[str, Any]) -> Progress:
