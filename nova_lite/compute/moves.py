@@ -16,6 +16,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute import departures, volumes
+from nova_lite.compute.external_events import Listener
 from nova_lite.compute.patience import until_answered
 from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, message_of, needs_stack, patiently
 from nova_lite.context import admin_context
@@ -24,7 +25,7 @@ from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import Checker, DiskOffer, Fetcher
+from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, Waiter
 
 LOG = log.getLogger(__name__)
 PAUSE = 0.2             # seconds between two questions whether the old host has let go; it takes its time to answer
@@ -37,7 +38,8 @@ def run(work: Work) -> None:
         _undone(work)
         return
     try:
-        _arrive(work)
+        with work.host.events.listen(work.instance.uuid) as listener:
+            _arrive(work, listener)
     except (exception.LeaseLost, *CONDUCTOR_IS_AWAY):
         raise
     except Exception as error:
@@ -49,7 +51,7 @@ def run(work: Work) -> None:
 
 
 # the new host ---------------------------------------------------------------------------------------------------------------
-def _arrive(work: Work) -> None:
+def _arrive(work: Work, listener: Listener) -> None:
     instance, move = work.instance, _move(work)
     if instance.task_state == states.RESIZE_PREP:
         with work.step("compute_prep_resize"):
@@ -71,7 +73,8 @@ def _arrive(work: Work) -> None:
             _advance(work, states.RESIZE_FINISH, objects.POST_MIGRATING)
         _plug(work)
         resized = _as_new(work)
-        work.host.driver.finish_move(resized, instance.network_info, _fetcher(work), power_on)
+        wait = listener.waiter(admin_context(), instance, instance.network_info) if power_on else None
+        work.host.driver.finish_move(resized, instance.network_info, _fetcher(work), power_on, wait)
         volumes.complete_all(work)
     facts = move.facts or {}
     work.succeed({**_size(resized), "host": work.host.name, "node": move.dest_node, "launched_on": work.host.name,
@@ -164,14 +167,31 @@ def _undone(work: Work) -> None:
 
 def _come_home(work: Work, power_on: bool) -> None:
     host, instance = work.host, work.instance
-    instance.network_info = until_answered(work, lambda: host.network.move(admin_context(), instance, host.name))
-    never_left = instance.uuid not in host.driver.left_behind() and host.driver.power_state(instance) == states.RUNNING
-    if not never_left:
-        until_answered(work, lambda: volumes.take_along(work))
-        until_answered(work, lambda: volumes.connect_taken(work))
-        _plug(work)
-        host.driver.bring_back(instance, instance.network_info, power_on, _move(work).uuid)
+    with host.events.listen(instance.uuid) as listener:
+        instance.network_info = until_answered(work, lambda: host.network.move(admin_context(), instance, host.name))
+        never_left = instance.uuid not in host.driver.left_behind() and host.driver.power_state(instance) == states.RUNNING
+        if not never_left:
+            until_answered(work, lambda: volumes.take_along(work))
+            until_answered(work, lambda: volumes.connect_taken(work))
+            _plug(work)
+            wait = listener.waiter(admin_context(), instance, instance.network_info) if power_on else None
+            host.driver.bring_back(instance, instance.network_info, power_on, _move(work).uuid,
+                                   _leniently(work, wait))
     until_answered(work, lambda: volumes.complete_all(work))
+
+
+def _leniently(work: Work, wait: Waiter | None) -> Waiter | None:
+    """A guest that comes home starts also where nobody says that its network is ready: it has nowhere else to go."""
+    if wait is None:
+        return None
+
+    def try_it() -> None:
+        try:
+            wait()
+        except exception.BuildAborted as error:
+            LOG.error("it starts all the same: %s", error, extra={"instance_uuid": work.instance.uuid})
+
+    return try_it
 
 
 # the user's word ------------------------------------------------------------------------------------------------------------

@@ -243,16 +243,20 @@ class ComputeDriver(Protocol):
         OSError or what ``check`` raises. ``fetch_image`` may raise ImageNotFound. What another move has left here is thrown
         away."""
 
-    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
+    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool,
+                    wait_for_network: Waiter | None = None) -> None:
         """The new host: make the received guest one of this host, with the sizes of its (new) flavor, and start it if it ran
-        before. Volumes were connected and nics plugged before."""
+        before. Volumes were connected and nics plugged before. ``wait_for_network`` is as in ``spawn``; what it raises leaves
+        the guest paused."""
 
     def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
         """The new host: the move is undone, the guest and what was copied go; what is another host's on shared storage stays.
         ``is_local``: the old host is this very one, and what was set aside stays."""
 
-    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str) -> None:
-        """The old host: make what was set aside for this move the guest again, and start it if it ran before."""
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str,
+                   wait_for_network: Waiter | None = None) -> None:
+        """The old host: make what was set aside for this move the guest again, and start it if it ran before.
+        ``wait_for_network`` as in ``finish_move``."""
 
     def drop_aside(self, instance: Instance) -> None:
         """The old host: the move was confirmed, what was set aside goes."""

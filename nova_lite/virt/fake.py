@@ -247,9 +247,12 @@ class FakeDriver:
         self._act("receive_guest", instance)
         check()
 
-    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
+    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool,
+                    wait_for_network: Waiter | None = None) -> None:
         """A new guest."""
         self._act("finish_move", instance)
+        if wait_for_network is not None:
+            wait_for_network()
         self._set(instance.uuid, {"power_state": RUNNING if power_on else SHUTDOWN, "name": instance.display_name})
 
     def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
@@ -258,9 +261,12 @@ class FakeDriver:
         if not is_local or self.has_aside(instance, move):
             self._set(instance.uuid, None)
 
-    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str) -> None:
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str,
+                   wait_for_network: Waiter | None = None) -> None:
         """The guest that was set aside is the guest again."""
         self._act("bring_back", instance)
+        if wait_for_network is not None:
+            wait_for_network()
         self._set(instance.uuid, {"power_state": RUNNING if power_on else SHUTDOWN, "name": instance.display_name})
         self._set(instance.uuid + ASIDE, None)
 

@@ -271,7 +271,8 @@ class LibvirtDriver:
         """By qemu-img, from the storage daemon of the other host."""
         self._moves.receive(instance, offer, fetch_image, move, check)
 
-    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool) -> None:
+    def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool,
+                    wait_for_network: Waiter | None = None) -> None:
         """Disks are made to fit, the domain is defined."""
         with self._working(instance, states.RUNNING if power_on else states.SHUTDOWN):
             guest = self._guest(instance)
@@ -280,7 +281,7 @@ class LibvirtDriver:
                 self._define(instance, network_info)
             self._moves.settled(instance)
             if power_on:
-                guest.start()
+                _run(guest, wait_for_network)
 
     def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
         """Domain and directory; on the host that it came from only where it was set aside before."""
@@ -290,7 +291,8 @@ class LibvirtDriver:
             self._end(instance, network_info)
             self._moves.drop_received(instance)
 
-    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str) -> None:
+    def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str,
+                   wait_for_network: Waiter | None = None) -> None:
         """Its directory gets its name again, and the guest is defined as the server's record says."""
         with self._working(instance, states.RUNNING if power_on else states.SHUTDOWN):
             if self._moves.has_aside(instance, move):
@@ -301,7 +303,7 @@ class LibvirtDriver:
             if not guest.is_active():
                 self._define(instance, network_info)
             if power_on:
-                guest.start()
+                _run(guest, wait_for_network)
 
     def drop_aside(self, instance: Instance) -> None:
         """Its files; the domain was undefined long ago."""
@@ -473,6 +475,14 @@ class LibvirtDriver:
             self._remove(instance, vifs)
         except (exception.VirtDriverError, OSError):
             LOG.exception("Could not clean up after a failed build", extra={"instance_uuid": instance.uuid})
+
+
+def _run(guest: Guest, wait_for_network: Waiter | None) -> None:
+    """Start it, but for its first instruction; it runs when its network is ready. A run before may have left it waiting."""
+    guest.start(paused=wait_for_network is not None)
+    if wait_for_network is not None:
+        wait_for_network()
+    guest.unpause()
 
 
 def _build_error(instance: Instance, error: Exception) -> exception.BuildFailed:
