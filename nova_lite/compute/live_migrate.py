@@ -12,7 +12,6 @@ Each step asks the hypervisor where the guest is before it does anything, so it 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -40,6 +39,7 @@ EVENT = "compute_live_migration"
 _STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 _REST = "something of the guest stays here for now"
 _WAIT_SECONDS = 1.0
+_CLEAN_UP = "clean-up after a live migration did not end well"
 _ROLLBACK_SECONDS = 60.0        # that libvirt may take to see that nothing comes any more
 
 
@@ -100,7 +100,7 @@ def _finish(work: Work) -> None:
     until_answered(work, lambda: volumes.complete_all(work))
     until_answered(work, lambda: volumes.release_others(host, instance))
     # a port that was here before this run may have a binding to where it was
-    _try(work, "ports", lambda: host.network.forget(admin_context(), instance, _move(work).source_compute or ""))
+    _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), instance, _move(work).source_compute or ""))
     work.succeed({"power_state": state, "network_info": [v.to_primitive() for v in instance.network_info],
                   **volumes.columns(instance)})
     LOG.info("has arrived", extra={"instance_uuid": instance.uuid})
@@ -142,23 +142,12 @@ def _lost(work: Work) -> None:
 def _clean(work: Work) -> None:
     """Nothing of the guest stays here. What cannot be removed now is found when the daemon starts."""
     host, server = work.host, _as_here(work, None, None)
-    _try(work, "guest", lambda: host.driver.live.give_up(server, server.network_info, _plan(work)))
+    _try(work, _CLEAN_UP, lambda: host.driver.live.give_up(server, server.network_info, _plan(work)))
     for vif in server.network_info:
-        _try(work, "nic", functools.partial(host.network.unplug, server, vif))
-    _try(work, "volumes", lambda: volumes.disconnect_all(host.driver, server))
-    _try(work, "ports", lambda: host.network.forget(admin_context(), work.instance, host.name))
-    _try(work, "attachments", lambda: volumes.release_others(host, work.instance))
-
-
-def _try(work: Work, what: str, step: Callable[[], object]) -> None:
-    """A step of a clean-up that must not keep the others from being done."""
-    try:
-        step()
-    except _STOP:
-        raise
-    except Exception as error:
-        LOG.error("its %s could not be cleaned up: %s", what, error, extra={"instance_uuid": work.instance.uuid},
-                  exc_info=needs_stack(error))
+        _try(work, _CLEAN_UP, partial(host.network.unplug, server, vif))
+    _try(work, _CLEAN_UP, lambda: volumes.disconnect_all(host.driver, server))
+    _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), work.instance, host.name))
+    _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
 
 
 # the source ---------------------------------------------------------------------------------------------------------------
@@ -246,8 +235,8 @@ def _settle(work: Work) -> None:
     host, there = work.host, _move(work).dest_compute or ""
     host.driver.live.stay(work.instance, _plan(work))
     # what the destination has not given back, or had no time to
-    _try(work, "attachments", lambda: volumes.release_others(host, work.instance))
-    _try(work, "ports", lambda: host.network.forget(admin_context(), work.instance, there))
+    _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
+    _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), work.instance, there))
     raise exception.MigrationError(reason=work.action.arguments.get("error", "the destination went away"))
 
 
