@@ -272,8 +272,8 @@ class _Run:
         endings.close_consoles(self.conn, uuids, values)
         moved = [a for a in done if "migration_id" in a.arguments or a.verb == "soft_delete"]
         instances.update_many(self.conn, [a.instance_uuid for a in done if a not in moved], values, expected)
-        for action in moved:        # who has taken a server over ends its move
-            if instances.update_many(self.conn, [action.instance_uuid], values, expected):
+        for action in moved:        # who has taken a server over ends its move, but for what cannot be undone any more
+            if instances.update_many(self.conn, [action.instance_uuid], values, expected) or action.verb in _CANNOT_BE_UNDONE:
                 move_endings.succeeded(self.conn, action)
         endings.left_its_host(self.conn, uuids, values)
 
@@ -288,6 +288,10 @@ class _Run:
             host = self.builds.failed_on_host(self.conn, action, asked["reason"], asked["details"], asked["reschedule"])
             if host is not None:
                 self.woken.append((host, action))
+
+
+# their servers are where they went before the action ends; nothing is left where they were
+_CANNOT_BE_UNDONE = ("live_migrate", "confirmResize")
 
 
 def _is_half_done(action: Action) -> bool:
