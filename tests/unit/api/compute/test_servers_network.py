@@ -56,7 +56,7 @@ def test_security_groups_are_shown_by_name(servers, neutron, user):
     ({"cidr": None}, None, 400, "requires a subnet in order to boot instances on"),
     ({"project_id": "other", "router:external": True}, None, 403, "not allowed to create an interface on external network"),
     ({}, {"device_id": str(uuid.uuid4())}, 409, "still in use"),
-    ({}, {"project_id": "other"}, 400, "could not be found"),
+    ({}, {"project_id": "other"}, 400, "not usable for instance"),
     ({}, {"binding:vnic_type": "direct"}, 400, "SR-IOV")])
 def test_what_is_refused(servers, neutron, user, network, port, status, words):
     network_id = neutron.add_network(**{"project_id": "project1", **network})
