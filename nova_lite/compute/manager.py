@@ -94,7 +94,8 @@ class ComputeManager:
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Connect to the hypervisor (raises when it cannot be used), then recover in the background."""
+        """Connect to the hypervisor (raises when it or the network cannot be used), then recover in the background."""
+        self.host.network.check_host()
         self.host.driver.init_host(self._power_changed)
         self._recovery.start()
 

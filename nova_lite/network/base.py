@@ -181,6 +181,9 @@ class NetworkAPI(Protocol):
     def servers_with_ports(self, context: RequestContext, uuids: Sequence[str]) -> set[str]:
         """Those of these servers, which are gone, for whom the network still has ports."""
 
+    def check_host(self) -> None:
+        """On a compute host, before it takes up anything. Raises ConfigError where this driver cannot work here."""
+
     def init_host(self, host: str) -> None:
         """On a compute host: make bridges, DHCP and so on fit what the store says."""
 

@@ -123,22 +123,35 @@ class BridgeNetwork:
         return set()
 
     # what a compute host does -----------------------------------------------------------------------------------------
+    def check_host(self) -> None:
+        """See NetworkAPI: the host has to be able to filter."""
+        self._at.prepare()
+        self._filter.check()
+
     def init_host(self, host: str) -> None:
-        """Bridges, DHCP and filters of every network with guests here, as after a reboot; those of deleted networks go."""
+        """Bridges, DHCP and filters of every network with guests here, as after a reboot; those of deleted networks go. One
+        that cannot be had here is no reason to leave the others alone: whoever plugs into it is told why."""
         self._host = host
         with self._lock:
             self._at.prepare()
-            self._filter.check()
             self._ready.clear()
             networks = {n["bridge"]: n for n in self._store.list_networks(None)}
+            self._remove_deleted()
             ports = self._ports_by_bridge()
-            for bridge, its_ports in ports.items():
-                self._sync(networks[bridge], its_ports)
-            for bridge in self._known_bridges() & networks.keys():
-                self._filter.reset(bridge, [_nic(p, make_vif(p).devname) for p in ports.get(bridge, ())])
-            for left in self._known_bridges() - networks.keys():
-                LOG.info("network of bridge %s is gone: removing it", left)
-                self._remove(left)
+            for bridge in ports.keys() | (self._known_bridges() & networks.keys()):
+                its_ports = ports.get(bridge, [])
+                try:
+                    if its_ports:
+                        self._sync(networks[bridge], its_ports)
+                    self._filter.reset(bridge, [_nic(p, make_vif(p).devname) for p in its_ports])
+                except exception.NovaLiteError as error:
+                    LOG.error("network of bridge %s: %s", bridge, error)
+
+    def _remove_deleted(self) -> None:
+        """The bridges of networks that are gone: another network may have their addresses."""
+        for left in self._known_bridges() - {n["bridge"] for n in self._store.list_networks(None)}:
+            LOG.info("network of bridge %s is gone: removing it", left)
+            self._remove(left)
 
     def plug(self, instance: Instance, vif: VIF) -> None:
         """See NetworkAPI."""
@@ -177,6 +190,7 @@ class BridgeNetwork:
 
     def _sync(self, network: dict[str, Any], ports: list[dict[str, Any]]) -> None:
         if network["bridge"] not in self._ready or not self._at.exists(network["bridge"]):
+            self._remove_deleted()
             Bridges(self._conf, self._at).ensure(network)
             self._ready.add(network["bridge"])
         self._dnsmasq(network["bridge"]).sync(network, _leases(ports))

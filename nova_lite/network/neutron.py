@@ -179,6 +179,9 @@ class NeutronNetwork:
         return vifs
 
     # what a compute host does -----------------------------------------------------------------------------------------
+    def check_host(self) -> None:
+        """Nothing: what is missing here is missing in Neutron's agents."""
+
     def init_host(self, host: str) -> None:
         """Nothing: Neutron's agents look after their bridges, and a host must start while Neutron is down."""
 

@@ -89,6 +89,9 @@ class NullNetwork:
         """No port."""
         return set()
 
+    def check_host(self) -> None:
+        """Nothing is needed."""
+
     def init_host(self, host: str) -> None:
         """Nothing to make."""
 

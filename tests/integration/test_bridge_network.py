@@ -206,6 +206,40 @@ def test_the_bridge_of_a_deleted_network_goes(at, tmp_path):
     assert not (pathlib.Path(conf.state_path) / "dhcp" / network["bridge"]).exists()
 
 
+def test_a_range_may_be_used_again_after_its_network_is_gone(at, tmp_path):
+    conf, db, driver, network = at
+    with _client(at, tmp_path) as (instance, _client_):
+        pass
+    driver.deallocate(CONTEXT, instance)
+    db.write(networks.delete_network, network["uuid"])
+    heir = db.write(networks.create_network, name="heir", cidr=network["cidr"], project_id=instance.project_id)
+    server = add_server(db)
+    vif = driver.allocate(CONTEXT, server, [{"network_id": heir["uuid"]}], "node")[0]
+    driver.plug(server, vif)
+    netns = NetworkHost(conf.network.netns)
+    assert netns.exists(heir["bridge"])
+    assert not netns.exists(network["bridge"])
+
+
+def test_a_network_that_cannot_be_had_leaves_the_others_alone(at, tmp_path):
+    conf, db, driver, network = at
+    if not conf.network.netns:
+        pytest.skip("needs a namespace of its own")
+    netns = NetworkHost(conf.network.netns)
+    with _client(at, tmp_path) as (_instance, _client_):
+        netns.ip("link", "delete", network["bridge"])
+        netns.ip("link", "add", "vpn", "type", "bridge")
+        netns.ip("link", "set", "vpn", "up")
+        netns.ip("route", "add", "10.199.0.0/16", "dev", "vpn")
+        other = db.write(networks.create_network, name="other", cidr="10.198.78.0/29", project_id="p")
+        server = add_server(db)
+        driver.allocate(CONTEXT, server, [{"network_id": other["uuid"]}], "node")
+        driver.init_host("node")
+        assert netns.exists(other["bridge"])
+        assert not netns.exists(network["bridge"])
+        netns.ip("link", "delete", "vpn")
+
+
 def test_networks_cannot_reach_each_other(at, tmp_path):
     conf, db, driver, network = at
     other = db.write(networks.create_network, name="other", cidr="10.199.78.0/29", project_id="q")

@@ -446,7 +446,8 @@ class LibvirtDriver:
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         files = self._files(instance)
-        is_mine = files.is_of(self._name) or files.is_unmarked() and self._guest(instance).power_state() is not None
+        is_mine = files.is_of(self._name) or files.is_unmarked() and (
+            instance.host == self._name or self._guest(instance).power_state() is not None)
         self._end(instance, vifs)
         if self._serial is not None:
             self._serial.forget(instance.uuid)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from nova_lite import exception, units, version
-from nova_lite.objects import hardware
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.hardware import cpu, devices, limits
 from nova_lite.objects.hardware.asked import Asked, is_true
@@ -74,7 +73,6 @@ def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirecto
     """The guest as it is to be started, bound to ``cells`` of the host. Raises BuildAborted or InvalidHardware for what cannot
     be had, BuildFailed for what only this host lacks."""
     asked = Asked(instance.flavor, instance.image)
-    hardware.check(instance.flavor, instance.image)
     vifs = list(vifs)
     kvm = host.virt_type == "kvm"
     machine = str(_property(instance, "hw_machine_type", host.machine))

@@ -69,7 +69,7 @@ class Moves:
         """The inverse; what the move has made here meanwhile goes. ``move`` None: of whichever move it is."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
         mark = read_mark(aside.moved_from)
-        if mark.host == self._host and move in (None, mark.move):
+        if mark.host == self._host and (move in (None, mark.move) or not mark.move):
             self._server(instance.uuid).stop()
             concurrency.native(files.remove)
             write_mark(aside.owner, self._host)
@@ -174,7 +174,8 @@ class Moves:
 
     def drop_received(self, instance: Instance) -> None:
         """What a move has made here goes; what was set aside here stays, and so does what is another host's."""
-        if (files := self._files(instance.uuid)).is_of(self._host):
+        files = self._files(instance.uuid)
+        if files.is_of(self._host) or files.is_unmarked() and instance.host == self._host:
             concurrency.native(files.remove)
 
     # what nobody came back for --------------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ class Moves:
 
     def has_aside(self, instance: Instance, move: str) -> bool:
         """Whether this host has set the guest aside for this move."""
-        return read_mark(self._aside(instance.uuid).moved_from) == Mark(self._host, move)
+        return read_mark(self._aside(instance.uuid).moved_from) in (Mark(self._host, move), Mark(self._host))
 
     def _server(self, uuid: str) -> DiskServer:
         return DiskServer(self._aside(uuid).path, self._address)

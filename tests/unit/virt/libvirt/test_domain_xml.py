@@ -140,7 +140,6 @@ def test_a_nic_of_type_null_is_none():
 
 
 @pytest.mark.parametrize(("made", "vifs", "reason"), [
-    (instance({"pci_passthrough:alias": "gpu:1"}), [], "PCI alias gpu is not defined"),
     (instance({"quota:cpu_shares": "many"}), [], "quota:cpu_shares=many"),
     (instance({"hw:cpu_max_sockets": "2", "hw:cpu_max_cores": "1", "hw:cpu_max_threads": "1"}, vcpus=4), [], "4 vcpus"),
     (instance({"hw:watchdog_action": "explode"}), [], "explode"),
