@@ -152,7 +152,7 @@ def test_spawn_gives_domain_disk_drive_nic_and_console(driver, conf, hypervisor,
     assert xml.findtext("name") == f"instance-{instance.id:08x}"
     assert xml.find("devices/graphics[@type='vnc']").get("port") != "-1"
     directory = _directory(conf, instance)
-    assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config"]
+    assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config", "owner"]
     assert (directory / "disk.config").stat().st_mode & 0o777 == 0o600
     assert _link(vif.devname).joinpath("master").resolve().name == bridge
     assert _link(vif.devname).joinpath("mtu").read_text().strip() == "1450"
@@ -315,7 +315,7 @@ def test_a_build_that_was_killed_is_completed_by_the_next(driver, conf, hypervis
     driver.spawn(instance, [], FILES, fetch)
     assert driver.power_state(instance) == states.RUNNING
     assert _virsh(hypervisor, "list", "--all", "--uuid").split() == [instance.uuid]
-    assert sorted(os.listdir(_directory(conf, instance))) == ["console.log", "disk", "disk.config"]
+    assert sorted(os.listdir(_directory(conf, instance))) == ["console.log", "disk", "disk.config", "owner"]
     base = os.listdir(pathlib.Path(conf.state_path, "instances", "_base"))
     assert sorted(base) == [f".{instance.image.id}.lock", instance.image.id]
 
