@@ -31,7 +31,7 @@ from tests.libvirt_host import LibvirtHost
 from tests.support.process import wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
-BRIDGE = "nlvirt0"
+BRIDGE = f"nlvirt{os.getpid() % 100000}"
 FILES = GuestFiles(metadata={"openstack/latest/meta_data.json": b'{"hostname": "one"}'})
 
 

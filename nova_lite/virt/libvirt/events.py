@@ -1,7 +1,8 @@
 """From libvirt's lifecycle events to "this guest changed its power state by itself".
 
 What is told is the state that libvirt shows when the news is worked on, not what the event said: late events cannot tell
-yesterday's state. While the driver itself works on a guest (:meth:`Watcher.busy`) its events wait until that is over.
+yesterday's state. While the driver itself works on a guest (:meth:`Watcher.busy`) its events wait until that is over; some
+come later still, and say only what the driver itself has done.
 """
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class Watcher:
         self._callback = callback
         self._guard = threading.Lock()
         self._busy: dict[str, int] = {}
+        self._works = 0         # how often the driver began to work on a guest
         self._waiting: dict[str, int] = {}
+        self._known: dict[str, int] = {}    # in which the driver left it, or which was told last: no news any more
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="libvirt-news", daemon=True)
         self._thread.start()
@@ -50,8 +53,11 @@ class Watcher:
         the time says otherwise, the guest did something by itself, which is told now."""
         with self._guard:
             self._busy[uuid] = self._busy.get(uuid, 0) + 1
+            self._works += 1
+        done = False
         try:
             yield
+            done = True
         finally:
             with self._guard:
                 self._busy[uuid] -= 1
@@ -59,8 +65,15 @@ class Watcher:
                 if not self._busy[uuid]:
                     del self._busy[uuid]
                     last = self._waiting.pop(uuid, None)
+                self._know(uuid, expected if done else None)
             if last is not None and expected is not None and last != expected:
                 self._connection.news.put(uuid)
+
+    def _know(self, uuid: str, state: int | None) -> None:
+        if state is None:
+            self._known.pop(uuid, None)
+        else:
+            self._known[uuid] = state
 
     def _work(self) -> None:
         while not self._stopped:
@@ -86,10 +99,26 @@ class Watcher:
         self._tell(event.uuid)
 
     def _tell(self, uuid: str) -> None:
+        works = self._works
         state = Guest(self._connection, uuid).power_state()
-        if state is not None and not self._stopped:
-            LOG.info("Guest is in power state %d now", state, extra={"instance_uuid": uuid})
-            self._callback(uuid, state)
+        if state is None or self._stopped:
+            return
+        with self._guard:
+            if uuid in self._busy:
+                self._waiting[uuid] = state
+                return
+            if state == self._known.get(uuid):
+                return
+        if works != self._works:        # it may have been seen in the midst of the driver's work: look again
+            self._connection.news.put(uuid)
+            return
+        LOG.info("Guest is in power state %d now", state, extra={"instance_uuid": uuid})
+        self._report(uuid, state)
+
+    def _report(self, uuid: str, state: int) -> None:
+        self._callback(uuid, state)
+        with self._guard:
+            self._know(uuid, state)
 
     def _on_disconnect(self) -> None:
         """Come back, and tell the state of all guests: their events went by unheard."""
@@ -107,4 +136,4 @@ class Watcher:
             with self._guard:
                 if uuid in self._busy:
                     continue
-            self._callback(uuid, state)
+            self._report(uuid, state)

@@ -129,6 +129,21 @@ def test_what_the_driver_does_itself_is_not_told(guest, told):
     assert told == []
 
 
+def test_late_events_of_what_the_driver_did_are_no_news(guest, told):
+    _define(guest)
+    for _ in range(20):         # without a pause: the last events come when it is not busy any more
+        with told.watcher.busy(guest.uuid, states.RUNNING):
+            guest.start()
+            guest.pause()
+            guest.unpause()
+    time.sleep(0.5)
+    assert told == []
+    guest.unplug()
+    told.wait_for((guest.uuid, states.SHUTDOWN))
+    _define(guest).start()
+    told.wait_for((guest.uuid, states.RUNNING))
+
+
 def test_what_happens_by_itself_meanwhile_is_told_afterwards(guest, told):
     _define(guest)
     with told.watcher.busy(guest.uuid, states.RUNNING):
