@@ -14,6 +14,7 @@ class Leases:
         self.owner = f"{host}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
         self._lock = threading.Lock()
         self._ids: set[int] = set()
+        self._again: set[int] = set()
 
     def in_flight(self) -> list[int]:
         """Ids of the actions that this process works on or is about to."""
@@ -21,13 +22,20 @@ class Leases:
             return sorted(self._ids)
 
     def take(self, action_ids: Iterable[int]) -> list[int]:
-        """Note these as in flight; returns those that were not: a second wake-up for one needs nothing done."""
+        """Note these as in flight; returns those that were not: whoever works on the others looks again afterwards."""
+        asked = set(action_ids)
         with self._lock:
-            new = sorted(set(action_ids) - self._ids)
-            self._ids.update(new)
-        return new
+            new = asked - self._ids
+            self._again |= asked & self._ids
+            self._ids |= new
+        return sorted(new)
 
-    def drop(self, action_ids: Iterable[int]) -> None:
-        """Nothing is done with these any more."""
+    def drop(self, action_ids: Iterable[int]) -> list[int]:
+        """Nothing is done with these any more. Returns those that were asked for again meanwhile: an action that this host has
+        handed over to itself comes back before its worker has put it down."""
+        dropped = set(action_ids)
         with self._lock:
-            self._ids.difference_update(action_ids)
+            again = dropped & self._again
+            self._ids -= dropped
+            self._again -= dropped
+        return sorted(again)

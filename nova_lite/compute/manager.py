@@ -240,7 +240,7 @@ class ComputeManager:
             LOG.exception("action %s was not finished; it is taken up again", action.id,
                           extra={"instance_uuid": claimed.instance.uuid})
         finally:
-            self.leases.drop([action.id])
+            self._take_up(self.leases.drop([action.id]))
 
     # RPC ------------------------------------------------------------------------------------------------------------
     def build_and_run_instance(self, context: RequestContext, action_id: int | None = None,

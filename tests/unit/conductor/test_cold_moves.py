@@ -176,6 +176,22 @@ def test_on_the_same_host_too(make_cloud, step):
     assert cloud.holders() == {"h1": [(server, 1)]}
 
 
+def test_what_a_host_hands_over_to_itself_comes_before_its_worker_has_put_it_down(make_cloud, monkeypatch):
+    cloud = make_cloud("h1", compute__allow_resize_to_same_host=True)
+    server = cloud.active()
+    leases = cloud.hosts["h1"].leases
+    drop = leases.drop
+
+    def slowly(action_ids):
+        time.sleep(0.5)
+        return drop(action_ids)
+
+    monkeypatch.setattr(leases, "drop", slowly)
+    cloud.fail("finish_move")
+    _resize(cloud, server)
+    assert "finish_move" in cloud.wait(server, states.ACTIVE).fault["message"]
+
+
 def test_a_new_host_that_dies_before_the_end_gives_the_server_back(cloud):
     server = cloud.active()
     source = cloud.get(server).host
