@@ -13,7 +13,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network import ipam
+from nova_lite.network import default_group, ipam
 from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.bridges import Bridges
 from nova_lite.network.default_group import DefaultGroup
@@ -54,7 +54,7 @@ class BridgeNetwork:
         """See NetworkAPI."""
         project = server.project_id if server else context.project_id or ""
         self._store.check_requests(project, _primitives(requests), count)
-        return Wanted(requests, list(security_groups))
+        return Wanted(requests, default_group.names(project, security_groups))
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """See NetworkAPI; an admin sees those of all projects."""

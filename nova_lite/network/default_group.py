@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import NoReturn
 
 from nova_lite import exception
@@ -23,6 +24,11 @@ def find(project_id: str, name: str) -> SecurityGroup:
     if name not in (group.name, group.id):
         raise exception.SecurityGroupNotFound(security_group_id=name)
     return group
+
+
+def names(project_id: str, asked: Iterable[str]) -> list[str]:
+    """Of groups asked for by name or id, each once; raises SecurityGroupNotFound."""
+    return list(dict.fromkeys(find(project_id, name).name for name in asked))
 
 
 class DefaultGroup:

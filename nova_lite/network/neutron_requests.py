@@ -27,7 +27,7 @@ class RequestChecker:
         """See ``NetworkAPI.validate``."""
         project = server.project_id if server else context.project_id or ""
         if requests == "none":
-            return Wanted(requests, list(groups))
+            return Wanted(requests, self._groups(context, project, groups)[1])
         if not requests or isinstance(requests, str):
             found = available(self._api, context, project, may_use_external)
             if len(found) > 1:
@@ -47,10 +47,11 @@ class RequestChecker:
 
     def _nothing(self, context: RequestContext, project: str, requests: Requests, groups: Sequence[str]) -> Wanted:
         """The project has no network: a server without nics, or ("auto") one on the network that Neutron will make."""
+        names = self._groups(context, project, groups)[1]
         if requests != "auto":
-            return Wanted("none", list(groups))
+            return Wanted("none", names)
         self._api.auto_allocated_network(context, project, dry_run=True)
-        return Wanted("auto", self._groups(context, project, groups)[1])
+        return Wanted("auto", names)
 
     def _ports(self, context: RequestContext, requests: Sequence[NetworkRequest], server: str,
                project: str) -> dict[str, Json]:

@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
+from nova_lite.network import default_group
 from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.default_group import DefaultGroup
 from nova_lite.network.no_floating_ips import NoFloatingIPs
@@ -26,8 +27,9 @@ class NullNetwork:
                  security_groups: Sequence[str] = ("default",), may_use_external: bool = False,
                  server: Instance | None = None) -> Wanted:
         """See NetworkAPI."""
+        groups = default_group.names(server.project_id if server else context.project_id or "", security_groups)
         if not requests or requests in ("auto", "none"):
-            return Wanted(requests, list(security_groups))
+            return Wanted(requests, groups)
         for request in requests:
             if not isinstance(request, NetworkRequest):
                 raise exception.InvalidInput(reason=f"networks: {requests!r} is neither auto nor none")
@@ -35,7 +37,7 @@ class NullNetwork:
                 raise exception.PortNotFound(port_id=request.port_id)
             if request.network_id:
                 raise exception.NetworkNotFound(network_id=request.network_id)
-        return Wanted(requests, list(security_groups))
+        return Wanted(requests, groups)
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """None."""

@@ -7,6 +7,7 @@ come later still, and say only what the driver itself has done.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -35,7 +36,8 @@ class Watcher:
         self._callback = callback
         self._guard = threading.Lock()
         self._busy: dict[str, int] = {}
-        self._works = 0         # how often the driver began to work on a guest
+        self._works: dict[str, int] = {}    # the driver's last work on each, by number
+        self._numbers = itertools.count()
         self._waiting: dict[str, int] = {}
         self._known: dict[str, int] = {}    # in which the driver left it, or which was told last: no news any more
         self._stopped = False
@@ -53,7 +55,7 @@ class Watcher:
         the time says otherwise, the guest did something by itself, which is told now."""
         with self._guard:
             self._busy[uuid] = self._busy.get(uuid, 0) + 1
-            self._works += 1
+            self._works[uuid] = next(self._numbers)
         done = False
         try:
             yield
@@ -66,6 +68,8 @@ class Watcher:
                     del self._busy[uuid]
                     last = self._waiting.pop(uuid, None)
                 self._know(uuid, expected if done else None)
+                if expected is None:
+                    self._works.pop(uuid, None)     # it may be gone for good
             if last is not None and expected is not None and last != expected:
                 self._connection.news.put(uuid)
 
@@ -99,7 +103,7 @@ class Watcher:
         self._tell(event.uuid)
 
     def _tell(self, uuid: str) -> None:
-        works = self._works
+        works = self._works.get(uuid)
         state = Guest(self._connection, uuid).power_state()
         if state is None or self._stopped:
             return
@@ -107,18 +111,19 @@ class Watcher:
             if uuid in self._busy:
                 self._waiting[uuid] = state
                 return
+            if works != self._works.get(uuid):      # it may have been seen in the midst of the driver's work: look again
+                self._connection.news.put(uuid)
+                return
             if state == self._known.get(uuid):
                 return
-        if works != self._works:        # it may have been seen in the midst of the driver's work: look again
-            self._connection.news.put(uuid)
-            return
-        LOG.info("Guest is in power state %d now", state, extra={"instance_uuid": uuid})
-        self._report(uuid, state)
-
-    def _report(self, uuid: str, state: int) -> None:
-        self._callback(uuid, state)
-        with self._guard:
             self._know(uuid, state)
+        LOG.info("Guest is in power state %d now", state, extra={"instance_uuid": uuid})
+        try:
+            self._callback(uuid, state)
+        except Exception:
+            with self._guard:
+                self._know(uuid, None)
+            raise
 
     def _on_disconnect(self) -> None:
         """Come back, and tell the state of all guests: their events went by unheard."""
@@ -132,8 +137,7 @@ class Watcher:
                 time.sleep(RECONNECT_PAUSE)
         else:
             return
-        for uuid, state in found.items():
+        for uuid in found:
             with self._guard:
-                if uuid in self._busy:
-                    continue
-            self._report(uuid, state)
+                self._know(uuid, None)
+            self._connection.news.put(uuid)

@@ -196,6 +196,8 @@ def test_security_groups_that_are_not_one(driver, neutron):
     for name in ("theirs", "nobodys"):
         with pytest.raises(exception.SecurityGroupNotFound, match=name):
             driver.validate(USER, [NetworkRequest(network)], 1, (name,))
+        with pytest.raises(exception.SecurityGroupNotFound, match=name):
+            driver.validate(USER, "none", 1, (name,))
 
 
 def test_groups_need_a_network_that_takes_them(driver, neutron):

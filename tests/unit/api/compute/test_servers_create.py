@@ -150,6 +150,7 @@ WRONG = [
     ({"accessIPv4": "fe80::1"}, 400, "accessIPv4"),
     ({"OS-DCF:diskConfig": "OTHER"}, 400, "diskConfig"),
     ({"security_groups": [{"name": "a"}, {"name": "a"}]}, 400, "security_groups"),
+    ({"security_groups": [{"name": "nosuch"}]}, 400, "Security group nosuch not found"),
     ({"block_device_mapping_v2": [{"boot_index": 0, "uuid": NOWHERE, "source_type": "volume",
                                    "destination_type": "volume"}]}, 400, "Device Mapping is Invalid: failed to get volume"),
     ({"block_device_mapping": [{"volume_id": NOWHERE}]}, 400, "Block Device Mapping is Invalid: failed to get volume"),

@@ -7,7 +7,7 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.objects import states
-from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.connection import Connection, Disconnected
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
 
@@ -142,6 +142,21 @@ def test_late_events_of_what_the_driver_did_are_no_news(guest, told):
     told.wait_for((guest.uuid, states.SHUTDOWN))
     _define(guest).start()
     told.wait_for((guest.uuid, states.RUNNING))
+
+
+def test_after_a_lost_connection_all_is_told_as_it_is_then(guest, told, connection):
+    _define(guest).start()
+    told.wait_for((guest.uuid, states.RUNNING))
+    told.clear()
+    connection.news.put(Disconnected(0))
+    told.wait_for((guest.uuid, states.RUNNING))
+    with told.watcher.busy(guest.uuid, states.SHUTDOWN):
+        connection.news.put(Disconnected(0))
+        guest.unplug()
+    guest.start()
+    told.clear()
+    guest.unplug()
+    told.wait_for((guest.uuid, states.SHUTDOWN))
 
 
 def test_what_happens_by_itself_meanwhile_is_told_afterwards(guest, told):
