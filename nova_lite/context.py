@@ -9,9 +9,9 @@ from oslo_context import context
 class RequestContext(context.RequestContext):
     """User, project, roles and request id of one request.
 
-    ``global_request_id`` is the caller's own id (``X-OpenStack-Request-ID``). ``is_admin`` is true for the role admin; policy
-    alone decides what that means. The token stays in the process that got it: ``to_rpc`` leaves it out, as nothing behind the
-    API may need a user's token in a message.
+    ``global_request_id`` is the caller's own id (``X-OpenStack-Request-ID``). ``is_admin`` is what the rule
+    ``context_is_admin`` says, by default the role admin; policy alone decides what that means. The token stays in the process
+    that got it: ``to_rpc`` leaves it out, as nothing behind the API may need a user's token in a message.
     """
 
     def to_rpc(self) -> dict[str, Any]:

@@ -54,6 +54,13 @@ class Policy:
             raise exception.PolicyNotAuthorized(action=rule)
         return allowed
 
+    def set_admin(self, context: RequestContext) -> None:
+        """``is_admin`` as the rule ``context_is_admin`` has it, which an operator may have given another role."""
+        is_admin = self.can(context, "context_is_admin", fatal=False)
+        if is_admin != context.is_admin:
+            context.is_admin = is_admin
+            context.__dict__.pop(_CREDENTIALS, None)
+
     def _decide(self, rule: str, target: dict[str, Any], context: RequestContext) -> bool:
         values, identity = credentials(context)
         decisions = self._decisions

@@ -20,7 +20,7 @@ from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Waiter
 
 LOG = log.getLogger(__name__)
-POLL_SECONDS = 5.0
+FIRST_LOOK, POLL_SECONDS = 15.0, 5.0     # without an event Neutron is asked after so long, and then again and again
 CHANGED, PLUGGED, UNPLUGGED, DELETED = ("network-changed", "network-vif-plugged", "network-vif-unplugged",
                                         "network-vif-deleted")
 VOLUME_EXTENDED, POWER_UPDATE = "volume-extended", "power-update"
@@ -65,11 +65,12 @@ class Listener:
 
     def _wait(self, context: RequestContext, instance: Instance, ports: set[str]) -> None:
         began = time.monotonic()
-        deadline = began + self._timeout
+        deadline, pause = began + self._timeout, FIRST_LOOK
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._interrupted or ports <= self._heard or ports & self._failures.keys(),
-                                       max(0.0, min(POLL_SECONDS, deadline - time.monotonic())))
+                                       max(0.0, min(pause, deadline - time.monotonic())))
+            pause = POLL_SECONDS
             if self._interrupted:
                 raise exception.UnexpectedTaskState(instance_id=instance.uuid, expected="spawning", actual="deleting")
             if not ports <= self._heard and not ports & self._failures.keys():

@@ -42,7 +42,8 @@ def cloud(request, rabbit, hypervisor, tmp_path_factory):
                     "PostgreSQL": (f"pg{number}", f"10.{100 + number}.2.0/24")}[request.param.__name__]
     services = Services(directory / "cloud", rabbit.url, database.new_database(),
                         host=f"node-{prefix}", compute__driver="libvirt", libvirt__connection_uri=hypervisor.uri,
-                        network__driver="bridge", network__bridge_prefix=prefix, compute__shutdown_timeout=30)
+                        network__driver="bridge", network__bridge_prefix=prefix, compute__shutdown_timeout=30,
+                        compute__sync_power_state_interval=0)     # a guest that goes down by itself is told by libvirt
     try:
         services.start()
         services.add_image(tiny_image())

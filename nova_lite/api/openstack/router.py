@@ -56,6 +56,7 @@ class Router:
 
     def _answer(self, environ: dict[str, Any], version: str) -> faults.Answer:
         context: RequestContext = environ[CONTEXT]
+        self.services.policy.set_admin(context)
         legacy = microversions.LEGACY_V2 in environ
         entry, parameters, document = self._find(environ, version, context)
         route = entry.route

@@ -33,6 +33,7 @@ class States:
 
 @pytest.fixture
 def make(monkeypatch):
+    monkeypatch.setattr(external_events, "FIRST_LOOK", 0.2)
     monkeypatch.setattr(external_events, "POLL_SECONDS", 0.2)
 
     def make(states=None, **options):
@@ -55,7 +56,7 @@ def _run(events, while_waiting=lambda: None):
 def test_events_end_the_wait_without_a_question(make, monkeypatch):
     states = States()
     events = make(states)
-    monkeypatch.setattr(external_events, "POLL_SECONDS", 60)
+    monkeypatch.setattr(external_events, "FIRST_LOOK", 60)
 
     def tell():
         events.tell("s", "network-vif-plugged", "completed", "one")
