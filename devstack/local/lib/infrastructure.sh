@@ -15,7 +15,11 @@ start_mariadb() {
         --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0 --skip-log-bin --innodb-buffer-pool-size=128M \
         --performance-schema=off --character-set-server=utf8mb4 --skip-name-resolve
     wait_until mysql 60 port_open "$P_MYSQL"
-    sql -e "CREATE USER IF NOT EXISTS stack@'%' IDENTIFIED BY '$(password)'; GRANT ALL ON *.* TO stack@'%'"
+    # by standard input: the command line is everybody's to read
+    sql <<EOF
+CREATE USER IF NOT EXISTS stack@'%' IDENTIFIED BY '$(password)';
+GRANT ALL ON *.* TO stack@'%';
+EOF
 }
 
 start_memcached() {

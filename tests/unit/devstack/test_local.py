@@ -100,6 +100,16 @@ def test_a_later_run_keeps_kind_and_ports(shell):
     assert "was made as 'api', not 'real'" in done.stderr
 
 
+def test_the_password_of_the_databases_is_in_no_command_line(shell):
+    status, output = shell("make_directories; mkdir -p $DATA/mysql/mysql; source $STACK_HERE/lib/infrastructure.sh; "
+                           "start() { :; }; wait_until() { :; }; mariadb() { echo arguments: $*; cat; }; start_mariadb; "
+                           "echo; password")
+    assert status == 0, output
+    arguments, statement, *_rest, password = output.split("\n")
+    assert password not in arguments
+    assert statement == f"CREATE USER IF NOT EXISTS stack@'%' IDENTIFIED BY '{password}';"
+
+
 @pytest.mark.parametrize("script", ["stack.sh", "unstack.sh"])
 def test_an_unknown_option_shows_the_usage(script, tmp_path):
     done = subprocess.run([LOCAL / script, "--what"], capture_output=True, text=True, check=False,
