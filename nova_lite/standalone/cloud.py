@@ -55,9 +55,9 @@ class StandaloneCloud:
         runner.add_manager(rpc.SCHEDULER, host, SchedulerManager(self.conf, transport))
         for name in service.compute_hosts(self.conf):
             runner.add_manager(rpc.COMPUTE, name, ComputeManager(self.conf, transport, name))
-        runner.add_wsgi(api_wsgi.loadapp(self.conf, "compute"), self.conf.api.listen, self.conf.api.port)
+        runner.add_wsgi(api_wsgi.loadapp(self.conf, "compute"), self.conf.api.listen, self.conf.api.port,
+                        self.conf.api.tls_cert_file, self.conf.api.tls_key_file)
         runner.add_wsgi(api_wsgi.loadapp(self.conf, "metadata"), self.conf.metadata.listen, self.conf.metadata.port)
-
         if self.conf.standalone_console_port:
             console_services.NOVNC.add_to(runner)
 

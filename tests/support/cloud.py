@@ -135,7 +135,7 @@ class Standalone:
     def __init__(self, directory: pathlib.Path, env: dict[str, str] | None = None, *arguments: str) -> None:
         self.directory, self.port = directory, free_port()
         directory.mkdir(parents=True, exist_ok=True)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if 'tls_cert_file' in str(arguments) else ''}://127.0.0.1:{self.port}"
         self.process = Process("standalone", [
             str(BIN / "nova-lite-standalone"), "--state-path", str(directory / "state"), "--port", str(self.port),
             "--metadata-port", str(free_port()), *arguments], directory, env)
