@@ -33,7 +33,7 @@ ifeq ($(VIRT_DRIVER),fake)
 	@exec $(BIN)/nova-lite-standalone --demo --virt-driver fake --state-path $(STATE) $(RUN_OPTIONS)
 else
 	@echo "Looking for the guest image; the first time it is built, from Debian packages ..."
-	@image=$$($(BIN)/python -c 'from tests.guest import tiny_image; print(tiny_image())') && \
+	@image=$$($(BIN)/python -m tests.guest) && \
 		exec $(BIN)/nova-lite-standalone --demo --virt-driver $(VIRT_DRIVER) --console-port $(CONSOLE_PORT) --image "$$image" --state-path $(STATE) $(RUN_OPTIONS)
 endif
 

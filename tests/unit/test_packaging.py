@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import configparser
+import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -29,6 +31,16 @@ def test_sample_configuration_is_valid():
 
 def test_options_stay_few():
     assert sum(len(module.OPTS) for module in conf_module.GROUPS) < 120
+
+
+def test_a_guest_image_that_cannot_be_built_is_told_in_one_line(tmp_path):
+    """For `make run`, which needs it before anything else."""
+    (tmp_path / "debs").write_text("where the directory of the packages should be")
+    done = subprocess.run([sys.executable, "-m", "tests.guest"], cwd=ROOT, env={**os.environ, "NOVA_LITE_CACHE": str(tmp_path)},
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert f"{tmp_path}/debs" in done.stderr
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.stem)

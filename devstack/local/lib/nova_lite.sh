@@ -75,7 +75,7 @@ libvirt_host() {
     (cd / && nova_lite_program python "$STACK_HERE/libvirt_host.py" "$1" "$STACK_DIR/libvirt" "$STACK_NODE")
 }
 
-tiny_image() { (cd "$STACK_SOURCE" && nova_lite_program python -c 'from tests.guest import tiny_image; print(tiny_image())'); }
+tiny_image() { (cd "$STACK_SOURCE" && nova_lite_program python -m tests.guest); }
 
 start_libvirt() {
     libvirt_host up
