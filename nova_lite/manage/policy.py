@@ -116,9 +116,11 @@ def _load(conf: cfg.ConfigOpts) -> Policy:
 
 
 def _enforcer(conf: cfg.ConfigOpts) -> oslo_policy.Enforcer:
+    """Raises ConfigError for a file that the options name and that is not there. Without either the defaults hold."""
     enforcer = _load(conf).enforcer
-    if conf.find_file(conf.oslo_policy.policy_file) is None:
-        raise exception.ConfigError(reason=f"{conf.oslo_policy.policy_file} was not found")
+    location = conf.get_location("policy_file", "oslo_policy").location
+    if location.is_user_controlled and conf.find_file(conf.oslo_policy.policy_file) is None:
+        raise exception.ConfigError(reason=f"[oslo_policy] policy_file = {conf.oslo_policy.policy_file} was not found")
     return enforcer
 
 

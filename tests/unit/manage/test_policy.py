@@ -49,8 +49,15 @@ def test_check_of_a_good_file(command):
                                         "3 rules of the operator, nothing wrong."]
 
 
+def test_without_a_file_the_defaults_hold(tmp_path):
+    (tmp_path / "nova-lite.conf").write_text("[api]\nauth_strategy = embedded\n")
+    done = subprocess.run([BIN / "nova-lite-policy", "--config-file", tmp_path / "nova-lite.conf", "check"], capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 rules of the operator, nothing wrong.\n", "")
+
+
 @pytest.mark.parametrize("file", [None, "- a\n- list\n", "a: b: c\n"])
-def test_check_of_no_file_or_none_of_ours(command, file):
+def test_check_of_a_file_that_is_missing_or_none_of_ours(command, file):
     done = command("check", file=file)
     assert done.returncode == 1
     assert done.stderr.startswith("nova-lite-policy: ")
