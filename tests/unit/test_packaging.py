@@ -43,15 +43,32 @@ def test_a_guest_image_that_cannot_be_built_is_told_in_one_line(tmp_path):
     assert f"{tmp_path}/debs" in done.stderr
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.stem)
-def test_units_start_our_scripts(unit):
+def _service(unit: pathlib.Path) -> configparser.SectionProxy:
     parsed = configparser.ConfigParser(strict=False, interpolation=None)
     parsed.optionxform = str        # type: ignore[assignment]
     parsed.read(unit)
-    script = parsed["Service"]["ExecStart"].rpartition("/")[2]
+    return parsed["Service"]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.stem)
+def test_units_start_our_scripts(unit):
+    service = _service(unit)
+    script = service["ExecStart"].rpartition("/")[2]
     assert script == unit.stem
     assert (BIN / script).exists()
-    assert parsed["Service"]["Type"] == "notify"
+    assert service["Type"] == "notify"
+
+
+def test_units_of_different_users_share_no_directory():
+    """systemd gives such a directory, with all that is in it, to the user of whichever service starts."""
+    owners: dict[str, set[str]] = {}
+    for unit in UNITS:
+        service = _service(unit)
+        for key in ("StateDirectory", "LogsDirectory"):
+            for name in service.get(key, "").split():
+                owners.setdefault(f"{key} {name}", set()).add(service.get("User", "root"))
+    assert owners == {"StateDirectory nova_lite/identity": {"nova-lite"}, "StateDirectory nova_lite/images": {"nova-lite"},
+                      "StateDirectory nova_lite/volumes": {"nova-lite"}, "LogsDirectory nova_lite": {"nova-lite"}}
 
 
 def test_each_service_has_a_unit():
