@@ -51,8 +51,8 @@ def test_check_of_a_good_file(command):
 
 def test_without_a_file_the_defaults_hold(tmp_path):
     (tmp_path / "nova-lite.conf").write_text("[api]\nauth_strategy = embedded\n")
-    done = subprocess.run([BIN / "nova-lite-policy", "--config-file", tmp_path / "nova-lite.conf", "check"], capture_output=True,
-                          text=True, timeout=60, check=False)
+    done = subprocess.run([BIN / "nova-lite-policy", "--config-file", tmp_path / "nova-lite.conf", "check"],
+                          capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0 rules of the operator, nothing wrong.\n", "")
 
 
