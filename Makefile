@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # libvirt boots real guests; fake needs no hypervisor
 VIRT_DRIVER ?= libvirt
 STATE ?= /var/lib/nova_lite
+override STATE := $(abspath $(STATE))
 PYTEST := $(BIN)/python -m pytest
 RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere

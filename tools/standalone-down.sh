@@ -7,18 +7,27 @@ set -eu
 state=${1:-/var/lib/nova_lite}
 [ -e "$state/clouds.yaml" ] || { echo "no standalone cloud in $state" >&2; exit 1; }
 state=$(cd "$state" && pwd)
+lock=$(cd "$state" && pwd -P)/lock
 
-# every process that was started for this cloud names its directory on the command line
+# The cloud itself may have been given its directory in another spelling, so it is known by the lock that it holds. Every process
+# that it started names the directory on the command line.
 processes() {
     for directory in /proc/[0-9]*; do
         pid=${directory#/proc/}
         [ "$pid" != "$$" ] || continue
         case $(tr '\0' ' ' 2>/dev/null <"$directory/cmdline" || true) in
             *standalone-down*) ;;
-            *nova-lite-standalone*" $state "*) echo "$pid" ;;
+            *nova-lite-standalone*) if holds_lock "$directory"; then echo "$pid"; fi ;;
             *qemu*[=\":\ ]"$state"/* | *dnsmasq*="$state"/* | *libvirtd*\ "$state"/* | *virtlogd*\ "$state"/*) echo "$pid" ;;
         esac
     done
+}
+
+holds_lock() {
+    for descriptor in "$1"/fd/*; do
+        [ "$(readlink "$descriptor" || true)" != "$lock" ] || return 0
+    done
+    return 1
 }
 
 for signal in TERM TERM KILL; do
@@ -30,6 +39,18 @@ for signal in TERM TERM KILL; do
         [ -n "$(processes)" ] || break
         sleep 1
     done
+done
+pids=$(processes)
+# shellcheck disable=SC2086  # one line
+[ -z "$pids" ] || { echo "the cloud in $state is not down: still there:" $pids >&2; exit 1; }
+
+# where the system's libvirtd held the guests it still knows them; a libvirtd of the cloud's own has gone with what it knew
+for directory in "$state"/instances/????????-????-????-????-????????????; do
+    uuid=$(basename "$directory")
+    if virsh -q -c qemu:///system domstate "$uuid" >/dev/null 2>&1; then
+        virsh -q -c qemu:///system destroy "$uuid" >/dev/null 2>&1 || true      # it was not running
+        virsh -q -c qemu:///system undefine "$uuid" --managed-save --snapshots-metadata --checkpoints-metadata --keep-nvram
+    fi
 done
 
 for directory in "$state"/dhcp/*/; do

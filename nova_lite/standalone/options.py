@@ -1,6 +1,7 @@
 """How the options of the standalone cloud differ from those of five services: one machine, one directory."""
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import Any
 
@@ -28,7 +29,7 @@ CLI_OPTS = [
 
 def overrides(conf: cfg.ConfigOpts) -> dict[str, Any]:
     """The options that make a cloud of one process, as ``group__name`` -> value."""
-    state = pathlib.Path(conf.standalone_state).absolute()
+    state = pathlib.Path(os.path.abspath(conf.standalone_state))
     fake = conf.standalone_virt_driver == "fake"
     return {
         "state_path": str(state), "transport_url": "fake://", "api__auth_strategy": "embedded",
