@@ -1,4 +1,4 @@
-"""The options of nova_lite: one file per group, about 110 in all.
+"""The options of nova_lite: one file per group, about 115 in all.
 
 A ``ConfigOpts`` is made once per process by :func:`load` and passed to whoever needs it; there is no global one, so that
 tests and the standalone cloud run many services, each with its own options, in one process.

@@ -11,7 +11,6 @@ OPTS = [
                help="keystone: keystonemiddleware. embedded: users of this machine, see nova_lite/identity/local.py. "
                     "noauth2: for tests only; the token 'user:project' is believed."),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one list answer holds."),
-    cfg.IntOpt("max_request_body_size", default=114688, min=1024, help="Bytes of the largest request body."),
     cfg.BoolOpt("enable_instance_password", default=True, help="Answer adminPass to create, rebuild and rescue."),
     cfg.StrOpt("link_prefix", default="", help="Public URL of the compute API for links, where it is behind a proxy."),
     cfg.StrOpt("tls_cert_file", default="", help="Certificate chain (PEM): serves HTTPS. Needs tls_key_file."),

@@ -6,7 +6,6 @@ OPTS = [
     cfg.StrOpt("connection", default="sqlite:////var/lib/nova_lite/nova_lite.sqlite", secret=True,
                help="SQLAlchemy URL: mysql+pymysql://, postgresql+psycopg2:// or sqlite://."),
     cfg.IntOpt("max_pool_size", default=15, min=1, help="Most connections of one process."),
-    cfg.IntOpt("connect_timeout", default=5, min=1, help="Seconds to wait for a connection to the database."),
     cfg.IntOpt("purge_deleted_after", default=30 * 86400, min=0,
                help="Seconds after which deleted servers leave the database for good; 0 keeps them."),
 ]

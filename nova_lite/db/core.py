@@ -18,6 +18,7 @@ T = TypeVar("T")
 LOG = log.getLogger(__name__)
 TRIES = 8
 IDLE_SECONDS = 2.0
+CONNECT_TIMEOUT = 5      # seconds to wait for a connection
 # MySQL: deadlock, lock wait timeout, record changed. PostgreSQL: serialization failure, deadlock
 _AGAIN = {"1213", "1205", "1020", "40001", "40P01"}
 
@@ -28,7 +29,7 @@ class Database:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
-        self.engine = make_engine(conf.database.connection, conf.database.max_pool_size, conf.database.connect_timeout)
+        self.engine = make_engine(conf.database.connection, conf.database.max_pool_size)
         self.listener: journal.Listener | None = None
 
     @contextmanager
@@ -85,7 +86,7 @@ def _may_try_again(error: exc.DBAPIError) -> bool:
     return str(code) in _AGAIN or "database is locked" in str(original)
 
 
-def make_engine(url: str, pool_size: int = 10, connect_timeout: int = 5) -> sa.Engine:
+def make_engine(url: str, pool_size: int = 10) -> sa.Engine:
     """The engine for ``url``, with the settings that each kind of database needs.
 
     All run at READ COMMITTED (SQLite: serialized): a conditional UPDATE then sees the newest committed row, which is what
@@ -103,7 +104,7 @@ def make_engine(url: str, pool_size: int = 10, connect_timeout: int = 5) -> sa.E
         return engine
     # no overflow: connections that come and go with every burst cost more than a short wait for one that is there
     options.update(pool_size=pool_size, max_overflow=0, pool_recycle=3600, isolation_level="READ COMMITTED")
-    options["connect_args"] = {"connect_timeout": connect_timeout}
+    options["connect_args"] = {"connect_timeout": CONNECT_TIMEOUT}
     if made.get_backend_name() == "postgresql":
         concurrency.green_postgresql()
     engine = sa.create_engine(made, **options)

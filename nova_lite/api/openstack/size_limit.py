@@ -1,4 +1,4 @@
-"""A WSGI filter: a body of more than [api] max_request_body_size bytes is refused with 413, announced or chunked."""
+"""A WSGI filter: a body of more than ``limit`` bytes (api-paste.ini says how many) is refused with 413, announced or chunked."""
 from __future__ import annotations
 
 import re
@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.api.openstack import faults, loading
+from nova_lite.api.openstack import faults
+
+LIMIT = "114688"
 
 
 class SizeLimit:
@@ -45,7 +47,6 @@ class _Counted:
         return data
 
 
-def factory(global_conf: dict[str, str], streams: str = "", **_local: str) -> Callable[[Any], SizeLimit]:
+def factory(_global_conf: dict[str, str], limit: str = LIMIT, streams: str = "", **_local: str) -> Callable[[Any], SizeLimit]:
     """Paste filter factory."""
-    limit = loading.current(global_conf).conf.api.max_request_body_size
-    return partial(SizeLimit, limit=limit, streams=streams)
+    return partial(SizeLimit, limit=int(limit), streams=streams)

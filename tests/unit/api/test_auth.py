@@ -75,9 +75,8 @@ def test_nobody_makes_an_embedded_neighbour_read_a_large_body(make: Make, tmp_pa
     password = identity.ensure({"admin": ("admin", ["admin"])})["admin"]
     token, _ = identity.authenticate("admin", password, None)
     migration.sync(nova_conf.load([], config_files=[], database__connection=f"sqlite:///{tmp_path}/db"))
-    api = make(api__auth_strategy="embedded", state_path=str(tmp_path), api__max_request_body_size=2000,
-               database__connection=f"sqlite:///{tmp_path}/db")
-    large = {"name": "x" * 3000}
+    api = make(api__auth_strategy="embedded", state_path=str(tmp_path), database__connection=f"sqlite:///{tmp_path}/db")
+    large = {"name": "x" * 120_000}
     for path in ("/identity/v3/auth/tokens", "/image/v2/images", "/network/v2.0/networks", "/volume/v3/p/volumes"):
         assert api(path, "POST", large, token=token).status_code == 413, path
         assert api(path, "POST", {}, token=token).status_code < 500, path
