@@ -30,23 +30,29 @@ class ServerImages(Base):
     """Both answer the id of the new image, which stays queued until the host has its data. The user's metadata go before what
     the image gets by itself; only ``backup_type`` is what the request says, for the rotation goes by it."""
 
+    def check_image_metadata(self, instance: Instance, metadata: Mapping[str, str]) -> None:
+        """Raise MetadataLimitExceeded: the project's quota of a server's metadata holds for those of its images, too."""
+        with self.db.read() as connection:
+            limits = quotas.limits_for(connection, self.conf, instance.project_id)
+        validate.check_metadata_quota(metadata, limits["metadata_items"])
+
     def create_image(self, context: RequestContext, instance: Instance, name: str, metadata: Mapping[str, str]) -> str:
-        """An image of the server's disk as it is soon. Raises InstanceInvalidState, InstanceNotReady, MetadataLimitExceeded,
-        or what the Image service says to the user."""
-        return self._create(context, instance, "createImage", name, metadata, {"image_type": "snapshot", **metadata}, {})
+        """An image of the server's disk as it is soon. Raises InstanceInvalidState, InstanceNotReady, or what the Image
+        service says to the user."""
+        return self._create(context, instance, "createImage", name, {"image_type": "snapshot", **metadata}, {})
 
     def create_backup(self, context: RequestContext, instance: Instance, name: str, metadata: Mapping[str, str],
                       backup_type: str, rotation: int) -> str:
         """The same, of which the newest ``rotation`` of each ``backup_type`` are kept."""
         properties = {"image_type": "backup", **metadata, "backup_type": backup_type}
-        return self._create(context, instance, "createBackup", name, metadata, properties,
+        return self._create(context, instance, "createBackup", name, properties,
                             {"backup_type": backup_type, "rotation": rotation})
 
     def create_image_of_volumes(self, context: RequestContext, instance: Instance, name: str,
                                 metadata: Mapping[str, str]) -> str:
         """An image without data, which names snapshots of all volumes of a server that boots from one: a server of it gets
         new volumes of these. Active at once. Raises as :meth:`create_image`, and what the Volume service says to the user."""
-        self._check(context, instance, "createImage", metadata)
+        _check(context, instance, "createImage")
         taken: list[str] = []
         try:
             mapping = [block_devices.as_mapping(device, self._snapshot(context, device, name, taken))
@@ -74,15 +80,9 @@ class ServerImages(Base):
         taken.append(made.id)
         return made.id
 
-    def _check(self, context: RequestContext, instance: Instance, verb: str, metadata: Mapping[str, str]) -> None:
-        with self.db.read() as connection:
-            limits = quotas.limits_for(connection, self.conf, instance.project_id)
-        validate.check_metadata_quota(metadata, limits["metadata_items"])
-        states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
-
-    def _create(self, context: RequestContext, instance: Instance, verb: str, name: str, metadata: Mapping[str, str],
-                properties: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
-        self._check(context, instance, verb, metadata)
+    def _create(self, context: RequestContext, instance: Instance, verb: str, name: str, properties: Mapping[str, str],
+                arguments: Mapping[str, Any]) -> str:
+        _check(context, instance, verb)
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
         image = self.image.create(context, image_record(context, instance, name, properties))
@@ -92,6 +92,10 @@ class ServerImages(Base):
             forget_image(self.image, context, image.id, instance)
             raise
         return image.id
+
+
+def _check(context: RequestContext, instance: Instance, verb: str) -> None:
+    states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
 
 
 def forget_image(images: ImageAPI, context: RequestContext, image_id: str, instance: Instance) -> None:
