@@ -36,7 +36,7 @@ def create_backup(req: Request, server_id: str) -> dict[str, Any] | webob.Respon
     rotation = int(asked["rotation"])
     image_id = req.services.compute.create_backup(req.context, instance, asked["name"], _metadata(req, instance),
                                                   asked["backup_type"], rotation)
-    return _answer(req, image_id if rotation else None)
+    return _answer(req, image_id, shown=rotation > 0)
 
 
 def _metadata(req: Request, instance: Instance) -> Mapping[str, str]:
@@ -47,17 +47,17 @@ def _metadata(req: Request, instance: Instance) -> Mapping[str, str]:
     return metadata
 
 
-def _answer(req: Request, image_id: str | None) -> dict[str, Any] | webob.Response:
-    """Where the image is; None: it will not stay."""
+def _answer(req: Request, image_id: str, shown: bool = True) -> dict[str, Any] | webob.Response:
+    """Which image it is; until 2.44 where, if it is to stay (``shown``)."""
     if req.since("2.45"):
-        return {"image_id": image_id} if image_id else {}
-    headers = [("Location", req.link("bookmark", "images", image_id))] if image_id else []
+        return {"image_id": image_id}
+    headers = [("Location", req.link("bookmark", "images", image_id))] if shown else []
     return webob.Response(status=202, headerlist=headers)
 
 
 ROUTES = [
     Route("POST", PATH, create_image, _IMAGE, action="createImage", body=schema.CREATE_IMAGE, status=202,
-          response=schema.CREATE_IMAGE_ANSWER),
+          response=schema.IMAGE_ANSWER),
     Route("POST", PATH, create_backup, _BACKUP, action="createBackup", body=schema.CREATE_BACKUP, status=202,
-          response=schema.CREATE_BACKUP_ANSWER),
+          response=schema.IMAGE_ANSWER),
 ]

@@ -42,9 +42,8 @@ CREATE_IMAGE = _body("createImage", {"type": "object", "properties": _IMAGE, "re
 CREATE_BACKUP = _body("createBackup", {"type": "object", "properties": _BACKUP, "additionalProperties": False,
                                        "required": ["name", "backup_type", "rotation"]})
 # a backup with rotation 0 has no image to name
-_IMAGE_ID: Json = {"type": "object", "properties": {"image_id": p.UUID}, "additionalProperties": False}
-CREATE_IMAGE_ANSWER = {"2.1": None, "2.45": {**_IMAGE_ID, "required": ["image_id"]}}
-CREATE_BACKUP_ANSWER = {"2.1": None, "2.45": _IMAGE_ID}
+IMAGE_ANSWER = {"2.1": None, "2.45": {"type": "object", "properties": {"image_id": p.UUID}, "required": ["image_id"],
+                                      "additionalProperties": False}}
 CONSOLE_OUTPUT = _body("os-getConsoleOutput", {"type": "object", "additionalProperties": False, "properties": {
     # -1 and null: all of it
     "length": {"type": ["integer", "string", "null"], "pattern": r"^-?[0-9]+$", "minimum": -1, "maximum": 0x7FFFFFFF}}})
