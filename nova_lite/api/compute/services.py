@@ -48,6 +48,7 @@ def update_by_word(req: Request, service_id: str) -> dict[str, Any]:
         raise ResourceNotFound("Unknown action")
     if "disabled" in values:
         view["status"] = "disabled" if values["disabled"] else "enabled"
+    _check_binary(body["binary"])
     req.services.db.write(_update_by_host, body["host"], body["binary"], values)
     return {"service": view}
 
@@ -85,15 +86,20 @@ def _identity(req: Request, service_id: str) -> int | str:
     return number
 
 
+def _check_binary(binary: str) -> None:
+    """Raise Invalid (400) for a service that hosts no servers."""
+    if binary != services.COMPUTE:
+        raise exception.Invalid(f"Updating a {binary} service is not supported. Only {services.COMPUTE} services can be "
+                                "updated.")
+
+
 def _update_by_host(conn: sa.Connection, host: str, binary: str, values: Mapping[str, Any]) -> None:
     services.update(conn, services.get_by_host(conn, host, binary)["id"], values)
 
 
 def _update_by_id(conn: sa.Connection, key: int | str, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     service = services.get(conn, key)
-    if service["binary"] != services.COMPUTE:
-        raise exception.Invalid(f"Updating a {service['binary']} service is not supported. "
-                                f"Only {services.COMPUTE} services can be updated.")
+    _check_binary(service["binary"])
     return services.update(conn, service["id"], values), aggregates.zones_by_host(conn)
 
 

@@ -61,6 +61,16 @@ def test_words_until_2_52(admin, compute, version):
     assert admin.fault("PUT", "/os-services/disable-log-reason", 400, who) == "Missing disabled_reason field"
 
 
+@pytest.mark.parametrize(("word", "more"), [("disable", {}), ("enable", {}), ("disable-log-reason", {"disabled_reason": "x"}),
+                                            ("force-down", {"forced_down": True})])
+def test_words_are_for_compute_services_only(cloud, admin, word, more):
+    cloud.add_service("host1", "nova-scheduler")
+    body = {"host": "host1", "binary": "nova-scheduler", **more}
+    assert "nova-scheduler" in admin.at("2.11").fault("PUT", f"/os-services/{word}", 400, body)
+    (service,) = admin.at("2.11").get("/os-services")["services"]
+    assert (service["status"], service["forced_down"]) == ("enabled", False)
+
+
 def test_force_down_since_2_11(admin, compute):
     body = {"host": "host1", "binary": "nova-compute", "forced_down": True}
     admin.at("2.10").put("/os-services/force-down", body, 400)
