@@ -8,17 +8,18 @@ from nova_lite.api.compute.schemas import console_auth_tokens as schema
 from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.console import SPICE_DIRECT
 
 _RULE = "os_compute_api:os-console-auth-tokens"
 _PATH = "/os-console-auth-tokens/{console_token}"
 
 
 def show(req: Request, console_token: str) -> dict[str, Any]:
-    """Host and port, since 2.99 the port for TLS too."""
+    """Host and port, since 2.99 of a spice-direct console the port for TLS too."""
     found = req.services.compute.get_console_auth_token(req.context, console_token)
     answer = {"instance_uuid": found.instance_uuid, "host": found.host, "port": found.port,
               "internal_access_path": found.internal_access_path}
-    if req.since("2.99"):
+    if req.since("2.99") and found.console_type == SPICE_DIRECT:
         answer["tls_port"] = found.tls_port
     return {"console": answer}
 

@@ -130,9 +130,7 @@ def test_what_a_token_stands_for(servers, cloud, member, admin, host):
     shown = admin.at("2.31").get(f"/os-console-auth-tokens/{token}")
     assert_like_sample(shown, "os-console-auth-tokens/get-console-connect-info-get-resp", "2.31")
     assert shown["console"] == {"instance_uuid": server, "host": "192.0.2.9", "port": 5900, "internal_access_path": "FAKE"}
-    shown = admin.at("2.99").get(f"/os-console-auth-tokens/{token}")
-    assert_like_sample(shown, "os-console-auth-tokens/get-console-connect-info-get-resp", "2.99")
-    assert shown["console"]["tls_port"] is None
+    assert admin.at("2.99").get(f"/os-console-auth-tokens/{token}") == shown
     admin.at("2.98").get(f"/os-console-auth-tokens/{token}?x=1")
     admin.at("2.99").get(f"/os-console-auth-tokens/{token}?x=1", 400)
     admin.at("2.30").get(f"/os-console-auth-tokens/{token}", 400)
@@ -140,6 +138,17 @@ def test_what_a_token_stands_for(servers, cloud, member, admin, host):
     assert "Token not found" in admin.at("2.31").fault("GET", f"/os-console-auth-tokens/{UNKNOWN}", 404)
     with cloud.db.read() as connection:
         assert token not in str(connection.execute(sa.select(models.console_auth_tokens)).all())
+
+
+def test_the_port_for_tls_is_that_of_a_spice_direct_console(servers, member, admin, host):
+    host["answer"] |= {"base_url": "http://example.com/spice", "tls_port": 5901}
+    url = member.at("2.99").post(path(servers.active(member)), {"remote_console": {
+        "protocol": "spice", "type": "spice-direct"}})["remote_console"]["url"]
+    token = TOKEN.search(url).group()
+    assert "tls_port" not in admin.at("2.98").get(f"/os-console-auth-tokens/{token}")["console"]
+    shown = admin.at("2.99").get(f"/os-console-auth-tokens/{token}")
+    assert_like_sample(shown, "os-console-auth-tokens/get-console-connect-info-get-resp", "2.99")
+    assert shown["console"]["tls_port"] == 5901
 
 
 def test_a_token_ends(servers, cloud, member, admin, host):
