@@ -87,6 +87,10 @@ class MultiattachTooOld(Invalid):
     msg_fmt = "Multiattach volumes are only supported starting with compute API version 2.60."
 
 
+class AttachToShelvedNotSupported(Invalid):
+    msg_fmt = "%(what)s cannot be attached to a server that is shelved and has no host."
+
+
 class UnsupportedNetworkRequest(Invalid):
     msg_fmt = "%(reason)s"
 

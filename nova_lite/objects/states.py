@@ -135,7 +135,7 @@ OPERATIONS = {o.verb: o for o in (
 )}
 
 # what Nova does not do with a server that has shares of files: they are mounted on its host, and in its guest's memory
-NOT_WITH_SHARES = ("suspend", "shelve", "resize", "migrate", "live-migration", "evacuate")
+NOT_WITH_SHARES = ("suspend", "shelve", "rebuild", "resize", "migrate", "live-migration", "evacuate")
 
 # the task_states of a build, in order
 BUILD_STATES = (SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING)

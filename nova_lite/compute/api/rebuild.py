@@ -43,8 +43,9 @@ class Rebuilds(Base):
     """POST /servers/{id}/action (rebuild)."""
 
     def rebuild(self, context: RequestContext, instance: Instance, request: RebuildRequest) -> None:
-        """Begin it. Raises the 409s of its state, 400 for an image that does not fit and for a key that is not there, and
-        the 403s of quota."""
+        """Begin it. Raises the 409s of its state, its shares and its vTPM, 400 for an image that does not fit and for a key
+        that is not there, and the 403s of quota."""
+        validate.refuse_vtpm(instance, VERB)
         states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
         updates: dict[str, Any] = {**request.values, **self._looked_up(instance, request)}
         image = self._rebuild_image(context, instance, request)

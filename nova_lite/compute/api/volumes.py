@@ -150,7 +150,8 @@ class Volumes(Base):
                       allow_multiattach: bool = True) -> BlockDevice:
         """Reserve a volume and let the host attach it; the device as it will be.
 
-        Raises VolumeNotFound, InvalidVolume (400), TooManyDiskDevices (403), and what ``states.check`` raises (409).
+        Raises VolumeNotFound, InvalidVolume, AttachToShelvedNotSupported (400), TooManyDiskDevices (403), and what
+        ``states.check`` raises (409).
         """
         uuid = instance.uuid
         states.check(states.OPERATIONS["attach_volume"], instance, may_override_lock=bool(context.is_admin))
@@ -220,8 +221,6 @@ def check_volume(volume: Volume, allow_multiattach: bool) -> None:
                                              f"'{volume.status}' status")
     if volume.multiattach and not allow_multiattach:
         raise exception.MultiattachTooOld()
-    if volume.encrypted:
-        raise exception.InvalidVolume(reason=f"volume '{volume.id}' is encrypted, which is not supported")
 
 
 def check_image_fits(image: ImageMeta, device: BlockDevice) -> None:
@@ -266,6 +265,8 @@ def _begin_attach(connection: sa.Connection, context: RequestContext, uuid: str,
     instance = instances.get(connection, uuid, lock=True)
     states.check(states.OPERATIONS["attach_volume"], instance, may_override_lock=bool(context.is_admin))
     _check_not_attached(instance, wanted.volume_id or "")
+    if instance.vm_state == states.SHELVED_OFFLOADED and (wanted.tag or wanted.multiattach):
+        raise exception.AttachToShelvedNotSupported(what="Tagged volumes" if wanted.tag else "Multiattach volumes")
     if len(instance.volumes) + 1 >= block_devices.MAX_DEVICES:
         raise exception.TooManyDiskDevices(maximum=block_devices.MAX_DEVICES)
     if wanted.tag and any(d.tag == wanted.tag for d in instance.block_devices):

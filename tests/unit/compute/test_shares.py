@@ -117,6 +117,8 @@ def test_what_is_refused(cloud, shares, server):
     cloud.member.fault("GET", f"{path}?limit=1", 400)
     assert cloud.member.at("2.96").call("GET", path).status_code == 404
     cloud.other.at("2.97").fault("GET", path, 404)
+    fault = cloud.member.fault("POST", f"/servers/{server}/action", 409, {"rebuild": {"imageRef": cloud.image}})
+    assert "shares" in fault
     act(cloud, server, "os-start")
     assert "vm_state active" in cloud.member.fault("POST", path, 409, {"share": {"share_id": shares.add()}})
     assert "shares" in cloud.member.fault("POST", f"/servers/{server}/action", 409, {"suspend": None})

@@ -1,4 +1,5 @@
 """Attach and detach by REST, from the first check to the guest and back."""
+import dataclasses
 import time
 import uuid
 
@@ -108,6 +109,13 @@ def test_a_volume_of_several_servers(cloud):
     assert cloud.status(volume) == "in-use"
     cloud.delete(servers[1])
     assert cloud.status(volume) == "available"
+
+
+def test_whether_an_encrypted_volume_can_be_attached_the_hypervisor_says(cloud):
+    server, volume = cloud.running(), cloud.volume()
+    cloud.volumes._volumes.write(volume, dataclasses.replace(cloud.volumes._volumes.read(volume), encrypted=True))
+    assert cloud.api_volumes.get(cloud.user, volume).encrypted
+    cloud.attach(server, volume)
 
 
 # what is refused ----------------------------------------------------------------------------------------------------------
@@ -319,6 +327,12 @@ def test_an_offloaded_server_has_its_new_volume_at_once_and_after_unshelve(cloud
     server, volume = cloud.running(), cloud.volume()
     cloud.member.post(f"/servers/{server}/action", {"shelve": None}, 202)
     cloud.wait(server, "shelved_offloaded", 20)
+    shared = cloud.volume(volume_type="multiattach")
+    for refused, more in ((shared, {}), (volume, {"tag": "data"})):
+        message = cloud.member.fault("POST", f"/servers/{server}/os-volume_attachments", 400,
+                                     {"volumeAttachment": {"volumeId": refused, **more}})
+        assert "shelved" in message
+        assert (cloud.status(refused), cloud.device(server, refused)) == ("available", None)
     cloud.attach(server, volume, wait=False)
     assert cloud.status(volume) == "in-use"
     cloud.member.post(f"/servers/{server}/action", {"unshelve": None}, 202)
