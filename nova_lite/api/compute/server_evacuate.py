@@ -27,9 +27,9 @@ def evacuate(req: Request, server_id: str) -> dict[str, Any] | None:
     host = asked.get("host")
     force = host is not None and (not req.since("2.29") or strutils.bool_from_string(asked.get("force", False), strict=True))
     req.services.compute.evacuate(req.context, instance, host, force, req.since("2.95"), password)
-    if req.since("2.14"):
+    if req.since("2.14") or not req.services.conf.api.enable_instance_password:
         return None
-    return {"adminPass": password} if password and req.services.conf.api.enable_instance_password else {}
+    return {"adminPass": password}
 
 
 ROUTES = [Route("POST", PATH, evacuate, _POLICY, action="evacuate", body=schema.EVACUATE, response=schema.EVACUATE_ANSWER,

@@ -49,6 +49,17 @@ def test_passwords(servers, server, admin):
     assert admin.post(path, body, 200) == {"adminPass": "MySecretPass"}
 
 
+def test_a_disk_that_is_shared_keeps_its_password(server, admin):
+    body = {"evacuate": {"host": "host2", "onSharedStorage": True}}
+    assert admin.at("2.13").post(f"/servers/{server}/action", body, 200) == {"adminPass": None}
+
+
+def test_passwords_that_are_not_told(cloud, server, admin):
+    cloud.conf.set_override("enable_instance_password", False, "api")
+    body = {"evacuate": {"host": "host2", "onSharedStorage": False}}
+    assert admin.at("2.13").post(f"/servers/{server}/action", body, 200) is None
+
+
 @pytest.mark.parametrize(("version", "argument"), [
     ("2.1", {"host": "host2"}), ("2.14", {"onSharedStorage": False}), ("2.28", {"force": True}), ("2.68", {"force": True})])
 def test_bodies_that_a_version_does_not_know(server, admin, version, argument):
