@@ -7,7 +7,7 @@ import webob
 from oslo_utils import strutils
 
 from nova_lite.api.compute.schemas import server_rebuild as schema
-from nova_lite.api.compute.servers import RULE, find, shown
+from nova_lite.api.compute.servers import RULE, find, short_ipv6, shown
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.create import generate_password
@@ -39,9 +39,10 @@ def rebuild(req: Request, server_id: str) -> webob.Response:
 def _values(asked: dict[str, Any]) -> dict[str, Any]:
     """Columns of the server."""
     values = {column: asked[key] for key, column in _COLUMNS.items() if key in asked}
-    for key, column in (("accessIPv4", "access_ip_v4"), ("accessIPv6", "access_ip_v6")):
-        if key in asked:
-            values[column] = asked[key] or None
+    if "accessIPv4" in asked:
+        values["access_ip_v4"] = asked["accessIPv4"] or None
+    if "accessIPv6" in asked:
+        values["access_ip_v6"] = short_ipv6(asked["accessIPv6"])
     if "trusted_image_certificates" in asked:
         values["trusted_certs"] = asked["trusted_image_certificates"]
     return values

@@ -121,7 +121,7 @@ def _creation(req: Request, server: dict[str, Any]) -> CreateRequest:
         force=bool(host or node), hints=_hints(req.json_in), user_data=server.get("user_data"),
         personality=server.get("personality", []), config_drive=strutils.bool_from_string(server.get("config_drive")),
         disk_config=server.get("OS-DCF:diskConfig"), access_ip_v4=server.get("accessIPv4") or None,
-        access_ip_v6=_ipv6(server.get("accessIPv6")), security_groups=_security_groups(server),
+        access_ip_v6=short_ipv6(server.get("accessIPv6")), security_groups=_security_groups(server),
         tags=list(dict.fromkeys(server.get("tags", []))), trusted_certs=server.get("trusted_image_certificates"),
         block_devices=server.get("block_device_mapping_v2", []),
         legacy_block_devices=server.get("block_device_mapping", []),
@@ -159,7 +159,7 @@ def _hints(body: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in hints.items() if value is not None}
 
 
-def _ipv6(text: str | None) -> str | None:
+def short_ipv6(text: str | None) -> str | None:
     """An address that the schema has let through, in its short form, as Nova shows it."""
     return ipaddress.IPv6Address(text).compressed if text else None
 
@@ -180,7 +180,7 @@ def update(req: Request, server_id: str) -> dict[str, Any]:
     if "accessIPv4" in server:
         values["access_ip_v4"] = server["accessIPv4"] or None
     if "accessIPv6" in server:
-        values["access_ip_v6"] = _ipv6(server["accessIPv6"])
+        values["access_ip_v6"] = short_ipv6(server["accessIPv6"])
     if "OS-DCF:diskConfig" in server:
         values["auto_disk_config"] = server["OS-DCF:diskConfig"] == "AUTO"
     if values:

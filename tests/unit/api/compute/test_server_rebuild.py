@@ -123,6 +123,12 @@ def test_quota_of_metadata(cloud, servers, member):
     rebuild(member, server, servers.image, 202, metadata={"a": "1"})
 
 
+def test_an_address_is_shown_in_its_short_form(servers, member):
+    server = servers.active(member)
+    answer = rebuild(member, server, servers.image, accessIPv6="2001:DB8:0:0::0001")["server"]
+    assert answer["accessIPv6"] == "2001:db8::1"
+
+
 def test_a_reader_may_not(cloud, servers, member):
     server = servers.active(member)
     rebuild(cloud.client(roles=("reader",)), server, servers.image, 403)
