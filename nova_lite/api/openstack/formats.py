@@ -16,7 +16,6 @@ from nova_lite import units
 CHECKER = jsonschema.FormatChecker(formats=())
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
 _MAC = re.compile(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}")
-_FQDN = re.compile(r"(?!-)[a-zA-Z0-9-]{1,63}(?<!-)(?:\.(?!-)[a-zA-Z0-9-]{1,63}(?<!-))*")
 
 
 class FormatError(ValueError):
@@ -100,11 +99,6 @@ def _regex(value: str) -> bool:
 @_format("uri")
 def _uri(value: str) -> bool:
     return bool(urlsplit(value).scheme)
-
-
-@_format("fqdn")
-def _fqdn(value: str) -> bool:
-    return len(value) <= 255 and _FQDN.fullmatch(value) is not None
 
 
 @_format("name")

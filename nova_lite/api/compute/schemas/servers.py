@@ -20,7 +20,7 @@ TAGS: Json = {"type": "array", "items": TAG, "maxItems": 50}
 DEVICE_TAG: Json = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"^[^,/\x00-\x1f]*$"}
 HOSTNAME: Json = {"type": "string", "minLength": 2, "maxLength": 63,
                   "pattern": r"^[a-zA-Z0-9]+[a-zA-Z0-9-]*[a-zA-Z0-9]+$"}
-FQDN: Json = {"type": "string", "minLength": 2, "maxLength": 255, "format": "fqdn"}
+FQDN: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-._]*$"}
 CERTIFICATES: Json = {"type": ["array", "null"], "minItems": 1, "maxItems": 50, "uniqueItems": True,
                       "items": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00]*$"}}
 # an address may also be given as "", which takes it away
@@ -100,7 +100,7 @@ def _creations() -> dict[str, Json]:
         "block_device_mapping": _BDM_LEGACY, "block_device_mapping_v2": _bdm_v2(),
         "config_drive": p.BOOLEAN, "key_name": p.NAME, "min_count": p.POSITIVE_INTEGER, "max_count": p.POSITIVE_INTEGER,
         "return_reservation_id": p.BOOLEAN,
-        "security_groups": {"type": "array", "uniqueItems": True, "items": {
+        "security_groups": {"type": "array", "items": {
             "type": "object", "additionalProperties": False,
             "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00]*$"}}}},
         "user_data": {**BASE64, "maxLength": 65535}}

@@ -149,7 +149,6 @@ WRONG = [
     ({"personality": [{"path": "/a", "contents": base64.b64encode(b"x" * 10241).decode()}]}, 403, "content too long"),
     ({"accessIPv4": "fe80::1"}, 400, "accessIPv4"),
     ({"OS-DCF:diskConfig": "OTHER"}, 400, "diskConfig"),
-    ({"security_groups": [{"name": "a"}, {"name": "a"}]}, 400, "security_groups"),
     ({"security_groups": [{"name": "nosuch"}]}, 400, "Security group nosuch not found"),
     ({"block_device_mapping_v2": [{"boot_index": 0, "uuid": NOWHERE, "source_type": "volume",
                                    "destination_type": "volume"}]}, 400, "Device Mapping is Invalid: failed to get volume"),
@@ -212,6 +211,24 @@ def group_of(cloud: Cloud, project: str = "project1") -> str:
     made = str(uuid.uuid4())
     cloud.insert(models.server_groups, uuid=made, project_id=project, user_id="fake", name="g", policy="affinity", rules={})
     return made
+
+
+def test_a_security_group_may_be_named_twice(servers, member):
+    body = servers.body(security_groups=[{"name": "default"}, {"name": "default"}])
+    assert member.post("/servers", body, 202)["server"]["security_groups"] == [{"name": "default"}]
+
+
+@pytest.mark.parametrize("hostname", ["my_host.example.org", "x", "h" * 255])
+def test_from_2_94_a_hostname_is_any_of_dns_and_its_neighbours(servers, member, hostname):
+    body = servers.body(networks="none", hostname=hostname)
+    server = member.at("2.94").post("/servers", body, 202)["server"]["id"]
+    assert servers.row(server)["hostname"] == hostname
+    member.at("2.93").post("/servers", body, 400)
+
+
+@pytest.mark.parametrize("hostname", ["", "h" * 256, "my host", "a/b"])
+def test_hostnames_that_are_refused(servers, member, hostname):
+    member.at("2.94").post("/servers", servers.body(networks="none", hostname=hostname), 400)
 
 
 def test_a_server_joins_the_group_of_its_hint(servers, cloud, member):
