@@ -41,20 +41,19 @@ _TABLE: dict[str, str] = {
     r"os:secure_boot": "disabled|optional|required", r"os:hyperv-enlightenments": _BOOL, r"os:monitors": _POSITIVE,
     r"os:resolution": r"\d+x\d+", r"os:vram": _POSITIVE,
     r"pci_passthrough:alias": r"[^:]+:\d+(,[^:]+:\d+)*",
-    r"quota:(cpu_limit|cpu_reservation|cpu_shares|memory_limit|memory_reservation|memory_shares)": _INT,
-    r"quota:(disk_io_limit|disk_io_reservation|disk_io_shares|vif_limit|vif_reservation|vif_shares)": _INT,
-    r"quota:(cpu|memory|disk_io|vif)_shares_level": "custom|high|normal|low",
+    r"quota:(cpu|memory|disk_io|vif)_(limit|shares_share)": _INT, r"quota:(cpu|memory|disk_io|vif)_reservation": r"-?\d+",
+    r"quota:(cpu|memory|disk_io|vif)_shares_level": "custom|high|normal|low", r"quota:cpu_shares": _INT,
     r"quota:(cpu_quota)": r"-1|\d+", r"quota:(cpu_period)": _INT,
     r"quota:disk_(read|write|total)_(bytes|iops)_sec(_max|_max_length)?": _INT,
     r"quota:vif_(inbound|outbound)_(average|peak|burst)": _INT,
-    r"resources\w*:(VCPU|PCPU|MEMORY_MB|DISK_GB|CUSTOM_[A-Z0-9_]+|[A-Z][A-Z0-9_]*)": _INT,
-    r"trait\w*:[A-Z][A-Z0-9_]*": "required|forbidden",
+    r"resources[a-zA-Z0-9_-]{0,64}:(VCPU|PCPU|MEMORY_MB|DISK_GB|CUSTOM_[A-Z0-9_]+|[A-Z][A-Z0-9_]*)": _INT,
+    r"trait[a-zA-Z0-9_-]{0,64}:[A-Z][A-Z0-9_]*": "required|forbidden",
     r"vmware:hw_version": r".+", r"vmware:storage_policy": r".+", r"vmware:boot_retry": _INT,
     r"vmware:resource_pool": r".+", r"vmware:tpm_supported": _BOOL,
 }
 _KNOWN = [(re.compile(name), re.compile(value)) for name, value in _TABLE.items()]
 _NAMESPACES = re.compile(r"(accel|aggregate_instance_extra_specs|capabilities|hw|hw_rng|hw_video|os|pci_passthrough|quota|"
-                         r"resources\w*|trait\w*|vmware):")
+                         r"resources[a-zA-Z0-9_-]*|trait[a-zA-Z0-9_-]*|vmware):")
 
 
 def check(name: str, value: str) -> None:

@@ -17,7 +17,7 @@ from nova_lite.db import flavors
 from nova_lite.objects.flavor import Flavor
 
 SORT_KEYS = {"created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public", "memory_mb", "name",
-             "root_gb", "rxtx_factor", "swap", "updated_at", "vcpus"}
+             "root_gb", "rxtx_factor", "swap", "updated_at", "vcpus", "vcpu_weight"}
 MAX_FACTOR = 3.4e38
 
 
@@ -83,10 +83,12 @@ def _factor(value: float | str) -> float:
 
 def _page(req: Request) -> list[Flavor]:
     sort_key, sort_dir = params.last(req, "sort_key") or "flavorid", params.last(req, "sort_dir") or "asc"
-    if sort_key not in SORT_KEYS:
+    if sort_key not in SORT_KEYS or (sort_key == "rxtx_factor" and req.since("2.102")):
         raise exception.InvalidInput(reason=f"Invalid sort key '{sort_key}'")
     if sort_dir not in ("asc", "desc"):
         raise exception.InvalidInput(reason=f"Unknown sort direction '{sort_dir}', must be 'desc' or 'asc'")
+    if sort_key == "vcpu_weight":       # nobody can set one: they are all the same
+        sort_key = "id"
     filters: dict[str, Any] = {"is_public": True, "disabled": False}
     if req.context.is_admin:
         filters = {"is_public": _is_public(params.last(req, "is_public"))}

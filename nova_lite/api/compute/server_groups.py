@@ -26,7 +26,8 @@ def index(req: Request) -> dict[str, Any]:
     if offset is None:
         raise exception.InvalidInput(reason="offset is out of range")
     with req.services.db.read() as conn:
-        found = server_groups.list_page(conn, project, pagination.limit(req), offset)
+        # a limit of 0 is none here
+        found = server_groups.list_page(conn, project, pagination.limit(req) or req.services.conf.api.max_limit, offset)
     return {"server_groups": [_view(req, group) for group in found]}
 
 

@@ -23,7 +23,7 @@ INTERNAL = "internal"
 def index(req: Request) -> dict[str, Any]:
     """The services of the cloud."""
     with req.services.db.read() as conn:
-        found = services.list_all(conn, params.last(req, "host"), params.last(req, "binary"))
+        found = services.list_all(conn, params.last(req, "host") or None, params.last(req, "binary") or None)
         zones = aggregates.zones_by_host(conn)
     return {"services": [_view(req, service, zones) for service in found]}
 

@@ -30,7 +30,8 @@ _UUIDS: Json = {"oneOf": [p.UUID, {"type": "array", "items": p.UUID}]}
 HINTS: Json = {
     "type": "object", "additionalProperties": True, "maxProperties": 100,
     "properties": {
-        "group": p.UUID, "different_host": _UUIDS, "same_host": _UUIDS,
+        "group": p.UUID, "different_host": _UUIDS,
+        "same_host": {"type": ["string", "array"], "pattern": r"^[^\x00]*$", "items": p.UUID},
         "query": {"type": ["string", "object", "array"]}, "target_cell": {"type": "string", "minLength": 1, "maxLength": 255},
         "different_cell": {"type": ["string", "array"]}, "build_near_host_ip": p.IP_ADDRESS,
         "cidr": {"type": "string", "pattern": r"^/[0-9a-f.:]+$"}}}

@@ -38,6 +38,9 @@ def test_bad_input(admin, member, flavor):
     ("hw:numa_nodes", "2", True), ("hw:numa_nodes", "0", False), ("hw:numa_cpus.0", "0-3,^2", True),
     ("quota:disk_read_bytes_sec", "1024", True), ("quota:disk_read", "1", False), ("quota:cpu_quota", "-1", True),
     ("resources:VCPU", "2", True), ("resources:VCPU", "many", False), ("resources1:CUSTOM_GPU", "1", True),
+    ("resources-net:CUSTOM_PORT", "1", True), ("trait_a-1:CUSTOM_X", "forbidden", True), ("resources-net:port", "1", False),
+    ("quota:vif_shares_share", "5", True), ("quota:vif_shares", "5", False), ("quota:cpu_shares", "5", True),
+    ("quota:memory_reservation", "-1", True), ("quota:memory_limit", "-1", False),
     ("trait:HW_CPU_X86_AVX2", "required", True), ("trait:HW_CPU_X86_AVX2", "wanted", False),
     ("os:secure_boot", "required", True), ("hw:mem_page_size", "large", True), ("hw:mem_page_size", "2MB", True),
     ("aggregate_instance_extra_specs:ssd", "true", True), ("mine:anything", "at all", True), ("simple", "value", True)])

@@ -102,6 +102,9 @@ def test_filters_and_order(cloud, member):
     assert names(member.get("/flavors/detail?sort_key=memory_mb&sort_dir=desc")) == ["b", "c", "a"]
     assert member.fault("GET", "/flavors?minRam=much", 400) == "Invalid input received: Invalid minRam filter [much]"
     member.get("/flavors?sort_key=extra_specs", 400)
+    assert names(member.get("/flavors?sort_key=vcpu_weight")) == names(member.get("/flavors?sort_key=id"))
+    member.at("2.101").get("/flavors?sort_key=rxtx_factor")
+    member.at("2.102").get("/flavors?sort_key=rxtx_factor", 400)
     member.get("/flavors?sort_dir=up", 400)
 
 

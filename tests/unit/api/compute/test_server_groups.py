@@ -72,6 +72,7 @@ def test_whose_groups_one_sees(cloud, admin, member):
     assert ids(admin, "?all_projects=True") == [mine, theirs]
     assert ids(member, "?all_projects=True") == [mine]
     assert ids(admin, "?all_projects&limit=1&offset=1") == [theirs]
+    assert ids(admin, "?all_projects&limit=0&offset=1") == [theirs]
     stranger.get(f"/os-server-groups/{mine}", 403)
     stranger.delete(f"/os-server-groups/{mine}", 403)
     admin.get(f"/os-server-groups/{mine}")

@@ -11,6 +11,8 @@ from nova_lite.db import instances, models
 from tests.unit.api.compute.conftest import Client, Cloud
 from tests.unit.api.compute.server_support import Servers
 
+SOMEWHERE = "11111111-2222-4333-8444-555555555555"
+
 
 @pytest.fixture
 def servers(cloud: Cloud) -> Servers:
@@ -247,6 +249,13 @@ def test_unknown_groups_and_those_of_others_are_refused(servers, cloud, member):
     for group in (str(uuid.uuid4()), group_of(cloud, "other")):
         body = {**servers.body(), "os:scheduler_hints": {"group": group}}
         assert f"Instance group {group} could not be found" in member.fault("POST", "/servers", 400, body)
+
+
+@pytest.mark.parametrize(("hint", "code"), [("no uuid", 202), (["no uuid"], 400), ("\0", 400), (SOMEWHERE, 202),
+                                            ([SOMEWHERE], 202), (7, 400)])
+def test_what_same_host_may_be(servers, member, hint, code):
+    answer = member.call("POST", "/servers", {**servers.body(), "os:scheduler_hints": {"same_host": hint}})
+    assert answer.status_code == code
 
 
 def test_max_count_is_cut_to_the_quota(servers, member):

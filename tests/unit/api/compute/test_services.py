@@ -33,6 +33,7 @@ def test_states_zones_and_filters(cloud, admin, compute):
     assert found["host1", "nova-scheduler"]["disabled_reason"] == "why"
     assert len(admin.get("/os-services?host=host1")["services"]) == 2
     assert len(admin.get("/os-services?host=host1&binary=nova-compute")["services"]) == 1
+    assert len(admin.get("/os-services?host=&binary=")["services"]) == 4
     assert len(admin.at("2.74").get("/os-services?hast=x")["services"]) == 4
     admin.at("2.75").get("/os-services?hast=x", 400)
 
