@@ -156,7 +156,7 @@ def working(operation: Operation) -> tuple[str, ...]:
 
 
 # changes of the record that no host works on: only their preconditions are used
-UPDATE_METADATA = Operation("update metadata", "update_metadata", "", _QUIET, IDLE, None, None, None)
+UPDATE_METADATA = Operation("update metadata", "update_metadata", "", _QUIET, ANY_TASK, None, None, None)
 CHANGE_ADDRESSES = Operation("change addresses", "change_addresses", "", ANY, ANY_TASK, None, None, None, True, False)
 INJECT_NETWORK_INFO = Operation("inject_network_info", "inject_network_info", "", ANY, ANY_TASK, None, None, None, True, False)
 ABORT_LIVE_MIGRATION = Operation("abort live migration", "live_migration_cancel", "", ANY, (MIGRATING,), None, None, None)

@@ -94,6 +94,20 @@ def test_metadata(servers, member):
         member.fault("PUT", path, 400, wrong)
 
 
+@pytest.mark.parametrize("task_state", ["image_uploading", "migrating", "powering-off"])
+def test_metadata_and_tags_do_not_mind_what_is_being_done(servers, member, task_state):
+    server = servers.active(member, metadata={"old": "1"})
+    servers.set(server, task_state=task_state)
+    path = f"/servers/{server}/metadata"
+    assert member.post(path, {"metadata": {"a": "1"}}) == {"metadata": {"old": "1", "a": "1"}}
+    assert member.put(f"{path}/b", {"meta": {"b": "2"}}) == {"meta": {"b": "2"}}
+    assert member.put(path, {"metadata": {"c": "3", "d": "4"}}) == {"metadata": {"c": "3", "d": "4"}}
+    member.delete(f"{path}/d")
+    assert member.get(path) == {"metadata": {"c": "3"}}
+    member.at("2.26").ask("PUT", f"/servers/{server}/tags/x", status=201)
+    assert servers.row(server)["task_state"] == task_state
+
+
 def test_metadata_and_tags_need_a_quiet_server(servers, member):
     server = servers.create(member)
     servers.set(server, launched_at=units.utcnow())
