@@ -121,7 +121,9 @@ class Creation(Volumes):
         with self.db.read() as connection:
             flavor = validate.get_flavor(connection, context, request.flavor_id)
             keypair = self._keypair(connection, context, request.key_name)
-            if request.availability_zone:
+            if request.force:
+                request.availability_zone = validate.zone_of_forced(connection, self.conf, request.availability_zone, request.host)
+            if request.availability_zone and not (request.force and request.host):
                 validate.check_zone(connection, self.conf, request.availability_zone)
             if not request.force:
                 validate.check_destination(connection, request.host, request.node)

@@ -41,6 +41,13 @@ def check_zone(connection: sa.Connection, conf: cfg.ConfigOpts, zone: str) -> No
     raise exception.Invalid("The requested availability zone is not available")
 
 
+def zone_of_forced(connection: sa.Connection, conf: cfg.ConfigOpts, zone: str | None, host: str | None) -> str | None:
+    """The zone of a server that is forced onto ``host``: what was asked for if the host is there, else the zone that the host
+    is in by its aggregates, None for none. Asking for another one is no error, as in Nova."""
+    there = aggregates.zones_by_host(connection).get(host or "")
+    return zone if there is None and zone == conf.compute.default_availability_zone else there
+
+
 def check_destination(connection: sa.Connection, host: str | None, node: str | None) -> None:
     """Raise Invalid unless there is such a compute node (2.74)."""
     nodes = models.compute_nodes.c

@@ -97,6 +97,19 @@ def test_zone_with_a_host_forces_it_for_admins_only(servers, member, admin):
     assert (row["availability_zone"], row["pinned_availability_zone"]) == ("nova", "nova")
 
 
+@pytest.mark.parametrize(("asked", "zone"), [
+    ("west:host2", "west"), ("nova:host2", "west"), (":host2", "west"), ("mars:host2", "west"), ("west:host1", None),
+    ("mars:host1", None), (":host1", None), ("nova:host1", "nova"), ("nova:host1:host1", "nova"), ("west::host2", None)])
+def test_a_forced_host_wins_over_the_zone(servers, cloud, admin, asked, zone):
+    cloud.add_service("host2", disabled=True)       # a zone without a host that takes servers does not matter then
+    number = cloud.insert(models.aggregates, uuid="a", name="a", metadata={"availability_zone": "west"})
+    cloud.db.write(lambda c: c.execute(models.aggregate_hosts.insert().values(aggregate_id=number, host="host2")))
+    server = admin.post("/servers", servers.body(availability_zone=asked), 202)["server"]["id"]
+    row = servers.row(server)
+    assert (row["availability_zone"], row["pinned_availability_zone"]) == (zone, zone)
+    assert row["requested_destination"]["force"] is True
+
+
 def test_a_key_goes_with_the_server(servers, cloud, member):
     cloud.insert(models.key_pairs, name="k", user_id="fake", type="ssh", fingerprint="f", public_key="ssh-rsa AAA")
     assert servers.row(servers.create(member, key_name="k"))["keypair"] == {
