@@ -112,7 +112,7 @@ def make_query(context: RequestContext, request: ListRequest) -> Query | None:
     if not request.everything:
         allowed = public_filters(request.since)
         filters = {name: value for name, value in filters.items() if name in allowed}
-    query = Query(limit=request.limit, marker=request.marker, sort=_sort(context, request.sort))
+    query = Query(limit=request.limit, marker=request.marker, sort=_sort(context, request))
     if request.statuses:
         query.states = [pair for status in request.statuses for pair in states.states_of(status)]
         if not query.states:
@@ -136,11 +136,13 @@ def make_query(context: RequestContext, request: ListRequest) -> Query | None:
     return query if fits else None
 
 
-def _sort(context: RequestContext, sort: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    for key, _ in sort:
+def _sort(context: RequestContext, request: ListRequest) -> list[tuple[str, str]]:
+    """The keys that say something at the request's version."""
+    known = instance_list.SORT_COLUMNS - (set() if request.since("2.73") else {"locked"})
+    for key, _ in request.sort:
         if key in ADMIN_SORT_KEYS and not context.is_admin:
             raise exception.Forbidden(f"Only administrators can sort servers by {key}")
-    return [(key, direction) for key, direction in sort if key in instance_list.SORT_COLUMNS]
+    return [(key, direction) for key, direction in request.sort if key in known]
 
 
 def _set_times(query: Query, filters: dict[str, str]) -> None:

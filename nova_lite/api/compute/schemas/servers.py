@@ -150,10 +150,11 @@ def _updates() -> dict[str, Json]:
 UPDATE: dict[str, Json] = _updates()
 
 # queries ----------------------------------------------------------------------------------------------------------------
-IGNORED_SORT_KEYS = {
-    "cell_name", "config_drive_id", "default_ephemeral_device", "default_swap_device", "ephemeral_gb", "ephemeral_key_uuid",
-    "id", "internal_id", "kernel_id", "memory_mb", "os_type", "ramdisk_id", "reservation_id", "root_gb", "shutdown_terminate",
-    "user_data", "vcpus", "vm_mode", "architecture", "cleaned", "disable_terminate", "deleted_at"}
+# taken and ignored until 2.74; "locked" is one to sort by from 2.73 on
+IGNORED_SORT_KEYS = (
+    "architecture", "cell_name", "cleaned", "default_ephemeral_device", "default_swap_device", "deleted", "deleted_at",
+    "disable_terminate", "ephemeral_gb", "ephemeral_key_uuid", "id", "key_data", "launched_on", "locked", "memory_mb",
+    "os_type", "reservation_id", "root_gb", "shutdown_terminate", "user_data", "vcpus", "vm_mode")
 SORT_KEYS = ["access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_zone", "config_drive", "created_at",
              "display_description", "display_name", "host", "hostname", "image_ref", "instance_type_id", "kernel_id",
              "key_name", "launch_index", "launched_at", "locked_by", "node", "power_state", "progress", "project_id",
@@ -163,8 +164,8 @@ _REGEX: Json = {"type": "string", "format": "regex", "maxLength": 255, "pattern"
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 
 
-def _sort_keys(keys: list[str]) -> Json:
-    return multi({"type": "string", "enum": sorted({*keys, *IGNORED_SORT_KEYS})})
+def _sort_keys(*more: str) -> Json:
+    return multi({"type": "string", "enum": sorted({*SORT_KEYS, *more})})
 
 
 def _list_queries() -> dict[str, Json]:
@@ -178,7 +179,7 @@ def _list_queries() -> dict[str, Json]:
     properties: Json = {
         **{name: multi(_TEXT_QUERY) for name in texts}, **{name: multi(_REGEX) for name in patterns},
         "changes-since": single({"type": "string", "format": "date-time"}),
-        "sort_key": _sort_keys(SORT_KEYS), "sort_dir": multi({"type": "string", "enum": ["asc", "desc"]}),
+        "sort_key": _sort_keys(*IGNORED_SORT_KEYS), "sort_dir": multi({"type": "string", "enum": ["asc", "desc"]}),
         "limit": multi(p.QUERY_LIMIT), "marker": multi(_TEXT_QUERY)}
     made: dict[str, Json] = {"2.1": {"type": "object", "properties": properties, "additionalProperties": True,
                                      "patternProperties": {"^_": multi(_TEXT_QUERY)}}}
@@ -186,8 +187,8 @@ def _list_queries() -> dict[str, Json]:
             ("2.26", {name: multi({"type": "string", "maxLength": 4000, "pattern": r"^[^\x00]*$"})
                       for name in TAG_FILTERS}),
             ("2.66", {"changes-before": single({"type": "string", "format": "date-time"})}),
-            ("2.73", {"locked": multi(_TEXT_QUERY), "sort_key": _sort_keys([*SORT_KEYS, "locked"])}),
-            ("2.75", {})):
+            ("2.73", {"locked": multi(_TEXT_QUERY)}),
+            ("2.75", {"sort_key": _sort_keys("locked")})):
         properties = {**properties, **more}
         made[version] = {"type": "object", "properties": properties, "additionalProperties": version != "2.75",
                          "patternProperties": {"^_": multi(_TEXT_QUERY)}}

@@ -192,11 +192,29 @@ def test_filters_for_everybody_from_2_83(servers, member):
     ("2.1", "sort_key=nonsense"), ("2.1", "sort_dir=up"), ("2.1", "limit=-1"), ("2.1", "limit=x"), ("2.1", "marker=none"),
     ("2.1", "changes-since=yesterday"), ("2.1", "changes-since=0001-01-01T00:00:00%2B14:00"),
     ("2.66", "changes-before=9999-12-31T23:59:59-14:00"), ("2.1", "name=%5B"), ("2.1", "ip=("), ("2.75", "nonsense=1"),
-    ("2.72", "sort_key=locked"), ("2.1", "sort_key=uuid&sort_dir=asc&sort_dir=desc"),
+    ("2.1", "sort_key=internal_id"), ("2.1", "sort_key=config_drive_id"), ("2.1", "sort_key=uuid&sort_dir=asc&sort_dir=desc"),
     ("2.83", "launched_at=never"), ("2.1", "name=%00")])
 def test_wrong_queries(servers, member, version, query):
     member.at(version).fault("GET", f"/servers?{query}", 400)
     member.at(version).fault("GET", f"/servers/detail?{query}", 400)
+
+
+@pytest.mark.parametrize("key", ["id", "vcpus", "user_data", "deleted", "key_data", "launched_on", "architecture"])
+def test_sort_keys_that_say_nothing_are_refused_from_2_75(servers, member, key):
+    for name in ("b", "a"):
+        servers.create(member, name=name)
+    assert names(member, f"sort_key={key}&sort_key=display_name&sort_dir=asc") == ["a", "b"]
+    assert names(member.at("2.74"), f"sort_key={key}&sort_key=display_name&sort_dir=asc") == ["a", "b"]
+    member.at("2.75").fault("GET", f"/servers?sort_key={key}", 400)
+
+
+def test_locked_servers_come_first_from_2_73(servers, member):
+    for name, locked in (("b", True), ("a", False)):
+        servers.set(servers.create(member, name=name), locked=locked)
+    query = "sort_key=locked&sort_dir=desc&sort_key=display_name&sort_dir=asc"
+    assert names(member.at("2.72"), query) == ["a", "b"]
+    for version in ("2.73", "2.75"):
+        assert names(member.at(version), query) == ["b", "a"]
 
 
 @pytest.mark.parametrize("path", ["/servers", "/servers/detail"])
