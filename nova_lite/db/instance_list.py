@@ -27,10 +27,10 @@ SORT_COLUMNS = {
     "terminated_at", "updated_at", "user_id", "uuid", "vm_state", "instance_type_id"}
 _ALIASES = {"instance_type_id": "flavor_ref"}
 EXACT = {"project_id", "user_id", "image_ref", "flavor_ref", "vm_state", "task_state", "uuid", "host", "node", "locked",
-         "power_state", "progress", "launch_index", "config_drive", "auto_disk_config", "root_gb", "created_at",
-         "launched_at", "terminated_at", "updated_at", "deleted_at", "locked_by"}
+         "power_state", "progress", "launch_index", "config_drive", "auto_disk_config", "created_at", "launched_at",
+         "terminated_at", "locked_by"}
 PATTERN = {"display_name", "display_description", "hostname", "reservation_id", "key_name", "availability_zone",
-           "root_device_name", "access_ip_v4", "access_ip_v6", "launched_on"}
+           "root_device_name", "access_ip_v4", "access_ip_v6"}
 _BATCH = 1000
 
 

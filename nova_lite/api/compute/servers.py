@@ -70,14 +70,18 @@ def _asks_for_none(req: Request) -> bool:
 
 
 def _question(req: Request, which: str) -> ListRequest:
-    """The query of a list as the compute API takes it; raises PolicyNotAuthorized for all_tenants."""
+    """The query of a list as the compute API takes it; raises PolicyNotAuthorized for all_tenants, Invalid for what is no
+    filter."""
     params = dict(req.params_in)
     keys, directions = params.pop("sort_key", []), params.pop("sort_dir", [])
     statuses = params.pop("status", [])
     params.pop("limit", None)
     params.pop("marker", None)
-    filters = {name: values[-1] for name, values in params.items() if not name.startswith("_")}
     everything = req.can(f"{RULE}allow_all_filters", fatal=False)
+    wrong = [name for name in params if name.startswith("_") or name in schema.NO_FILTERS]
+    if wrong and everything:
+        raise exception.Invalid(f"Invalid filter field: {wrong[0]}.")
+    filters = {name: values[-1] for name, values in params.items() if name not in wrong}
     all_tenants = "all_tenants" in filters and _is_true("all_tenants", filters["all_tenants"])
     if all_tenants:
         req.can(f"{RULE}{which}:get_all_tenants")

@@ -23,10 +23,10 @@ _PUBLIC: dict[str, tuple[str, ...]] = {
     "2.83": ("availability_zone", "config_drive", "key_name", "created_at", "launched_at", "terminated_at", "power_state",
              "task_state", "vm_state", "progress", "user_id"), "2.90": ("hostname",)}
 _COLUMNS = {"name": "display_name", "description": "display_description", "image": "image_ref", "flavor": "flavor_ref",
-            "tenant_id": "project_id", "instance_type_id": "flavor_ref"}
+            "tenant_id": "project_id"}
 _BOOLEANS = {"config_drive", "auto_disk_config"}
-_NUMBERS = {"power_state", "progress", "launch_index", "root_gb", "memory_mb", "vcpus"}
-_TIMES = {"created_at", "updated_at", "launched_at", "terminated_at", "deleted_at"}
+_NUMBERS = {"power_state", "progress", "launch_index"}
+_TIMES = {"created_at", "launched_at", "terminated_at"}
 _POWER = {"nostate": 0, "running": 1, "paused": 3, "shutdown": 4, "crashed": 6, "suspended": 7}
 ADMIN_SORT_KEYS = {"host", "node"}
 

@@ -162,6 +162,8 @@ SORT_KEYS = ["access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_z
 _TEXT_QUERY: Json = {"type": "string", "maxLength": 255, "pattern": r"^[^\x00]*$"}
 _REGEX: Json = {"type": "string", "format": "regex", "maxLength": 255, "pattern": r"^[^\x00]*$"}
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
+# names of Nova's tables: who may filter by anything is told that these are no filters, for the others they are ignored
+NO_FILTERS = ("block_device_mapping", "services", "metadata", "system_metadata", "info_cache", "security_groups", "pci_devices")
 
 
 def _sort_keys(*more: str) -> Json:
@@ -171,11 +173,11 @@ def _sort_keys(*more: str) -> Json:
 def _list_queries() -> dict[str, Json]:
     texts = ("user_id", "project_id", "tenant_id", "launch_index", "image_ref", "image", "key_name", "power_state",
              "vm_state", "task_state", "flavor", "launched_at", "terminated_at", "all_tenants", "soft_deleted", "deleted",
-             "status", "created_at", "updated_at", "deleted_at", "locked_by", "uuid", "config_drive", "auto_disk_config",
-             "progress", "instance_type_id", "host", "node", "root_gb", "memory_mb", "vcpus", "changes_since")
+             "status", "created_at", "locked_by", "uuid", "config_drive", "auto_disk_config", "progress", "host", "node",
+             *NO_FILTERS)
     patterns = ("hostname", "reservation_id", "availability_zone", "name", "display_name", "description",
                 "display_description", "root_device_name", "access_ip_v4", "access_ip_v6", "ip", "ip6", "kernel_id",
-                "ramdisk_id", "launched_on")
+                "ramdisk_id")
     properties: Json = {
         **{name: multi(_TEXT_QUERY) for name in texts}, **{name: multi(_REGEX) for name in patterns},
         "changes-since": single({"type": "string", "format": "date-time"}),

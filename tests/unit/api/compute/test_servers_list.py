@@ -199,6 +199,24 @@ def test_wrong_queries(servers, member, version, query):
     member.at(version).fault("GET", f"/servers/detail?{query}", 400)
 
 
+@pytest.mark.parametrize("name", ["changes_since", "updated_at", "deleted_at", "instance_type_id", "root_gb", "memory_mb",
+                                  "vcpus", "launched_on"])
+def test_columns_that_are_no_filters(servers, cloud, name):
+    admin = cloud.client("admin", "project1", ("admin",))
+    servers.create(admin, name="a")
+    assert names(admin.at("2.74"), f"{name}=0") == ["a"]
+    admin.at("2.75").fault("GET", f"/servers?{name}=0", 400)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.75"])
+@pytest.mark.parametrize("name", ["metadata", "services", "block_device_mapping", "_x"])
+def test_names_of_tables_are_no_filters(servers, member, admin, name, version):
+    servers.create(member, name="a")
+    assert names(member.at(version), f"{name}=1") == ["a"]
+    for path in ("/servers", "/servers/detail"):
+        assert admin.at(version).fault("GET", f"{path}?{name}=1", 400) == f"Invalid filter field: {name}."
+
+
 @pytest.mark.parametrize("key", ["id", "vcpus", "user_data", "deleted", "key_data", "launched_on", "architecture"])
 def test_sort_keys_that_say_nothing_are_refused_from_2_75(servers, member, key):
     for name in ("b", "a"):
