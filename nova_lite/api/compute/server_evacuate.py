@@ -25,7 +25,10 @@ def evacuate(req: Request, server_id: str) -> dict[str, Any] | None:
         raise exception.Invalid("admin password can't be changed on existing disk")
     password = None if shared else asked.get("adminPass") or generate_password()
     host = asked.get("host")
-    force = host is not None and (not req.since("2.29") or strutils.bool_from_string(asked.get("force", False), strict=True))
+    forced = strutils.bool_from_string(asked.get("force", False), strict=True)
+    if forced and not host:
+        raise exception.Invalid("force needs the host that the server is forced onto")
+    force = host is not None and (forced or not req.since("2.29"))
     req.services.compute.evacuate(req.context, instance, host, force, req.since("2.95"), password)
     if req.since("2.14") or not req.services.conf.api.enable_instance_password:
         return None

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from oslo_utils import strutils
 
+from nova_lite import exception
 from nova_lite.api.compute.schemas import server_live_migrations as schema
 from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
@@ -18,7 +19,10 @@ def migrate_live(req: Request, server_id: str) -> None:
     host, block, over_commit = asked["host"], asked["block_migration"], asked.get("disk_over_commit")
     if host is not None:
         req.can(f"{_POLICY}:host", {"project_id": instance.project_id, "user_id": instance.user_id})
-    force = host is not None and (not req.since("2.30") or _true(asked.get("force", False)))
+    forced = _true(asked.get("force", False))
+    if forced and not host:
+        raise exception.Invalid("force needs the host that the server is forced onto")
+    force = host is not None and (forced or not req.since("2.30"))
     req.services.compute.live_migrate(req.context, instance, host, None if block == "auto" else _true(block),
                                       None if over_commit is None else _true(over_commit), force,
                                       wait=not req.since("2.34"))

@@ -66,6 +66,14 @@ def test_bodies_that_a_version_does_not_know(server, admin, version, argument):
     admin.at(version).post(f"/servers/{server}/action", {"evacuate": argument}, 400)
 
 
+@pytest.mark.parametrize("version", ["2.29", "2.67"])
+def test_nobody_is_forced_to_nowhere(servers, server, admin, version):
+    path, admin = f"/servers/{server}/action", admin.at(version)
+    assert "force needs the host" in admin.fault("POST", path, 400, {"evacuate": {"force": "true"}})
+    assert servers.row(server)["task_state"] is None
+    admin.post(path, {"evacuate": {"force": False}}, 200)
+
+
 def test_refusals(servers, cloud, server, admin, member):
     path, admin = f"/servers/{server}/action", admin.at("2.68")
     assert "nowhere" in admin.fault("POST", path, 404, {"evacuate": {"host": "nowhere"}})

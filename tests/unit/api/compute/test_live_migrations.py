@@ -53,6 +53,15 @@ def test_bodies_that_a_version_does_not_know(server, admin, version, argument):
     admin.at(version).post(_path(server), {"os-migrateLive": argument}, 400)
 
 
+@pytest.mark.parametrize("version", ["2.30", "2.67"])
+def test_nobody_is_forced_to_nowhere(servers, server, admin, monkeypatch, version):
+    monkeypatch.setattr(live_migrations, "CHECK_SECONDS", 0.0)      # no conductor is there to check anything
+    body = {"host": None, "block_migration": "auto", "force": "true"}
+    assert "force needs the host" in admin.at(version).fault("POST", _path(server), 400, {"os-migrateLive": body})
+    assert servers.row(server)["task_state"] is None
+    admin.at(version).post(_path(server), {"os-migrateLive": {**body, "force": False}}, 202)
+
+
 def test_hosts_that_cannot_be(servers, cloud, server, admin):
     admin, body = admin.at("2.68"), {"block_migration": "auto"}
     assert "current host" in admin.fault("POST", _path(server), 400, {"os-migrateLive": {**body, "host": "host1"}})
