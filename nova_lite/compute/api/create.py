@@ -112,6 +112,8 @@ class Creation(Volumes):
     def _look_up(self, context: RequestContext, request: CreateRequest) -> _Facts:
         if request.min_count > request.max_count:
             raise exception.Invalid("min_count must be <= max_count")
+        if request.hostname and request.max_count > 1:
+            raise exception.Invalid("A hostname cannot be given to more than one server.")
         image = self._image_of(context, request.image_id)
         mapping: block_devices.Mappings = request.block_devices
         if image is not None and not request.legacy_block_devices:
@@ -204,7 +206,7 @@ class Creation(Volumes):
     def _names(request: CreateRequest, uuid: str, number: int, count: int) -> dict[str, Any]:
         suffix = f"-{number + 1}" if count > 1 else ""
         name = request.name[:255 - len(suffix)] + suffix
-        hostname = request.hostname + suffix if request.hostname else validate.hostname_of(name, f"Server-{uuid}")
+        hostname = request.hostname or validate.hostname_of(name, f"Server-{uuid}")
         return {"uuid": uuid, "display_name": name, "hostname": hostname[:255], "launch_index": number}
 
     def _common(self, context: RequestContext, request: CreateRequest, facts: _Facts, reservation: str) -> dict[str, Any]:

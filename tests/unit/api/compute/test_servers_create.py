@@ -51,6 +51,16 @@ def test_several_servers_are_numbered_and_share_a_reservation(servers, member):
     assert all(len(servers.actions(s["id"])) == 1 for s in listed)
 
 
+@pytest.mark.parametrize("version", ["2.90", "2.94"])
+def test_a_hostname_is_for_one_server_only(servers, member, version):
+    body = servers.body(networks="none", hostname="web", max_count=2)
+    assert "more than one server" in member.at(version).fault("POST", "/servers", 400, body)
+    assert member.get("/servers")["servers"] == []
+    body["server"]["max_count"] = 1
+    server = member.at(version).post("/servers", body, 202)["server"]["id"]
+    assert servers.row(server)["hostname"] == "web"
+
+
 def test_an_address_of_version_6_is_kept_in_its_short_form(servers, member):
     long = "0000:0000:0000:0000:0000:babe:220.12.22.2"        # longer than the column
     server = servers.create(member, accessIPv6=long)
