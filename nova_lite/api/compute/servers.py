@@ -120,7 +120,8 @@ def _creation(req: Request, server: dict[str, Any]) -> CreateRequest:
     request = CreateRequest(
         name=server["name"], flavor_id=str(server["flavorRef"]).rstrip("/").rpartition("/")[2],
         image_id=server.get("imageRef") or "", min_count=minimum, max_count=int(server.get("max_count", minimum)),
-        description=server.get("description"), hostname=server.get("hostname"), metadata=server.get("metadata", {}),
+        description=server.get("description") if req.since("2.19") else server["name"],
+        hostname=server.get("hostname"), metadata=server.get("metadata", {}),
         networks=server.get("networks"), key_name=server.get("key_name"), availability_zone=zone, host=host, node=node,
         force=bool(host or node), hints=_hints(req.json_in), user_data=server.get("user_data"),
         personality=server.get("personality", []), config_drive=strutils.bool_from_string(server.get("config_drive")),

@@ -124,7 +124,8 @@ class Creation(Volumes):
             flavor = validate.get_flavor(connection, context, request.flavor_id)
             keypair = self._keypair(connection, context, request.key_name)
             if request.force:
-                request.availability_zone = validate.zone_of_forced(connection, self.conf, request.availability_zone, request.host)
+                request.availability_zone = validate.zone_of_forced(connection, self.conf, request.availability_zone,
+                                                                    request.host)
             if request.availability_zone and not (request.force and request.host):
                 validate.check_zone(connection, self.conf, request.availability_zone)
             if not request.force:

@@ -51,6 +51,13 @@ def test_several_servers_are_numbered_and_share_a_reservation(servers, member):
     assert all(len(servers.actions(s["id"])) == 1 for s in listed)
 
 
+def test_before_there_were_descriptions_the_name_was_one(servers, member):
+    for version, values, expected in (("2.1", {}, "vm"), ("2.18", {}, "vm"), ("2.19", {}, None),
+                                      ("2.19", {"description": "d"}, "d")):
+        server = member.at(version).post("/servers", servers.body(**values), 202)["server"]["id"]
+        assert member.at("2.19").get(f"/servers/{server}")["server"]["description"] == expected
+
+
 @pytest.mark.parametrize("version", ["2.90", "2.94"])
 def test_a_hostname_is_for_one_server_only(servers, member, version):
     body = servers.body(networks="none", hostname="web", max_count=2)
