@@ -159,7 +159,7 @@ def _set_deleted(context: RequestContext, query: Query, filters: dict[str, str])
     soft_deleted = filters.pop("soft_deleted", None)
     if deleted is not None:
         query.deleted = strutils.bool_from_string(deleted)
-    elif query.changes_since is not None:
+    elif query.changes_since is not None or query.changes_before is not None:
         query.deleted = None          # who asks for changes wants to know what went
     if filters.get("vm_state") == states.DELETED or query.states == [(states.DELETED, None)]:
         if not context.is_admin:

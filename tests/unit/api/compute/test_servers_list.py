@@ -143,6 +143,19 @@ def test_changes_since_shows_deleted_ones(servers, cloud, member):
     member.fault("GET", f"/servers/{gone}", 404)
 
 
+def test_changes_before_shows_deleted_ones_too(servers, member, admin):
+    past = units.utcnow() - datetime.timedelta(days=2)
+    for name, values in (("gone", {"deleted": 2, "deleted_at": past, "vm_state": "deleted"}), ("old", {}), ("older", {})):
+        servers.set(servers.create(member, name=name), updated_at=past, created_at=past, **values)
+    servers.create(member, name="new")
+    before = (units.utcnow() - datetime.timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = member.at("2.66").get(f"/servers/detail?changes-before={before}")["servers"]
+    assert [(s["name"], s["status"]) for s in found] == [("older", "BUILD"), ("old", "BUILD"), ("gone", "DELETED")]
+    assert names(admin.at("2.66"), f"all_tenants=1&deleted=0&changes-before={before}") == ["older", "old"]
+    assert names(admin.at("2.66"), f"all_tenants=1&deleted=1&changes-before={before}") == ["gone"]
+    assert sorted(names(member.at("2.65"), f"changes-before={before}")) == ["new", "old", "older"]
+
+
 def test_deleted_ones_are_for_admins(servers, member, admin):
     server = servers.create(member, name="gone")
     servers.set(server, deleted=1, vm_state="deleted")
