@@ -123,13 +123,7 @@ class Creation(Volumes):
         with self.db.read() as connection:
             flavor = validate.get_flavor(connection, context, request.flavor_id)
             keypair = self._keypair(connection, context, request.key_name)
-            if request.force:
-                request.availability_zone = validate.zone_of_forced(connection, self.conf, request.availability_zone,
-                                                                    request.host)
-            if request.availability_zone and not (request.force and request.host):
-                validate.check_zone(connection, self.conf, request.availability_zone)
-            if not request.force:
-                validate.check_destination(connection, request.host, request.node)
+            self._check_zone_and_host(connection, request)
             if request.hints.get("group"):
                 validate.get_group(connection, context, request.hints["group"])
             if request.metadata or request.personality:
@@ -138,6 +132,15 @@ class Creation(Volumes):
                 validate.check_files(request.personality, limits)
         image = self._check_disks(context, request, flavor, devices, image)
         return _Facts(flavor, image, keypair, networks, validate.auto_disk_config(image, request.disk_config), devices)
+
+    def _check_zone_and_host(self, connection: sa.Connection, request: CreateRequest) -> None:
+        """Zone, host and node of the request; the zone becomes that of a host that is forced."""
+        if request.force:
+            request.availability_zone = validate.zone_of_forced(connection, self.conf, request.availability_zone, request.host)
+        else:
+            validate.check_destination(connection, request.host, request.node)
+        if request.availability_zone and not (request.force and request.host):
+            validate.check_zone(connection, self.conf, request.availability_zone)
 
     def _check_disks(self, context: RequestContext, request: CreateRequest, flavor: Flavor,
                      devices: list[BlockDevice], image: ImageMeta | None) -> ImageMeta:

@@ -207,7 +207,7 @@ class ServerView:
             shown["pinned_availability_zone"] = row["pinned_availability_zone"]
         if since["2.100"]:
             shown["scheduler_hints"] = {name: value if isinstance(value, list) else [value]
-                                        for name, value in (row["scheduler_hints"] or {}).items() if name != "group"}
+                                        for name, value in (row["scheduler_hints"] or {}).items()}
 
 
 def instance_name(template: str, number: int, uuid: str) -> str:

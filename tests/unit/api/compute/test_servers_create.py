@@ -268,6 +268,9 @@ def test_a_server_joins_the_group_of_its_hint(servers, cloud, member):
     body = {**servers.body(networks="none", max_count=2), "os:scheduler_hints": {"group": group}}
     server = member.at("2.71").post("/servers", body, 202)["server"]["id"]
     assert member.at("2.71").get(f"/servers/{server}")["server"]["server_groups"] == [group]
+    assert member.at("2.100").get(f"/servers/{server}")["server"]["scheduler_hints"] == {"group": [group]}
+    for shown in member.at("2.100").get("/servers/detail")["servers"]:
+        assert shown["scheduler_hints"] == {"group": [group]}
     body["server"]["max_count"] = 9
     body["server"]["min_count"] = 1
     cloud.db.write(lambda c: c.execute(models.quotas.insert().values(
