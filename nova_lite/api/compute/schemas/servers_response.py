@@ -41,7 +41,8 @@ _GROUPS: Json = {"type": "array", "minItems": 1, "items": _object({"name": _STRI
 def _image(version: str) -> Json:
     image: Json = {"id": p.UUID, "links": BOOKMARK}
     if as_tuple(version) >= (2, 98):
-        image["properties"] = {"type": "object"}
+        image["properties"] = {"type": "object", "additionalProperties": False, "patternProperties": {
+            r"^[a-zA-Z0-9_:. ]{1,255}$": {"type": "string", "maxLength": 255}}}
     return {"oneOf": [_object(image), {"type": "string", "maxLength": 0}]}
 
 

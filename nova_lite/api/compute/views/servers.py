@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from nova_lite import units
+from nova_lite.api.compute import image_property_names
 from nova_lite.db import models
 from nova_lite.objects import states
 from nova_lite.objects.block_device import VOLUME
@@ -130,7 +131,7 @@ class ServerView:
             return ""
         image: dict[str, Any] = {"id": ref, "links": [{"rel": "bookmark", "href": self._images + ref}]}
         if self._since["2.98"]:
-            image["properties"] = (row["image"] or {}).get("properties") or {}
+            image["properties"] = image_property_names.shown((row["image"] or {}).get("properties") or {})
         return image
 
     def _flavor(self, row: Row) -> dict[str, Any]:

@@ -150,6 +150,22 @@ def test_trivial_block_device_mapping_is_the_image(servers, member):
     assert servers.row(server)["image_ref"] == servers.image
 
 
+def test_image_properties_that_are_shown(servers, cloud, member):
+    admin = RequestContext(project_id="admin", user_id="admin", is_admin=True)
+    kept = {"hw_disk_bus": "virtio", "os_distro": "debian", "img_version": 7, "architecture": "x86_64", "hw_boot_menu": True,
+            "os_command_line": "é" * 200}
+    hidden = {"colour": "red", "owner:note!": "x", "trait:CUSTOM_A": "required", "hw_x": "1", "os_type": None,
+              "kernel_id": str(uuid.uuid4()), "block_device_mapping": []}
+    cloud.services.image.update(admin, servers.image, {"properties": {**kept, **hidden}})
+    server, client = servers.active(member), member.at("2.98")
+    expected = {**kept, "img_version": "7", "hw_boot_menu": "True", "os_command_line": "é" * 127}
+    renamed = client.put(f"/servers/{server}", {"server": {"name": "new"}})["server"]
+    (listed,) = client.get("/servers/detail")["servers"]
+    for shown in (client.get(f"/servers/{server}")["server"], renamed, listed):
+        assert shown["image"]["properties"] == expected
+    assert "properties" not in member.at("2.97").get(f"/servers/{server}")["server"]["image"]
+
+
 NOWHERE = str(uuid.uuid4())
 WRONG = [
     ({"flavorRef": "none"}, 400, "Flavor none could not be found."),
