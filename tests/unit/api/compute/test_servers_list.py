@@ -63,7 +63,8 @@ def test_filters(servers, member):
             ("status=ACTIVE", ["cache"]), ("status=build", ["db.2", "web-1"]),
             ("status=BUILD&status=ACTIVE&limit=2", ["cache", "db.2"]),
             (f"image={servers.image}", ["cache", "db.2", "web-1"]), ("image=x", []), ("flavor=m1.tiny&name=web", ["web-1"]),
-            ("flavor=none", []), ("ip=192.0.2", ["cache"]), ("ip=2.0", []), ("ip=%5E192%5C.0", ["cache"]),
+            ("flavor=none", []), ("ip=192.0.2", ["cache"]), ("ip=2.0", ["cache"]), ("ip=0.2.5%24", ["cache"]),
+            ("ip=%5E2.0", []), ("ip=%5E192%5C.0", ["cache"]), ("ip=%5C.5", ["cache"]), ("ip=9.2", []), ("ip=2..0", []),
             ("name=%5Ec.*%24", ["cache"]), ("name=%5B(*)%7Ca-z%5D%2Bche", ["cache"]),
             (f"reservation_id={reservation}", ["db.2"]),
             ("vm_state=active", ["cache", "db.2", "web-1"]), ("host=host1", ["cache", "db.2", "web-1"])):
@@ -93,6 +94,31 @@ def test_ip6_and_pages_over_filtered_rows(servers, member):
     assert names(member.at("2.5"), "ip6=2001:") == ["s3", "s1"]
     assert names(member.at("2.5"), "ip6=2001:&limit=1") == ["s3"]
     assert len(names(member.at("2.4"), "ip6=2001:")) == 4
+
+
+def test_addresses_of_both_kinds(servers, member):
+    for name, address in (("a", "192.0.2.1"), ("b", "2001:db8::1"), ("c", "192.0.2.7")):
+        servers.set(servers.active(member, name=name), network_info=[servers.vif(address)])
+    member = member.at("2.5")
+    assert names(member, "ip=2.1&ip6=db8") == ["b", "a"]
+    assert names(member, "ip=db8&ip6=192") == []
+    assert names(member, "ip6=DB8") == []
+    assert names(member, "ip=2%5C.%5B17%5D&ip6=db8") == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize("path", ["/servers", "/servers/detail"])
+@pytest.mark.parametrize("query", ["ip=0.2.77", "ip=%5E192%5C.0%5C.2%5C.77%24&limit=5", "ip6=2001:db8&ip=9:"])
+def test_servers_with_an_address_are_found_by_as_many_statements_among_many(servers, cloud, member, monkeypatch, path, query):
+    monkeypatch.setattr(instance_list, "_BATCH", 2)
+    wanted = servers.active(member, name="wanted")
+    servers.set(wanted, network_info=[servers.vif("192.0.2.77"), servers.vif("2001:db8::77")])
+    counts = []
+    for number in range(5):
+        servers.active(member)
+        with cloud.statements() as seen:
+            assert names(member.at("2.5"), query, path) == ["wanted"], number
+        counts.append(len([s for s in seen if s.lstrip().upper().startswith("SELECT")]))
+    assert set(counts) == {1}
 
 
 def test_status_reboot_is_a_state_with_a_task(servers, member):
