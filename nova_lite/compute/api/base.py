@@ -25,6 +25,7 @@ from nova_lite.share import base as share_base
 from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
+_ASKED_FOR_TWICE = (states.DELETING, states.SOFT_DELETING, states.REBOOTING_HARD)
 
 
 class Prepared(NamedTuple):
@@ -88,13 +89,13 @@ def check_visible(context: RequestContext, project_id: str, uuid: str) -> None:
 
 def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any],
            lease_seconds: float, prepare: Prepare | None = None) -> tuple[int, str | None] | None:
-    """Action and host (None: a conductor begins); None when a delete of this server is under way."""
+    """Action and host (None: a conductor begins); None when just this is waiting to be done already."""
     instance = instances.get(connection, uuid, lock=True)
     operation = states.OPERATIONS[verb]
     states.check(operation, instance, may_override_lock=bool(context.is_admin))
-    if operation.task_state == instance.task_state and operation.task_state in (states.DELETING, states.SOFT_DELETING):
+    if operation.task_state == instance.task_state and operation.task_state in _ASKED_FOR_TWICE:
         waiting = actions.open_of_instances(connection, [uuid]).get(uuid, ())
-        if any(a.action == operation.action for a in waiting):
+        if any(states.OPERATIONS[a.verb].task_state == operation.task_state for a in waiting if a.verb in states.OPERATIONS):
             return None
     prepared = prepare(connection, instance) if prepare is not None else Prepared()
     instances.update(connection, uuid, {"task_state": operation.task_state, **prepared.updates}, [instance.task_state],

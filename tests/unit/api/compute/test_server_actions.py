@@ -54,6 +54,26 @@ def test_a_server_that_never_ran_is_not_ready(servers, member):
     assert member.fault("POST", f"/servers/{server}/action", 409, {"os-stop": None}) == f"Instance {server} is not ready"
 
 
+def test_a_hard_reboot_that_waits_is_not_asked_for_twice(servers, member):
+    server = servers.active(member)
+    path = f"/servers/{server}/action"
+    for verb in ("reboot", "reboot_hard", "reboot_hard", "reboot_hard"):        # the soft one is overtaken
+        member.post(path, BODIES[verb], 202)
+    assert [a["arguments"]["verb"] for a in servers.actions(server)[1:]] == ["reboot", "reboot_hard"]
+    assert servers.row(server)["task_state"] == "rebooting_hard"
+    member.fault("POST", path, 409, BODIES["reboot"])
+    servers.set(server, task_state="reboot_started_hard")
+    member.fault("POST", path, 409, BODIES["reboot_hard"])
+
+
+def test_a_hard_reboot_of_which_nobody_knows_is_begun_anew(servers, member):
+    server = servers.active(member)
+    servers.set(server, task_state="rebooting_hard")
+    member.post(f"/servers/{server}/action", BODIES["reboot_hard"], 202)
+    (_, action) = servers.actions(server)
+    assert (action["arguments"]["verb"], action["state"]) == ("reboot_hard", "pending")
+
+
 def test_two_actions_at_once_are_one(servers, member):
     server = servers.active(member)
     path = f"/servers/{server}/action"
