@@ -11,7 +11,7 @@ from nova_lite import exception
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
-from nova_lite.db import instance_tags, instances, quotas
+from nova_lite.db import aggregates, instance_tags, instances, quotas
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import FloatingIP
@@ -23,7 +23,7 @@ class Changes(Base):
     """Each is one transaction that locks the server's row first, so that two changes at once do not undo each other."""
 
     def update(self, context: RequestContext, uuid: str, values: Mapping[str, Any]) -> None:
-        """Change columns that the user may set. Raises InstanceNotFound, Invalid for an unknown zone."""
+        """Change columns that the user may set. Raises InstanceNotFound, Conflict for a zone to pin it to that it is not in."""
         self.db.write(_update, self.conf, uuid, dict(values))
 
     def set_metadata(self, context: RequestContext, uuid: str, change: Callable[[Metadata], Metadata]) -> Metadata:
@@ -95,12 +95,20 @@ def _change_floating_ips(connection: sa.Connection, uuid: str, address: str, fix
 def _update(connection: sa.Connection, conf: cfg.ConfigOpts, uuid: str, values: dict[str, Any]) -> None:
     zone = values.get("pinned_availability_zone")
     if zone is not None:
-        validate.check_zone(connection, conf, zone)
-        instance = instances.get(connection, uuid, lock=True)
-        if instance.host and instance.availability_zone != zone:
-            raise exception.Conflict(f"Cannot pin instance {uuid} to availability zone {zone}: it runs in "
-                                     f"{instance.availability_zone}")
+        _check_pinning(connection, conf, instances.get(connection, uuid, lock=True), zone)
     instances.update(connection, uuid, values)
+
+
+def _check_pinning(connection: sa.Connection, conf: cfg.ConfigOpts, instance: Instance, zone: str) -> None:
+    """Raise Conflict unless the server is pinned to ``zone`` already, or to none and in that zone."""
+    pinned, here = instance.pinned_availability_zone, instance.availability_zone
+    if pinned is not None and pinned != zone:
+        raise exception.Conflict(f"Cannot pin instance {instance.uuid} to availability zone {zone}: it is pinned to {pinned}. "
+                                 "Unpin it first, with pinned_availability_zone null.")
+    if instance.host:
+        here = aggregates.zones_by_host(connection).get(instance.host, conf.compute.default_availability_zone)
+    if pinned is None and here != zone:
+        raise exception.Conflict(f"Cannot pin instance {instance.uuid} to availability zone {zone}: it is in {here or 'none'}.")
 
 
 def _set_metadata(connection: sa.Connection, conf: cfg.ConfigOpts, context: RequestContext, uuid: str,

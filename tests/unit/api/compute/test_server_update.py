@@ -32,20 +32,52 @@ def test_update(servers, member):
 @pytest.mark.parametrize(("version", "body"), [
     ("2.1", {"name": ""}), ("2.1", {"description": "x"}), ("2.1", {"imageRef": "x"}), ("2.89", {"hostname": "hh"}),
     ("2.90", {"hostname": "h.h"}), ("2.94", {"hostname": "-h"}), ("2.103", {"pinned_availability_zone": None}),
-    ("2.1", {"accessIPv4": "300.1.1.1"}), ("2.104", {"pinned_availability_zone": "mars"})])
+    ("2.1", {"accessIPv4": "300.1.1.1"}), ("2.104", {"pinned_availability_zone": ""})])
 def test_wrong_updates(servers, member, version, body):
     member.at(version).fault("PUT", f"/servers/{servers.active(member)}", 400, {"server": body})
 
 
-def test_pinning_to_a_zone(servers, member, cloud):
-    server = servers.active(member)
-    for zone in ("nova", None):
-        shown = member.at("2.104").put(f"/servers/{server}", {"server": {"pinned_availability_zone": zone}})["server"]
-        assert shown["pinned_availability_zone"] == zone
+@pytest.fixture
+def pin(servers, member, cloud):
+    """Pins a server to a zone; there is a host of the zone "west"."""
     cloud.add_service("host2")
-    cloud.insert(models.aggregates, uuid="a", name="a", metadata={"availability_zone": "west"})
-    cloud.db.write(lambda c: c.execute(models.aggregate_hosts.insert().values(aggregate_id=1, host="host2")))
-    member.at("2.104").fault("PUT", f"/servers/{server}", 409, {"server": {"pinned_availability_zone": "west"}})
+    number = cloud.insert(models.aggregates, uuid="a", name="a", metadata={"availability_zone": "west"})
+    cloud.db.write(lambda c: c.execute(models.aggregate_hosts.insert().values(aggregate_id=number, host="host2")))
+
+    def pin(server, zone, status=200):
+        answer = member.at("2.104").put(f"/servers/{server}", {"server": {"pinned_availability_zone": zone}}, status)
+        if status == 200:
+            assert answer["server"]["pinned_availability_zone"] == zone
+        return answer
+    return pin
+
+
+def test_a_server_is_pinned_to_the_zone_that_it_is_in(servers, member, pin):
+    server = servers.active(member)
+    for zone in ("nova", "nova", None, None):
+        pin(server, zone)
+    for zone in ("west", "mars"):
+        assert "it is in nova" in str(pin(server, zone, 409))
+    servers.set(server, host="host2")
+    pin(server, "nova", 409)
+    pin(server, "west")
+
+
+def test_a_pinned_server_is_unpinned_first(servers, member, pin):
+    server = servers.active(member, availability_zone="nova")
+    servers.set(server, host="host2")
+    assert "Unpin it first" in str(pin(server, "west", 409))
+    pin(server, "nova")         # nothing changes
+    pin(server, None)
+    pin(server, "west")
+
+
+def test_a_server_without_a_host_is_in_the_zone_that_was_asked_for(servers, member, pin):
+    free, asked = servers.create(member), servers.create(member, availability_zone="west")
+    assert "it is in none" in str(pin(free, "nova", 409))
+    pin(free, None)
+    for zone in ("west", None, "west"):
+        pin(asked, zone)
 
 
 def test_fault_hides_its_details_of_500_from_users(servers, member, admin):
