@@ -1,13 +1,14 @@
 """What API handlers may call, made once per process."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
 
 from nova_lite import notifications, rpc
 from nova_lite.db.core import Database
+from nova_lite.identity.projects import Projects
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
 from nova_lite.volume import base as volume_base
@@ -28,6 +29,10 @@ class Services:
     network: network_base.NetworkAPI
     volume: volume_base.VolumeAPI
     compute: ComputeAPI
+    projects: Projects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.projects = Projects(self.conf)
 
 
 def make_services(conf: cfg.ConfigOpts) -> Services:

@@ -24,11 +24,12 @@ def index(req: Request, flavor_id: str) -> dict[str, Any]:
 
 def add(req: Request, flavor_id: str) -> dict[str, Any]:
     """Give a project access."""
+    req.services.projects.check(req.context, req.argument["tenant"])
     return req.services.db.write(_add, flavor_id, req.argument["tenant"], req.since("2.7"))
 
 
 def remove(req: Request, flavor_id: str) -> dict[str, Any]:
-    """Take a project's access."""
+    """Take a project's access, also when there is no such project any more."""
     return req.services.db.write(_remove, flavor_id, req.argument["tenant"])
 
 

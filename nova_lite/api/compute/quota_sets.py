@@ -21,6 +21,7 @@ MAX_ID = 255
 def show(req: Request, project_id: str) -> dict[str, Any]:
     """The limits of a project, or of ``user_id`` in it."""
     req.can(f"{_RULE}:show", {"project_id": project_id})
+    req.services.projects.check(req.context, project_id)
     with req.services.db.read() as conn:
         limits = quotas.limits_for(conn, req.services.conf, project_id, params.last(req, "user_id") or "")
     return {"quota_set": {"id": project_id, **_limits(req, limits)}}
@@ -29,6 +30,7 @@ def show(req: Request, project_id: str) -> dict[str, Any]:
 def detail(req: Request, project_id: str) -> dict[str, Any]:
     """The same with what is in use."""
     req.can(f"{_RULE}:detail", {"project_id": project_id})
+    req.services.projects.check(req.context, project_id)
     user = params.last(req, "user_id") or ""
     with req.services.db.read() as conn:
         limits = quotas.limits_for(conn, req.services.conf, project_id, user)
@@ -40,6 +42,7 @@ def detail(req: Request, project_id: str) -> dict[str, Any]:
 def defaults(req: Request, project_id: str) -> dict[str, Any]:
     """What a project may use of which nothing else was said."""
     req.can(f"{_RULE}:defaults", {"project_id": project_id})
+    req.services.projects.check(req.context, project_id)
     with req.services.db.read() as conn:
         return {"quota_set": {"id": project_id, **_limits(req, quotas.defaults(conn, req.services.conf))}}
 
@@ -47,6 +50,7 @@ def defaults(req: Request, project_id: str) -> dict[str, Any]:
 def update(req: Request, project_id: str) -> dict[str, Any]:
     """Set limits of a project, or of ``user_id`` in it; not below what is in use unless ``force`` says so."""
     req.can(f"{_RULE}:update", {"project_id": project_id})
+    req.services.projects.check(req.context, project_id)
     if len(project_id) > MAX_ID:
         raise exception.InvalidInput(reason=f"the id of a project has at most {MAX_ID} characters")
     body = req.json_in["quota_set"]
