@@ -36,7 +36,8 @@ class Overdue:
         compute, now = self._conf.compute, units.utcnow()
         if compute.reclaim_instance_interval > 0:
             before = now - datetime.timedelta(seconds=compute.reclaim_instance_interval)
-            self._begin_all("delete", states.SOFT_DELETED, lambda server: (server.deleted_at or before) <= before)
+            self._begin_all("delete", states.SOFT_DELETED,
+                            lambda server: server.deleted_at is not None and server.deleted_at <= before)
         if compute.shelved_offload_time > 0:
             limit = (now - datetime.timedelta(seconds=compute.shelved_offload_time)).isoformat()
             with self._db.read() as conn:       # a host that is down cannot let a server go: it does when it is back

@@ -75,7 +75,7 @@ class Operations(Base):
         """Bring a soft-deleted server back, if the quota has room for it still: meanwhile it did not count."""
         def prepare(connection: sa.Connection, server: Instance) -> Prepared:
             quotas.check_servers(connection, self.conf, server.project_id, server.user_id, 1, server.vcpus, server.memory_mb)
-            return Prepared({"deleted_at": None})
+            return Prepared()
 
         self.operate(context, uuid, "restore", prepare=prepare)
 

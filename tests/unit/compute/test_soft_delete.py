@@ -4,13 +4,24 @@ import datetime
 import pytest
 
 from nova_lite import exception, units
+from nova_lite.compute.api import ComputeAPI
 from nova_lite.db import moves, quotas
+from nova_lite.image import base as image_base
+from nova_lite.network import base as network_base
 from nova_lite.objects import states
+from nova_lite.volume import base as volume_base
 
 
 @pytest.fixture
 def cloud(make_cloud):
     return make_cloud("h1", compute__reclaim_instance_interval=3600)
+
+
+@pytest.fixture
+def api(cloud):
+    """What users ask, with all that it writes."""
+    neighbours = image_base.load(cloud.conf), network_base.load(cloud.conf, None), volume_base.load(cloud.conf)
+    return ComputeAPI(cloud.conf, cloud.db, cloud.transport, *neighbours)
 
 
 def state(cloud, server):
@@ -94,6 +105,33 @@ def test_its_time_is_over_after_the_interval(cloud):
     cloud.wait_for(lambda: cloud.get(servers[0]).deleted)
     assert cloud.guests("h1") == {servers[1]: 4}
     assert state(cloud, servers[1]) == ("soft-delete", None, 4)
+
+
+def test_a_restore_that_fails_leaves_it_its_grace(cloud, api):
+    server = cloud.active()
+    api.delete(cloud.context, server)
+    cloud.wait(server, "soft-delete")
+    before = cloud.get(server).deleted_at
+    assert before is not None
+    cloud.fail("power_on")
+    api.restore(cloud.context, server)
+    cloud.wait_for(lambda: cloud.get(server).fault)
+    cloud.wait(server, "soft-delete")
+    assert cloud.get(server).deleted_at >= before
+    cloud.conductor.overdue.run()
+    assert state(cloud, server)[:2] == ("soft-delete", None)
+    cloud.fail()
+    api.restore(cloud.context, server)
+    cloud.wait(server, "active")
+    assert cloud.get(server).deleted_at is None
+
+
+def test_what_nobody_knows_the_time_of_is_not_deleted(cloud):
+    server = cloud.active()
+    cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    assert cloud.get(server).deleted_at is None
+    cloud.conductor.overdue.run()
+    assert state(cloud, server)[:2] == ("soft-delete", None)
 
 
 def test_on_a_dead_host_it_is_soft_deleted_all_the_same(cloud):
