@@ -124,7 +124,8 @@ class ComputeDriver(Protocol):
         ``wait_for_network``: called when the guest's nics are there and before its first instruction runs; what it raises
         ends the build.
         Run again after a crash it finds what is there and completes it. Raises BuildFailed (another host may do better),
-        BuildAborted (none would); nothing half-made stays behind then.
+        BuildAborted (none would); nothing half-made stays behind then, but the files of a server that has ``launched_at``: who
+        brought it here destroys it, and a rebuild goes on with what it has kept.
         """
 
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:

@@ -471,9 +471,11 @@ class LibvirtDriver:
         subprocess.run([*prefix, "link", "delete", "dev", vif.devname], capture_output=True, check=False)  # noqa: S603
 
     def _undo(self, instance: Instance, vifs: list[VIF]) -> None:
-        """After a failed build. What fails here is logged only, as the build's own error must reach the user."""
+        """After a failed start; what fails here is only logged. The files of a server that ever ran stay: a rebuild has kept
+        what its user wanted kept, and whoever brought the server here removes them."""
+        undo = self._remove if instance.launched_at is None else self._end
         try:
-            self._remove(instance, vifs)
+            undo(instance, vifs)
         except (exception.VirtDriverError, OSError):
             LOG.exception("Could not clean up after a failed build", extra={"instance_uuid": instance.uuid})
 
