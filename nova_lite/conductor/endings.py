@@ -71,7 +71,8 @@ def close_consoles(conn: sa.Connection, uuids: Sequence[str], values: Mapping[st
 
 def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
          updates: Mapping[str, Any] | None = None) -> None:
-    """The work cannot be done: the server ends in ERROR, or where ``updates`` say, with a fault; a build holds no room.
+    """The work cannot be done: the server ends in ERROR, or where ``updates`` say, with a fault; a build holds no room, and has
+    no host: what a dead worker has left of its guest is unwanted there.
 
     What keeps a server's state leaves the server alone; what ends where it began leaves it idle.
     """
@@ -92,7 +93,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     values |= move_endings.failed(conn, action)
     if operation(action).verb == "build":
-        values["personality"] = None
+        values = {"host": None, "node": None, **values, "personality": None}
         claims.release(conn, action.instance_uuid)
     if is_delete(action):
         instances.update(conn, action.instance_uuid, values)

@@ -130,6 +130,32 @@ def test_an_action_whose_workers_all_die_is_given_up(make_cloud):
     assert cloud.action(action_id).state == objects.ERROR
 
 
+@pytest.mark.parametrize("host_is", ["alive", "dead", "back"])
+def test_of_a_build_that_is_given_up_nothing_stays_on_its_host(make_cloud, host_is):
+    cloud = make_cloud("h1", conductor__max_attempts=1)
+    [(server, action_id)] = cloud.create()
+    manager = cloud.hosts["h1"]
+    manager._ready.clear()                      # it hears nothing for now
+    cloud.conductor.schedule_and_build_instances(ADMIN, [action_id])
+    assert cloud.claim(action_id, "h1", "dead-worker")
+    driver = manager.host.driver
+    driver.spawn(cloud.get(server), [], None, None)     # it died when the guest was there
+    if host_is == "dead":
+        cloud.silence("h1")
+    if host_is == "back":
+        [stray] = cloud.rpc.host_started(ADMIN, "h1", "next", [server])["remove"]
+        assert stray["uuid"] == server
+    else:
+        cloud.expire(action_id)
+        cloud.sweep()
+    found = cloud.wait(server, states.ERROR)
+    assert (found.host, found.node, found.fault is not None) == (None, None, True)
+    assert cloud.claimed() == {}
+    manager._ready.set()
+    cloud.sync("h1")
+    cloud.wait_for(lambda: cloud.guests("h1") == {})
+
+
 # dead hosts ---------------------------------------------------------------------------------------------------------
 def test_the_build_of_a_dead_host_goes_to_another(cloud):
     cloud.delay(1.0)
