@@ -17,7 +17,7 @@ from nova_lite import exception
 from nova_lite.conductor import endings
 from nova_lite.conductor.tasks import cold_move, evacuate, live_migrate, unshelve
 from nova_lite.conductor.tasks.base import Tools
-from nova_lite.db import actions
+from nova_lite.db import actions, claims, instances
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 
@@ -56,20 +56,22 @@ class Tasks:
             TASKS[action.verb](self._tools, action, instance)
         except exception.LeaseLost as error:
             LOG.warning("%s", error, extra=extra)
+            self._write(action, _give_back)
         except messaging.MessagingException as error:
             LOG.warning("'%s' waits for the next sweep: %s", action.verb, error, extra=extra)
+            self._write(action, _give_back)
         except exception.NovaLiteError as error:
             LOG.info("'%s' failed: %s", action.verb, error, extra=extra)
-            self._fail(action, error.message)
+            self._write(action, self._end, error.message)
         except Exception as error:
             LOG.exception("'%s' failed", action.verb, extra=extra)
-            self._fail(action, str(error) or type(error).__name__)
+            self._write(action, self._end, str(error) or type(error).__name__)
         finally:
             self._tools.leases.drop([action.id])
 
-    def _fail(self, action: Action, message: str) -> None:
+    def _write(self, action: Action, transaction: Callable[..., None], *arguments: object) -> None:
         try:
-            self._tools.db.write(self._end, action, message)
+            self._tools.db.write(transaction, action, *arguments)
         except Exception:
             LOG.exception("the end of action %s was not written; the sweeper brings it again", action.id)
 
@@ -77,3 +79,12 @@ class Tasks:
         held = actions.held(conn, [action.id], self._tools.leases.owner).get(action.id)
         if held is not None:
             endings.fail(conn, held, message)
+        else:
+            _give_back(conn, action)
+
+
+def _give_back(conn: sa.Connection, action: Action) -> None:
+    """The room that the scheduler has found for a server that was deleted meanwhile. Who lives on is another conductor's by
+    now."""
+    if not instances.get_many(conn, [action.instance_uuid], tags=False):
+        claims.release(conn, action.instance_uuid)

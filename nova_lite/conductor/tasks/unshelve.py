@@ -6,8 +6,10 @@ import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_log import log
 
 from nova_lite import exception, units
+from nova_lite.conductor import endings
 from nova_lite.conductor.tasks import moving
 from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
 from nova_lite.db import actions, claims, instances
@@ -16,6 +18,7 @@ from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.scheduling import Selection
 
+LOG = log.getLogger(__name__)
 EVENT = "schedule_instances"
 
 
@@ -36,7 +39,12 @@ def unshelve(tools: Tools, action: Action, instance: Instance) -> None:
     except exception.NoValidHost as error:
         tools.db.write(_note, action, actions.event(EVENT, tools.conf.host, started, error=error.message))
         raise
-    tools.db.write(_assign, tools, action, instance, place, started)
+    try:
+        tools.db.write(_assign, tools, action, instance, place, started)
+    except exception.UnexpectedTaskState as error:
+        LOG.info("'unshelve' ends: %s", error, extra={"instance_uuid": instance.uuid})
+        tools.db.write(_drop, tools, action)
+        return
     tools.wake(action, place.host)
 
 
@@ -53,11 +61,14 @@ def _note(conn: sa.Connection, action: Action, event: dict[str, Any]) -> None:
 
 def _assign(conn: sa.Connection, tools: Tools, action: Action, instance: Instance, place: Selection,
             started: datetime.datetime) -> None:
-    try:
-        tools.hand_over(conn, action, place.host, {"offloaded": True})
-        instances.update(conn, instance.uuid, {"host": place.host, "node": place.node, "launched_on": place.host,
-                                               "availability_zone": place.availability_zone}, [states.UNSHELVING])
-    except exception.UnexpectedTaskState as error:      # a delete has it
-        claims.release(conn, instance.uuid)
-        raise exception.LeaseLost(action_id=action.id, owner=tools.leases.owner) from error
+    tools.hand_over(conn, action, place.host, {"offloaded": True})
+    instances.update(conn, instance.uuid, {"host": place.host, "node": place.node, "launched_on": place.host,
+                                           "availability_zone": place.availability_zone}, [states.UNSHELVING])
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
+
+
+def _drop(conn: sa.Connection, tools: Tools, action: Action) -> None:
+    """A delete has the server, or it was declared idle: it needs no place any more."""
+    actions.check_held(conn, action.id, tools.leases.owner)
+    claims.release(conn, action.instance_uuid)
+    endings.cancel(conn, action)
