@@ -56,10 +56,11 @@ class _Claimed(NamedTuple):
 
     @classmethod
     def read(cls, answer: dict[str, Any]) -> _Claimed:
-        """From what the conductor answers."""
-        moving = answer.get("migration")
-        return cls(Action.from_primitive(answer["action"]), Instance.from_primitive(answer["instance"]),
-                   Migration.from_primitive(moving) if moving else None)
+        """From what the conductor answers. Raises KeyError and kin for what only another version understands."""
+        action, moving = Action.from_primitive(answer["action"]), answer.get("migration")
+        if action.verb not in verbs.VERBS:
+            raise KeyError(action.verb)
+        return cls(action, Instance.from_primitive(answer["instance"]), Migration.from_primitive(moving) if moving else None)
 
 
 class ComputeManager:
@@ -218,7 +219,16 @@ class ComputeManager:
 
     def _claimed(self, action_ids: list[int]) -> list[_Claimed | None]:
         answers = self.conductor.claim_actions(action_ids, self.host.name, self.host.owner, self._first_task_state)
-        return [_Claimed.read(answer) if answer is not None else None for answer in answers]
+        return [self._read(*one) for one in zip(action_ids, answers, strict=True)]
+
+    @staticmethod
+    def _read(action_id: int, answer: dict[str, Any] | None) -> _Claimed | None:
+        """None as well for what is not understood here: it is left to its lease, and costs no other action its own."""
+        try:
+            return _Claimed.read(answer) if answer is not None else None
+        except Exception:
+            LOG.exception("action %s is not understood", action_id)
+            return None
 
     def _queue(self, claimed: _Claimed) -> None:
         action, uuid = claimed.action, claimed.instance.uuid

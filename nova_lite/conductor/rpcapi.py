@@ -88,10 +88,11 @@ class ConductorAPI(rpc.Client):
 
     def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,
                       task_state: str | None = None) -> list[dict[str, Any] | None]:
-        """For each {"action", "instance"} when it is the caller's now, None when there is nothing to do. ``task_state`` is
-        the first one of a build."""
-        return self._tell([("claim_action", {"action_id": action_id, "host": host, "owner": owner, "task_state": task_state})
-                           for action_id in action_ids])
+        """For each {"action", "instance"} when it is the caller's now, None when there is nothing to do, or it could not be
+        answered. ``task_state`` is the first one of a build."""
+        answers = self._steps.ask([("claim_action", {"action_id": action_id, "host": host, "owner": owner,
+                                                     "task_state": task_state}) for action_id in action_ids])
+        return [answer.get("result") for answer in answers]
 
     def instance_update(self, instance_uuid: str, updates: dict[str, Any], expected_task_states: Sequence[str | None],
                         action_id: int, owner: str) -> None:

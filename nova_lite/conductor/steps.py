@@ -26,6 +26,7 @@ from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
+from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
 Call = tuple[int, dict[str, Any]]     # position in the message, arguments
@@ -102,26 +103,38 @@ class _Run:
             self._start(same, found, task_state)
 
     def _start(self, same: list[tuple[int, dict[str, Any], Action]], found: dict[str, Any], task_state: Any) -> None:
-        """Check that each claimed action still has its server in the state for it; builds go to their first task_state."""
+        """Builds go to their first task_state. One action that nobody understands must not keep the others from their hosts."""
         moved = []
         for position, asked, action in same:
-            operation, server = endings.operation(action), found.get(action.instance_uuid)
-            if server is None:
-                actions.finish(self.conn, [action.id], failed=not endings.is_delete(action))
-                continue
-            fits = endings.is_delete(action) or server.task_state in states.working(operation) or (
-                (operation.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
-            if not fits or (operation.verb == "build" and server.host != asked["host"]):
-                LOG.info("'%s' is dropped: task_state is %s", operation.verb, server.task_state,
-                         extra={"instance_uuid": server.uuid})
-                endings.cancel(self.conn, action)
-                continue
-            if operation.verb == "build" and task_state:
-                server.task_state = task_state
-                moved.append(server.uuid)
-            self.answers[position] = {"result": {"action": action.to_primitive(), "instance": server.to_primitive(),
-                                                 "migration": self._move_of(action)}}
+            server = found.get(action.instance_uuid)
+            try:
+                if self._is_wanted(asked, action, server):
+                    if action.verb == "build" and task_state:
+                        server.task_state = task_state
+                        moved.append(server.uuid)
+                    self.answers[position] = {"result": {"action": action.to_primitive(), "instance": server.to_primitive(),
+                                                         "migration": self._move_of(action)}}
+            except sa.exc.DBAPIError:
+                raise       # all is tried again
+            except Exception:
+                LOG.exception("action %s (%s) is left as it is for now", action.id, action.action,
+                              extra={"instance_uuid": action.instance_uuid})
+                actions.release(self.conn, [action.id], self.lease_seconds, died=False)
         instances.update_many(self.conn, moved, {"task_state": task_state})
+
+    def _is_wanted(self, asked: Mapping[str, Any], action: Action, server: Instance | None) -> bool:
+        """Whether a claimed action still has its server in the state for it; else it ends."""
+        operation = endings.operation(action)       # KeyError for what another version wrote
+        if server is None:
+            actions.finish(self.conn, [action.id], failed=not endings.is_delete(action))
+            return False
+        fits = endings.is_delete(action) or server.task_state in states.working(operation) or (
+            (operation.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
+        if fits and (operation.verb != "build" or server.host == asked["host"]):
+            return True
+        LOG.info("'%s' is dropped: task_state is %s", operation.verb, server.task_state, extra={"instance_uuid": server.uuid})
+        endings.cancel(self.conn, action)
+        return False
 
     def _move_of(self, action: Action) -> dict[str, Any] | None:
         if "migration_id" not in action.arguments:

@@ -178,3 +178,31 @@ def test_a_host_that_was_given_up_removes_what_was_deleted_without_it(make_cloud
     manager._last_report -= 3600                    # an hour without an answer
     cloud.report("h1")
     cloud.wait_for(lambda: cloud.guests("h1") == {})
+
+
+@pytest.mark.parametrize("odd", ["a verb of another version", "a move that is gone", "an answer of another version"])
+def test_an_action_that_cannot_be_answered_costs_no_other_its_lease(make_cloud, monkeypatch, odd):
+    cloud = make_cloud("h1")
+    servers = cloud.build(3)
+    for server in servers:
+        cloud.wait(server, states.ACTIVE)
+    first, second, third = [cloud.begin(server, "stop") for server in servers]
+    given = {"a verb of another version": {"verb": "teleport"}, "a move that is gone": {"verb": "stop", "migration_id": 4711}}
+    if odd in given:
+        table = models.instance_actions
+        cloud.run(sa.update(table).where(table.c.id == second).values(arguments=given[odd]))
+    else:
+        asked = cloud.hosts["h1"].conductor.claim_actions
+
+        def garbled(ids, *arguments):
+            answers = asked(ids, *arguments)
+            for answer in answers:
+                if answer is not None and answer["action"]["id"] == second:
+                    answer["action"]["arguments"] = {"verb": "teleport"}
+            return answers
+        monkeypatch.setattr(cloud.hosts["h1"].conductor, "claim_actions", garbled)
+    cloud.report("h1")
+    for action_id in (first, third):
+        assert cloud.wait_action(action_id, objects.DONE).attempts == 0
+    assert cloud.action(second).state in (objects.PENDING, objects.RUNNING)
+    cloud.wait_for(lambda: not cloud.hosts["h1"].leases.in_flight())
