@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NoReturn
 
 import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.volumes import changed
+from nova_lite.compute.volumes import changed, give_back
 from nova_lite.compute.work import Work
 from nova_lite.context import admin_context
 from nova_lite.objects.block_device import BlockDevice
@@ -28,6 +29,8 @@ def swap(work: Work) -> None:
     wanted = work.action.arguments
     device = next((d for d in work.instance.volumes if d.id == wanted["device_id"]), None)
     old = BlockDevice.from_primitive(wanted["old"])
+    if "new_attachment_id" not in wanted:
+        _give_back(work, replace(old, volume_id=wanted["new_volume_id"], attachment_id=None))
     if device is None:              # detached by a delete that came in between
         work.host.volume.release(admin_context(), wanted["new_attachment_id"])
         work.succeed()
@@ -38,6 +41,12 @@ def swap(work: Work) -> None:
         _change_over(work, old, new)
         device = new
     _complete(work, old, device)
+
+
+def _give_back(work: Work, new: BlockDevice) -> NoReturn:
+    """The request ended before it said that the new volume is reserved: who sent it takes it for failed. Raises Conflict."""
+    give_back(work.host, work.instance, new)
+    raise exception.Conflict(f"volume {new.volume_id} was not reserved: the API that took the request stopped in between")
 
 
 def _change_over(work: Work, old: BlockDevice, new: BlockDevice) -> None:

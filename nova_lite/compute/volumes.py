@@ -292,10 +292,11 @@ def _take_back(work: Work, device: BlockDevice) -> None:
         host.driver.disconnect_volume(instance, device)
         device.connection_info, device.attached = None, False
         work.update_device(device.id, {"connection_info": None, "attached": False})
-    _release(host, instance, device)
+    give_back(host, instance, device)
 
 
-def _release(host: Host, instance: Instance, device: BlockDevice) -> None:
+def give_back(host: Host, instance: Instance, device: BlockDevice) -> None:
+    """All attachments of a server's volume, with patience. Raises ServiceUnavailable."""
     for pause in (*RELEASE_PAUSES, None):
         try:
             release.release_volume(host.volume, instance.uuid, device)

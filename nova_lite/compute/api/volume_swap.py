@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.api.base import Base
+from nova_lite.compute.api.volumes import DOUBT, PREPARE_SECONDS, Volumes, give_up
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances
 from nova_lite.objects import action as action_objects
@@ -19,11 +19,12 @@ from nova_lite.volume import release
 LOG = log.getLogger(__name__)
 
 
-class VolumeSwap(Base):
+class VolumeSwap(Volumes):
     """PUT /servers/{id}/os-volume_attachments/{id} with another volume."""
 
     def swap_volume(self, context: RequestContext, instance: Instance, volume_id: str, new_volume_id: str) -> None:
-        """Reserve the new volume and let the host copy and exchange.
+        """Reserve the new volume and let the host copy and exchange. A request that ends in the middle has exchanged nothing:
+        the host gives back what was reserved by then.
 
         Raises VolumeNotFound (404) for the old volume and Invalid (400) for the new one, VolumeNotAttached (404), Conflict
         (409) for a volume that the Volume service does not migrate just now, InvalidVolume (400) for a pair that does not fit,
@@ -38,13 +39,19 @@ class VolumeSwap(Base):
             raise exception.Invalid(error.message) from error
         states.check(states.OPERATIONS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
         _check_pair(_device(instance, volume_id), old, new)
-        attachment = self.volume.reserve(admin_context(), new_volume_id, instance.uuid)
+        action_id, host = self.db.write(_begin, context, instance.uuid, volume_id, new)
         try:
-            action_id, host = self.db.write(_begin, context, instance.uuid, volume_id, new, attachment.id,
-                                            float(self.conf.conductor.lease_seconds))
-        except Exception:
-            release.undo(self.volume, instance.uuid, [BlockDevice("", bd.VOLUME, attachment_id=attachment.id)])
+            attachment = self.volume.reserve(admin_context(), new_volume_id, instance.uuid)
+        except exception.ServiceUnavailable:      # whether it was reserved nobody knows, and Cinder may yet come to it
+            self.db.write(_let_it_run_out, action_id, host, DOUBT * self.conf.service_user.timeout)
             raise
+        except Exception:
+            self.db.write(give_up, action_id)
+            raise
+        if not self.db.write(_hand_over, action_id, host, attachment.id, self._lease()):
+            release.undo(self.volume, instance.uuid, [BlockDevice("", bd.VOLUME, attachment_id=attachment.id)])
+            raise exception.Conflict(f"The server was deleted, or the request taken for dead, before volume {new_volume_id} "
+                                     "was reserved for it")
         LOG.info("swap_volume %s for %s: action %s", volume_id, new_volume_id, action_id,
                  extra={"instance_uuid": instance.uuid})
         self.wakeups.send(self.compute_rpc.wake, context, host, "swap_volume", action_id)
@@ -68,8 +75,7 @@ def _check_pair(device: BlockDevice, old: Volume, new: Volume) -> None:
         raise exception.InvalidVolume(reason="New volume must be the same size or larger.")
 
 
-def _begin(connection: sa.Connection, context: RequestContext, uuid: str, volume_id: str, new: Volume, attachment_id: str,
-           lease_seconds: float) -> tuple[int, str]:
+def _begin(connection: sa.Connection, context: RequestContext, uuid: str, volume_id: str, new: Volume) -> tuple[int, str]:
     instance = instances.get(connection, uuid, lock=True)
     states.check(states.OPERATIONS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
     device = _device(instance, volume_id)
@@ -79,7 +85,24 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, volume
         if other.arguments.get("device_id") == device.id:
             raise exception.InvalidVolume(reason=f"volume {volume_id} is in the middle of '{other.verb}'")
     arguments = {"device_id": device.id, "volume_id": volume_id, "old": device.to_primitive(), "new_volume_id": new.id,
-                 "new_size": new.size, "new_attachment_id": attachment_id}
-    [action_id] = actions.create(connection, context, "swap_volume", [uuid], lease_seconds, action_objects.COMPUTE,
+                 "new_size": new.size}
+    [action_id] = actions.create(connection, context, "swap_volume", [uuid], PREPARE_SECONDS, action_objects.API,
                                  instance.host, arguments)
     return action_id, instance.host
+
+
+def _hand_over(connection: sa.Connection, action_id: int, host: str, attachment_id: str, lease_seconds: float) -> bool:
+    """False when somebody else has the action, or the server is gone."""
+    action = actions.lock(connection, [action_id])[action_id]
+    if (action.stage, action.state) != (action_objects.API, action_objects.PENDING):
+        return False
+    actions.hand_over(connection, [action_id], lease_seconds, action_objects.COMPUTE, host,
+                      {**action.arguments, "new_attachment_id": attachment_id})
+    return True
+
+
+def _let_it_run_out(connection: sa.Connection, action_id: int, host: str, seconds: float) -> None:
+    """The sweeper finds the action after ``seconds``, as it finds that of a request that died."""
+    action = actions.lock(connection, [action_id])[action_id]
+    if (action.stage, action.state) == (action_objects.API, action_objects.PENDING):
+        actions.hand_over(connection, [action_id], seconds, action_objects.API, host)

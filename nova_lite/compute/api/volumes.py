@@ -196,7 +196,7 @@ class Volumes(Base):
             LOG.warning("volume %s does not say that it is being detached: %s", volume_id, error,
                         extra={"instance_uuid": uuid})
         except Exception:
-            self.db.write(_give_up_detach, action_id)
+            self.db.write(give_up, action_id)
             raise
         if not self.db.write(_hand_over_detach, action_id, host, self._lease()):
             return          # the sweeper was faster, or a delete
@@ -348,7 +348,7 @@ def _hand_over_detach(connection: sa.Connection, action_id: int, host: str | Non
     return True
 
 
-def _give_up_detach(connection: sa.Connection, action_id: int) -> None:
+def give_up(connection: sa.Connection, action_id: int) -> None:
     """The Volume service refused: nothing was begun."""
     action = actions.lock(connection, [action_id])[action_id]
     if (action.stage, action.state) == (action_objects.API, action_objects.PENDING):

@@ -9,7 +9,7 @@ from nova_lite import exception
 from nova_lite.objects import states
 from tests.support.fake_cinder import FakeCinder
 from tests.support.fake_openstack import FakeOpenStack
-from tests.unit.compute.volumes.volume_cloud import DIED
+from tests.unit.compute.volumes.volume_cloud import DIED, DOWN
 
 BROKEN = exception.VirtDriverError(what="Exchanging a volume", reason="the copy broke off")
 
@@ -94,6 +94,40 @@ def test_a_host_that_dies_on_the_way_goes_on_later(cloud, cinder, attached, wher
     cloud.actions_end(server, 20)
     [device] = cloud.get(server).block_devices
     assert (device.volume_id, list(cinder.attachments)) == (old, [device.attachment_id])
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize(("error", "when"), [(Killed(), "before"), (Killed(), "after"), (DOWN, "before"), (DOWN, "after")])
+def test_a_request_that_ends_in_the_middle_leaves_no_attachment(cloud, cinder, attached, error, when):
+    """Who sent it knows nothing but that it failed: the guest keeps what it has."""
+    server, old, new = attached
+    before = cloud.device(server, old)
+    cloud.api_volumes.fail("reserve", error, when)
+    if error is DOWN:
+        swap(cloud, server, old, new, 503)
+    else:
+        with pytest.raises(Killed):
+            swap(cloud, server, old, new)
+    assert cloud.last_action(server)["action"] == "swap_volume"
+    cloud.take_over()
+    cloud.actions_end(server, 20)
+    assert cloud.last_action(server)["message"] == "Error"
+    assert list(cinder.attachments) == [before.attachment_id]
+    assert cloud.get(server).block_devices == [before]
+    assert "swap_volume" not in cloud.drivers["h1"].calls
+    assert cinder.volumes[new]["status"] == "available"
+
+
+def test_a_reservation_that_is_refused_ends_it(cloud, cinder, attached):
+    server, old, new = attached
+    cloud.api_volumes.fail("reserve", exception.InvalidVolume(reason="somebody was faster"))
+    assert "somebody was faster" in str(swap(cloud, server, old, new, 400))
+    cloud.actions_end(server)
+    swap(cloud, server, old, new)
+    cloud.wait_for(lambda: cinder.completed == [(old, new, False)], 20)
 
 
 def test_what_is_refused(cloud, cinder, attached):
