@@ -168,6 +168,8 @@ class ComputeManager:
         answer = self.conductor.sync_power_states(admin_context(), self.host.name, self.host.driver.power_states())
         for uuid in answer["look"]:
             self._power_changed(uuid, states.NOSTATE)
+        for uuid in answer.get("off", ()):
+            self._turn_off(uuid)
         for values in answer["remove"]:
             self._remove(Instance.from_primitive(values))
         for uuid in self.host.driver.left_behind():
@@ -181,6 +183,10 @@ class ComputeManager:
     def _remove(self, server: Instance) -> None:
         """At the server's turn, if it is still so then."""
         self._later(server.uuid, lambda _waited: recovery.remove(self.host, server))
+
+    def _turn_off(self, instance_uuid: str) -> None:
+        """At the server's turn, if it is still soft-deleted then."""
+        self._later(instance_uuid, lambda _waited: recovery.turn_off(self.host, instance_uuid))
 
     def _power_changed(self, instance_uuid: str, power_state: int) -> None:
         """Called by the driver when a guest changes by itself. Looked at again when no operation works on the server."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_lite import exception
 from nova_lite.compute import volumes
 from nova_lite.compute.work import Host
 from nova_lite.context import admin_context
@@ -54,6 +55,19 @@ def remove(host: Host, server: Instance) -> None:
         volumes.disconnect_all(host.driver, server)
     except Exception:
         LOG.exception("removing it failed; the next look tries again", extra={"instance_uuid": server.uuid})
+
+
+def turn_off(host: Host, uuid: str) -> None:
+    """The server was soft-deleted while this host was not there. At the server's turn: it may have been restored."""
+    try:
+        server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
+        if (server.host, server.vm_state, server.task_state) == (host.name, states.SOFT_DELETED, None):
+            LOG.warning("turning off the guest of a server that is soft-deleted", extra={"instance_uuid": uuid})
+            host.driver.power_off(server, 0)
+    except exception.InstanceNotFound:
+        LOG.info("deleted meanwhile", extra={"instance_uuid": uuid})
+    except Exception:
+        LOG.exception("turning it off failed; the next look tries again", extra={"instance_uuid": uuid})
 
 
 def _resume(host: Host, server: Instance) -> None:

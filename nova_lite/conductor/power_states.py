@@ -41,10 +41,12 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
     """
     rows = conn.execute(sa.select(T.c.uuid, T.c.power_state, T.c.vm_state, T.c.task_state)
                         .where(T.c.host == host, T.c.deleted == 0)).all()
-    look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR
+    off = [row.uuid for row in rows if (row.vm_state, row.task_state) == (states.SOFT_DELETED, None)
+           and found.get(row.uuid, states.NOSTATE) not in (states.NOSTATE, states.SHUTDOWN)]
+    look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR and row.uuid not in off
             and found.get(row.uuid, states.NOSTATE) != row.power_state]
     others = instances.get_many(conn, set(found) - {row.uuid for row in rows if row.task_state is None}, deleted=True)
-    return {"look": look, "remove": [i.to_primitive() for i in strays(conn, others, host)]}
+    return {"look": look, "off": off, "remove": [i.to_primitive() for i in strays(conn, others, host)]}
 
 
 def sync(conn: sa.Connection, host: str, found: Mapping[str, int]) -> None:

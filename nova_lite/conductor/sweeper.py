@@ -127,7 +127,7 @@ class Sweeper:
                 found.run.append(action.id)
             else:
                 endings.succeed(conn, action, {})
-        elif endings.operation(action).ends_in == states.SOFT_DELETED:
+        elif endings.operation(action).ends_in == states.SOFT_DELETED:     # its guest is turned off when the host is back
             endings.succeed(conn, action, {})
         elif self._is_a_move(conn, found, action, reason):
             return

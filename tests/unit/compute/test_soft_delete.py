@@ -142,3 +142,16 @@ def test_on_a_dead_host_it_is_soft_deleted_all_the_same(cloud):
     cloud.conductor._sweep()
     assert state(cloud, server)[:2] == ("soft-delete", None)
     assert cloud.action(action_id).state == "done"
+    assert cloud.guests("h1") == {server: 1}
+    cloud.report("h1")          # it was only cut off, or its guest outlived the daemon
+    cloud.sync("h1")
+    cloud.wait_for(lambda: cloud.guests("h1") == {server: 4})
+    assert state(cloud, server) == ("soft-delete", None, 4)
+
+
+def test_a_guest_that_is_brought_back_meanwhile_is_not_turned_off(cloud):
+    server = cloud.active()
+    host = cloud.hosts["h1"]
+    host._turn_off(server)      # as it was when the server was soft-deleted
+    cloud.wait_for(lambda: not host._turns.is_busy(server))
+    assert cloud.guests("h1") == {server: 1}

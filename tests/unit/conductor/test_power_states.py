@@ -49,7 +49,7 @@ def test_servers_that_somebody_works_on_or_that_failed_are_left_alone(cloud, val
     driver, found = guest_of(cloud, server)
     driver.power_off(found, 0)
     answer = cloud.rpc.sync_power_states(ADMIN, found.host, driver.power_states())
-    assert answer == {"look": [], "remove": []}
+    assert answer == {"look": [], "off": [], "remove": []}
     assert cloud.get(server).power_state == states.RUNNING
 
 
