@@ -106,9 +106,19 @@ class ComputeManager:
         self.conductor.hurry()
         for pool in (self._claims, self._builds, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
-        self.leases.drop(self.leases.in_flight())       # of what waited for a thread: nobody works on it
+        self._give_back(self.leases.in_flight())        # what waited for a thread: nobody works on it
         self._recovery.join(JOIN_SECONDS)
         self.host.driver.stop_host()
+
+    def _give_back(self, action_ids: list[int]) -> None:
+        """Actions that were taken up and never begun: nobody died over them, unless there is no conductor to tell."""
+        try:
+            if action_ids:
+                self.conductor.release_actions(action_ids, self.host.owner)
+        except messaging.MessagingException as error:
+            LOG.warning("actions %s are not given back: %s", action_ids, error)
+        finally:
+            self.leases.drop(action_ids)
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
@@ -245,9 +255,9 @@ class ComputeManager:
 
     def _turn(self, claimed: _Claimed, waited: bool) -> None:
         action = claimed.action
+        if self._stopping.is_set():
+            return      # see _give_back
         try:
-            if self._stopping.is_set():
-                return
             # what came before us has changed the server
             now = self._claimed([action.id])[0] if waited else claimed
             if now is not None:

@@ -62,7 +62,7 @@ class Steps:
         handlers: dict[str, Callable[[list[Call]], None]] = {
             "claim_action": run.claim, "instance_update": run.update,
             "block_device_update": run.update_device, "nic_update": run.update_nic,
-            "migration_update": run.update_migration, "hand_over": run.hand_over,
+            "migration_update": run.update_migration, "hand_over": run.hand_over, "release_action": run.release,
             "finish_action": run.finish, "build_failed": run.build_failed}
         for name, some in by_name.items():
             handlers[name](some)
@@ -218,6 +218,16 @@ class _Run:
             actions.hand_over(self.conn, [action.id], self.lease_seconds, stage, asked["host"],
                               {**action.arguments, **asked["arguments"]})
             self.woken.append((asked["host"], action))
+
+    def release(self, calls: list[Call]) -> None:
+        """Let go of actions that were not begun: whoever starts next on that host takes them up."""
+        mine = []
+        for position, asked in calls:
+            self.answers[position] = {"result": None}
+            action = self.locked.get(asked["action_id"])
+            if action is not None and (action.state, action.owner) == (objects.RUNNING, asked["owner"]):
+                mine.append(action.id)
+        actions.release(self.conn, mine, self.lease_seconds, died=False)
 
     def _holds(self, position: int, asked: Mapping[str, Any]) -> Action | None:
         action = self.locked.get(asked["action_id"])

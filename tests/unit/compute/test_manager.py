@@ -91,6 +91,25 @@ def test_a_stop_while_messages_come_loses_none(make_cloud, tmp_path):
         assert cloud.wait_action(action_id, objects.DONE).attempts <= 1
 
 
+def test_planned_restarts_are_nobodys_death(make_cloud, tmp_path):
+    cloud = make_cloud("h1", fake__state_file=str(tmp_path / "guests"), compute__max_concurrent_builds=1,
+                       conductor__max_attempts=2)
+    cloud.delay(0.5)
+    made = cloud.create(5)
+    ids = [action_id for _, action_id in made]
+    cloud.conductor.schedule_and_build_instances(admin_context(), ids)
+    for _ in range(3):
+        cloud.wait_for(lambda: all(cloud.action(one).state != objects.PENDING for one in ids))
+        cloud.end_host("h1")
+        waiting = [cloud.action(one) for one in ids if cloud.action(one).state != objects.DONE]
+        assert {(a.state, a.owner, a.host) for a in waiting} <= {(objects.PENDING, None, "h1")}
+        cloud.add_host("h1")
+    cloud.delay(0.0)
+    for server, action_id in made:
+        cloud.wait(server, states.ACTIVE)
+        assert cloud.wait_action(action_id, objects.DONE).attempts == 0
+
+
 def test_a_stop_does_not_wait_for_a_recovery(make_cloud, monkeypatch):
     monkeypatch.setattr(rpcapi, "TIMEOUT", 60.0)
     cloud = make_cloud()
