@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -108,7 +108,7 @@ class _Run:
         for position, asked, action in same:
             server = found.get(action.instance_uuid)
             try:
-                if self._is_wanted(asked, action, server):
+                if self._is_wanted(server, asked, action):
                     if action.verb == "build" and task_state:
                         server.task_state = task_state
                         moved.append(server.uuid)
@@ -122,7 +122,7 @@ class _Run:
                 actions.release(self.conn, [action.id], self.lease_seconds, died=False)
         instances.update_many(self.conn, moved, {"task_state": task_state})
 
-    def _is_wanted(self, asked: Mapping[str, Any], action: Action, server: Instance | None) -> bool:
+    def _is_wanted(self, server: Instance | None, asked: Mapping[str, Any], action: Action) -> TypeGuard[Instance]:
         """Whether a claimed action still has its server in the state for it; else it ends."""
         operation = endings.operation(action)       # KeyError for what another version wrote
         if server is None:

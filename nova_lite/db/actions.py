@@ -154,6 +154,14 @@ def renew(conn: sa.Connection, owner: str, ids: Collection[int], lease_seconds: 
                         .values(lease_until=lease(lease_seconds))).rowcount
 
 
+def keep_prepared(conn: sa.Connection, ids: Collection[int], lease_seconds: float) -> None:
+    """The request that wrote these down still prepares them: those that it has not handed over are left alone for longer. A
+    lease that is longer already stays."""
+    until = lease(lease_seconds)
+    conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.stage == objects.API, T.c.state == objects.PENDING,
+                                    T.c.lease_until < until).values(lease_until=until))
+
+
 def set_arguments(conn: sa.Connection, action_id: int, arguments: Mapping[str, Any]) -> None:
     """Write down what was found out on the way. The caller holds the action in this transaction."""
     conn.execute(sa.update(T).where(T.c.id == action_id).values(arguments=dict(arguments)))

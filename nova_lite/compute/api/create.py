@@ -13,7 +13,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute.api import block_devices, validate
-from nova_lite.compute.api.volumes import PREPARE_SECONDS, Prepared, Volumes, check_image_fits
+from nova_lite.compute.api.volumes import Prepared, Volumes, check_image_fits
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, keypairs, quotas, server_groups
 from nova_lite.network.base import Requests, Wanted
@@ -200,10 +200,9 @@ class Creation(Volumes):
             server_groups.add_members(connection, group, chosen)
         # only a config drive brings a guest its password: without one nobody needs to know it
         arguments = {"admin_password": request.admin_password} if request.admin_password and common["config_drive"] else None
-        stage, lease_seconds = action_objects.CONDUCTOR, float(self.conf.conductor.lease_seconds)
-        if _has_volumes(facts.devices):     # they are reserved and made first, see prepare_volumes
-            stage, lease_seconds = action_objects.API, PREPARE_SECONDS
-        ids = actions.create(connection, context, "build", chosen, lease_seconds, stage, arguments=arguments)
+        # volumes are reserved and made first, see prepare_volumes
+        stage = action_objects.API if _has_volumes(facts.devices) else action_objects.CONDUCTOR
+        ids = actions.create(connection, context, "build", chosen, self._lease(), stage, arguments=arguments)
         return chosen, ids, devices
 
     @staticmethod

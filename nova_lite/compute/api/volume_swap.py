@@ -5,7 +5,8 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.api.volumes import DOUBT, PREPARE_SECONDS, Volumes, give_up
+from nova_lite.compute.api import preparing
+from nova_lite.compute.api.volumes import DOUBT, Volumes, give_up
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances
 from nova_lite.objects import action as action_objects
@@ -39,9 +40,10 @@ class VolumeSwap(Volumes):
             raise exception.Invalid(error.message) from error
         states.check(states.OPERATIONS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
         _check_pair(_device(instance, volume_id), old, new)
-        action_id, host = self.db.write(_begin, context, instance.uuid, volume_id, new)
+        action_id, host = self.db.write(_begin, context, instance.uuid, volume_id, new, self._lease())
         try:
-            attachment = self.volume.reserve(admin_context(), new_volume_id, instance.uuid)
+            with preparing.held(self.db, [action_id], self._lease()):
+                attachment = self.volume.reserve(admin_context(), new_volume_id, instance.uuid)
         except exception.ServiceUnavailable:      # whether it was reserved nobody knows, and Cinder may yet come to it
             self.db.write(_let_it_run_out, action_id, host, DOUBT * self.conf.service_user.timeout)
             raise
@@ -75,7 +77,8 @@ def _check_pair(device: BlockDevice, old: Volume, new: Volume) -> None:
         raise exception.InvalidVolume(reason="New volume must be the same size or larger.")
 
 
-def _begin(connection: sa.Connection, context: RequestContext, uuid: str, volume_id: str, new: Volume) -> tuple[int, str]:
+def _begin(connection: sa.Connection, context: RequestContext, uuid: str, volume_id: str, new: Volume,
+           lease_seconds: float) -> tuple[int, str]:
     instance = instances.get(connection, uuid, lock=True)
     states.check(states.OPERATIONS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
     device = _device(instance, volume_id)
@@ -86,7 +89,7 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, volume
             raise exception.InvalidVolume(reason=f"volume {volume_id} is in the middle of '{other.verb}'")
     arguments = {"device_id": device.id, "volume_id": volume_id, "old": device.to_primitive(), "new_volume_id": new.id,
                  "new_size": new.size}
-    [action_id] = actions.create(connection, context, "swap_volume", [uuid], PREPARE_SECONDS, action_objects.API,
+    [action_id] = actions.create(connection, context, "swap_volume", [uuid], lease_seconds, action_objects.API,
                                  instance.host, arguments)
     return action_id, instance.host
 

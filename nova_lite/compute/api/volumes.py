@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute.api import block_devices
+from nova_lite.compute.api import block_devices, preparing
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances
@@ -29,7 +29,6 @@ from nova_lite.virt import device_names
 from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
-PREPARE_SECONDS = 180.0         # how long a request may reserve and create volumes before the sweeper goes on without it
 DOUBT = 3                       # times [service_user] timeout until a call without an answer has been done, or never will be
 _ABOUT_THE_IMAGE = {"image_id", "image_name", "checksum", "container_format", "disk_format", "min_disk", "min_ram", "size"}
 _BLANK_NAME = "%s-blank-vol"
@@ -110,10 +109,11 @@ class Volumes(Base):
         to the user.
         """
         try:
-            for server, devices in wanted.items():
-                for device in devices:
-                    if device.is_volume:
-                        self._prepare(context, server, device)
+            with preparing.held(self.db, action_ids, self._lease()):
+                for server, devices in wanted.items():
+                    for device in devices:
+                        if device.is_volume:
+                            self._prepare(context, server, device)
             self.db.write(_hand_over_builds, wanted, action_ids, self.conf.conductor.lease_seconds)
         except Exception as error:
             LOG.warning("the volumes of new servers could not be prepared: deleting %s", ", ".join(wanted))
@@ -161,11 +161,12 @@ class Volumes(Base):
         wanted = BlockDevice(str(uuids.uuid4()), bd.VOLUME, source_id=volume_id, volume_id=volume_id, size=volume.size,
                              device_name=device_name, tag=tag, delete_on_termination=delete_on_termination,
                              multiattach=volume.multiattach)
-        action_id, device, host = self.db.write(_begin_attach, context, uuid, wanted)
+        action_id, device, host = self.db.write(_begin_attach, context, uuid, wanted, self._lease())
         try:
-            device.attachment_id = self.volume.reserve(context, volume_id, uuid).id
-            if host is None:        # no host will say so before the server is unshelved
-                self.volume.complete(context, device.attachment_id)
+            with preparing.held(self.db, [action_id], self._lease()):
+                device.attachment_id = self.volume.reserve(context, volume_id, uuid).id
+                if host is None:        # no host will say so before the server is unshelved
+                    self.volume.complete(context, device.attachment_id)
         except exception.ServiceUnavailable:      # whether it was reserved nobody knows
             # it may still be: so the volume is given back by the sweeper, not before Cinder has come to what waits there
             self.db.write(_turn_into_detach, context, uuid, device.id, action_id, DOUBT * self.conf.service_user.timeout)
@@ -188,10 +189,11 @@ class Volumes(Base):
         or detached, or when Cinder does not let it go, and what ``states.check`` raises (409). A Volume service that does not
         answer is no reason not to begin: host or conductor ask it again.
         """
-        action_id, host, attached = self.db.write(_begin_detach, context, uuid, volume_id)
+        action_id, host, attached = self.db.write(_begin_detach, context, uuid, volume_id, self._lease())
         try:
             if attached:
-                self.volume.begin_detaching(context, volume_id)
+                with preparing.held(self.db, [action_id], self._lease()):
+                    self.volume.begin_detaching(context, volume_id)
         except exception.ServiceUnavailable as error:
             LOG.warning("volume %s does not say that it is being detached: %s", volume_id, error,
                         extra={"instance_uuid": uuid})
@@ -261,7 +263,7 @@ def _hand_over_builds(connection: sa.Connection, wanted: Prepared, action_ids: S
 
 
 def _begin_attach(connection: sa.Connection, context: RequestContext, uuid: str,
-                  wanted: BlockDevice) -> tuple[int, BlockDevice, str | None]:
+                  wanted: BlockDevice, lease_seconds: float) -> tuple[int, BlockDevice, str | None]:
     instance = instances.get(connection, uuid, lock=True)
     states.check(states.OPERATIONS["attach_volume"], instance, may_override_lock=bool(context.is_admin))
     _check_not_attached(instance, wanted.volume_id or "")
@@ -274,7 +276,7 @@ def _begin_attach(connection: sa.Connection, context: RequestContext, uuid: str,
     instance.block_devices.append(wanted)
     wanted.device_name = f"/dev/{device_names.assign(instance)[wanted.id]}"
     instances.update(connection, uuid, {"block_devices": instance.block_devices})
-    [action_id] = actions.create(connection, context, "attach_volume", [uuid], PREPARE_SECONDS, action_objects.API,
+    [action_id] = actions.create(connection, context, "attach_volume", [uuid], lease_seconds, action_objects.API,
                                  instance.host, {"device_id": wanted.id, "volume_id": wanted.volume_id})
     return action_id, wanted, instance.host
 
@@ -318,8 +320,8 @@ def _turn_into_detach(connection: sa.Connection, context: RequestContext, uuid: 
                    {"device_id": device_id, "volume_id": action.arguments.get("volume_id")})
 
 
-def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str,
-                  volume_id: str) -> tuple[int, str | None, bool]:
+def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str, volume_id: str,
+                  lease_seconds: float) -> tuple[int, str | None, bool]:
     """The action, its host, and whether the guest has the volume."""
     instance = instances.get(connection, uuid, lock=True)
     device = bd.find(instance.block_devices, volume_id)
@@ -333,7 +335,7 @@ def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str,
         if other.arguments.get("device_id") == device.id and (other.verb, other.stage) != ("attach_volume",
                                                                                            action_objects.COMPUTE):
             raise exception.InvalidVolume(reason=f"volume {volume_id} is in the middle of '{other.verb}'")
-    [action_id] = actions.create(connection, context, "detach_volume", [uuid], PREPARE_SECONDS, action_objects.API,
+    [action_id] = actions.create(connection, context, "detach_volume", [uuid], lease_seconds, action_objects.API,
                                  instance.host, {"device_id": device.id, "volume_id": volume_id})
     LOG.info("detach_volume %s: action %s", volume_id, action_id, extra={"instance_uuid": uuid})
     return action_id, instance.host, device.attached
