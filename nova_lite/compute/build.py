@@ -10,6 +10,7 @@ from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, NetworkRequest
 from nova_lite.virt import guest_metadata
 from nova_lite.virt.driver import Fetcher, GuestFiles
@@ -29,7 +30,7 @@ def run(work: Work) -> None:
         _clean_up(work)
         work.fail(exception.BuildAborted(instance_id=work.instance.uuid, reason="it was deleted meanwhile"), {})
     except exception.LeaseLost:
-        _leave(work)
+        leave(work)
         raise
     except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError):
         # nobody to tell: whoever takes the action next goes on from what is here
@@ -54,7 +55,7 @@ def _build(work: Work, listener: Listener) -> None:
     for vif in vifs:
         host.network.plug(instance, vif)
     host.driver.spawn(instance, vifs, guest_files(work, vifs), fetcher(work, instance.image),
-                      listener.waiter(work.context, instance, vifs))
+                      listener.waiter(work.context, instance, vifs), work.check)
     volumes.complete_all(work)
     work.succeed(volumes.columns(instance))
 
@@ -86,17 +87,24 @@ def guest_files(work: Work, vifs: list[VIF]) -> GuestFiles:
     return GuestFiles(files, password, documents)
 
 
-def _leave(work: Work) -> None:
-    """The action is somebody else's, and so is what is here. But nobody comes any more for a server that was deleted."""
+def leave(work: Work) -> None:
+    """The action is somebody else's. What is here is this host's next worker's, unless the server is another host's now: then
+    its guest runs there, or will, with the ports and volumes that it has. For one that was deleted nobody comes any more."""
     host, instance = work.host, work.instance
     try:
-        host.conductor.get_instance(work.context, instance.uuid)
+        now = Instance.from_primitive(host.conductor.get_instance(work.context, instance.uuid))
+        if now.host == host.name:
+            return
+        gone = False
     except exception.InstanceNotFound:
-        LOG.info("deleted without this host, which builds it: nothing of it stays", extra={"instance_uuid": instance.uuid})
-        host.driver.destroy(instance, instance.network_info)
-        for vif in instance.network_info:
-            host.network.unplug(instance, vif)
-        volumes.disconnect_all(host.driver, instance)
+        gone = True
+    LOG.info("%s while this host built it: nothing of it stays here", "deleted" if gone else "given to another",
+             extra={"instance_uuid": instance.uuid})
+    host.driver.destroy(instance, instance.network_info)
+    for vif in instance.network_info:
+        host.network.unplug(instance, vif)
+    volumes.disconnect_all(host.driver, instance)
+    if gone:
         host.network.deallocate(work.context, instance)
 
 

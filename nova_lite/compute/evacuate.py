@@ -34,6 +34,9 @@ def run(work: Work) -> None:
         work.update_migration({"status": objects.PRE_MIGRATING})
         with work.host.events.listen(before.uuid) as listener:
             updates = _build(work, listener)
+    except exception.LeaseLost:
+        build.leave(work)
+        raise
     except _STOP:
         raise
     except Exception as error:
@@ -57,7 +60,7 @@ def _build(work: Work, listener: Listener) -> dict[str, object]:
     for vif in vifs:
         host.network.plug(server, vif)
     host.driver.spawn(server, vifs, build.guest_files(work, vifs), build.fetcher(work, server.image),
-                      listener.waiter(admin_context(), server, vifs))
+                      listener.waiter(admin_context(), server, vifs), work.check)
     volumes.complete_all(work)
     updates: dict[str, object] = {
         "host": host.name, "node": work.migration.dest_node, "launched_on": host.name,

@@ -48,19 +48,21 @@ _LOOKS = 2
 
 
 class _Claimed(NamedTuple):
-    """An action that is ours, with its server and, where it is a move, with that."""
+    """An action that is ours, with its server and, where it is a move, with that; ``asked``: when, by time.monotonic()."""
 
     action: Action
     instance: Instance
     migration: Migration | None
+    asked: float
 
     @classmethod
-    def read(cls, answer: dict[str, Any]) -> _Claimed:
+    def read(cls, answer: dict[str, Any], asked: float) -> _Claimed:
         """From what the conductor answers. Raises KeyError and kin for what only another version understands."""
         action, moving = Action.from_primitive(answer["action"]), answer.get("migration")
         if action.verb not in verbs.VERBS:
             raise KeyError(action.verb)
-        return cls(action, Instance.from_primitive(answer["instance"]), Migration.from_primitive(moving) if moving else None)
+        return cls(action, Instance.from_primitive(answer["instance"]), Migration.from_primitive(moving) if moving else None,
+                   asked)
 
 
 class ComputeManager:
@@ -234,14 +236,15 @@ class ComputeManager:
             self.leases.drop(left)
 
     def _claimed(self, action_ids: list[int]) -> list[_Claimed | None]:
+        asked = time.monotonic()
         answers = self.conductor.claim_actions(action_ids, self.host.name, self.host.owner, self._first_task_state)
-        return [self._read(*one) for one in zip(action_ids, answers, strict=True)]
+        return [self._read(number, answer, asked) for number, answer in zip(action_ids, answers, strict=True)]
 
     @staticmethod
-    def _read(action_id: int, answer: dict[str, Any] | None) -> _Claimed | None:
+    def _read(action_id: int, answer: dict[str, Any] | None, asked: float) -> _Claimed | None:
         """None as well for what is not understood here: it is left to its lease, and costs no other action its own."""
         try:
-            return _Claimed.read(answer) if answer is not None else None
+            return _Claimed.read(answer, asked) if answer is not None else None
         except Exception:
             LOG.exception("action %s is not understood", action_id)
             return None
@@ -261,7 +264,7 @@ class ComputeManager:
             # what came before us has changed the server
             now = self._claimed([action.id])[0] if waited else claimed
             if now is not None:
-                verbs.carry_out(self.host, now.action, now.instance, now.migration)
+                verbs.carry_out(self.host, *now)
         except Exception:
             LOG.exception("action %s was not finished; it is taken up again", action.id,
                           extra={"instance_uuid": claimed.instance.uuid})

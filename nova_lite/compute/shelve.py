@@ -20,6 +20,7 @@ from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import SHELVED_IMAGE, UNSHELVED_IMAGE, Instance, has_unshelved, off_the_shelf
+from nova_lite.virt.driver import wanted
 
 LOG = log.getLogger(__name__)
 EVENTS = {"shelve": "compute_shelve_instance", "shelveOffload": "compute_shelve_offload_instance",
@@ -95,9 +96,14 @@ def unshelve(work: Work) -> None:
                 work.fail(error, {**_place(work), "vm_state": states.ERROR})
                 return
             image = None        # the guest has its disk
-        _bring_up(work, image, bool(image_id))
-        if image_id:
-            _note_guest(work, image_id)
+        try:
+            _bring_up(work, image, bool(image_id))
+            if image_id:
+                _note_guest(work, image_id)
+        except exception.LeaseLost:
+            if _is_offloaded(work):
+                build.leave(work)
+            raise
     if image_id:
         snapshot.discard(work, image_id)
     work.succeed({"launched_at": units.utcnow().isoformat(), "system_metadata": off_the_shelf(instance),
@@ -122,7 +128,8 @@ def _bring_up(work: Work, image: ImageMeta | None, from_image: bool) -> None:
             work.host.driver.power_on(instance, instance.network_info)
         else:
             work.host.driver.spawn(shelved, instance.network_info, build.guest_files(work, instance.network_info),
-                                   build.fetcher(work, image), listener.waiter(work.context, instance, instance.network_info))
+                                   build.fetcher(work, image), listener.waiter(work.context, instance, instance.network_info),
+                                   work.check if _is_offloaded(work) else wanted)
         volumes.complete_all(work)
 
 

@@ -93,10 +93,11 @@ VERBS: dict[str, Verb] = {
 }
 
 
-def carry_out(host: Host, action: Action, instance: Instance, migration: Migration | None = None) -> None:
-    """Work on one action that this host holds. Raises what leaves it open: no conductor could be told."""
+def carry_out(host: Host, action: Action, instance: Instance, migration: Migration | None, asked: float) -> None:
+    """Work on one action that this host holds, and ``asked`` for then (time.monotonic()). Raises what leaves it open: no
+    conductor could be told."""
     verb = VERBS[action.verb]
-    work = Work(host, RequestContext.from_rpc(action.context or {}), action, instance, verb.event, migration)
+    work = Work(host, RequestContext.from_rpc(action.context or {}), action, instance, verb.event, migration, asked)
     extra = {"instance_uuid": instance.uuid}
     try:
         verb.carry_out(work)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,11 +53,12 @@ class Work:
     """An action that this process holds, with its server (and its move, when it is one) as the database has it."""
 
     def __init__(self, host: Host, context: RequestContext, action: Action, instance: Instance, event: str,
-                 migration: Migration | None = None) -> None:
+                 migration: Migration | None = None, asked: float = float("-inf")) -> None:
         self.host, self.context, self.action, self.instance, self.event = host, context, action, instance, event
         self.migration = migration
         self.operation = states.OPERATIONS[action.arguments["verb"]]
         self.started = units.utcnow()
+        self._asked = asked     # for the action, by time.monotonic()
         self._steps: list[dict[str, Any]] = []
 
     @contextmanager
@@ -76,6 +78,13 @@ class Work:
         """Change the server on the way. Raises UnexpectedTaskState or LeaseLost: then stop."""
         self.host.conductor.instance_update(self.instance.uuid, updates, expected_task_states, self.action.id,
                                             self.host.owner)
+
+    def check(self) -> None:
+        """Before what must not be done by two hosts: raises LeaseLost or UnexpectedTaskState when this one shall not do it, or
+        what says that no conductor answers. Nobody takes an action whose lease has just begun: then nobody is asked."""
+        if time.monotonic() - self._asked >= self.host.conf.conductor.lease_seconds / 2:
+            # None: declared idle by os-resetState
+            self.update({}, [*states.working(self.operation), None])
 
     def update_device(self, device_id: str, values: dict[str, Any] | None) -> None:
         """Change one block device, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""

@@ -117,12 +117,12 @@ class ComputeDriver(Protocol):
         """power_state of one guest; None: the hypervisor does not know it."""
 
     def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
-              wait_for_network: Waiter | None = None) -> None:
+              wait_for_network: Waiter | None = None, check: Checker = wanted) -> None:
         """Make disk, config drive (when ``instance.config_drive``) and guest, and start it; with the volumes of
         ``instance.block_devices``, all of which were connected before.
 
         ``wait_for_network``: called when the guest's nics are there and before its first instruction runs; what it raises
-        ends the build.
+        ends the build. ``check``: called when all else is done, before its first instruction; what it raises comes out as is.
         Run again after a crash it finds what is there and completes it. Raises BuildFailed (another host may do better),
         BuildAborted (none would); nothing half-made stays behind then, but the files of a server that has ``launched_at``: who
         brought it here destroys it, and a rebuild goes on with what it has kept.

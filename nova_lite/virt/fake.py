@@ -91,13 +91,14 @@ class FakeDriver:
         return self.power_states().get(instance.uuid)
 
     def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
-              wait_for_network: Waiter | None = None) -> None:
+              wait_for_network: Waiter | None = None, check: Checker = wanted) -> None:
         """Add a running guest."""
         self._act("spawn", instance)
         if self.conf.fake.fetch_images and instance.image is not None and instance.image.id:
             self._fetch(instance.image.id, fetch_image)
         if wait_for_network is not None:
             wait_for_network()
+        check()
         self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
 
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:

@@ -266,6 +266,20 @@ def test_a_guest_waits_for_its_network(driver, bridge, told, fetch):
     assert told == []
 
 
+def test_a_guest_that_is_not_wanted_any_more_never_runs(driver, conf, bridge, told, fetch):
+    instance, vif, seen = _instance(), _vif(bridge), []
+
+    def check():
+        seen.append(driver.power_state(instance))
+        raise exception.LeaseLost(action_id=1, owner="me")
+    with pytest.raises(exception.LeaseLost):
+        driver.spawn(instance, [vif], FILES, fetch, None, check)
+    assert (seen, told) == ([states.POWER_PAUSED], [])
+    assert driver.power_state(instance) is None
+    assert not _directory(conf, instance).exists()
+    assert not _link(vif.devname).exists()
+
+
 def test_an_image_that_is_bad_everywhere_ends_the_build(driver, conf, empty_image, tmp_path):
     evil = tmp_path / "evil.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", empty_image, "-F", "qcow2", evil], check=True)

@@ -294,7 +294,7 @@ def test_a_failed_evacuation_leaves_shared_disks_and_no_others(drivers, instance
 def test_one_that_ends_when_the_files_are_its_own_leaves_the_shared_ones(drivers, instance, evacuated, tmp_path):
     """The last change of the server is refused, or the daemon dies after it and the next one's first change is."""
     with pytest.raises(exception.UnexpectedTaskState):
-        evacuated(refuse={2: exception.UnexpectedTaskState(instance_id="i", expected="a", actual="deleting")})
+        evacuated(refuse={4: exception.UnexpectedTaskState(instance_id="i", expected="a", actual="deleting")})
     assert _disk(tmp_path, "two", instance).exists() == evacuated.shared
     evacuated()     # and its end was not heard of:
     with pytest.raises(exception.UnexpectedTaskState):

@@ -98,21 +98,21 @@ class LibvirtDriver:
         return self._guest(instance).power_state()
 
     def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
-              wait_for_network: Waiter | None = None) -> None:
-        """Make files and domain and start it; what fails on the way is undone. Until the network is ready it is paused: libvirt
-        has made its taps then, so that they can be wired."""
+              wait_for_network: Waiter | None = None, check: Checker = wanted) -> None:
+        """Make files and domain and start it; what fails on the way is undone. Paused until the network is ready and ``check`` was
+        asked: libvirt has made its taps then, so that they can be wired."""
         with self._working(instance, states.RUNNING):
-            if wait_for_network is None and self._is_complete(instance):
-                return
+            if wait_for_network is None and self.power_state(instance) == states.RUNNING:
+                return      # an earlier spawn came to its end
             try:
-                self._make(instance, network_info, files, fetch_image, paused=wait_for_network is not None)
+                self._make(instance, network_info, files, fetch_image)
                 if wait_for_network is not None:
                     wait_for_network()
-                    self._guest(instance).unpause()
             except Exception as error:
                 LOG.error("Build failed: %s", error, extra={"instance_uuid": instance.uuid})
                 self._undo(instance, network_info)
                 raise _build_error(instance, error) from error
+            self._let_run(instance, network_info, check)
 
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
         """Into ``_base``, as a build does it."""
@@ -399,9 +399,9 @@ class LibvirtDriver:
         with self._watcher.busy(instance.uuid, expected) if self._watcher else contextlib.nullcontext():
             yield
 
-    def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher,
-              paused: bool) -> None:
-        if paused and self._guest(instance).is_active():    # it waited when the process died: it waits on
+    def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher) -> None:
+        """Up to the guest's first instruction."""
+        if self._guest(instance).is_active():    # it waited when the process died: it waits on
             return
         files = self._files(instance)
         files.make()
@@ -411,16 +411,26 @@ class LibvirtDriver:
         self._disks.make(instance, files, fetch_image)
         if instance.config_drive:
             config_drive.make(files.config_drive, guest_files.metadata)
-        self._start(instance, vifs, paused)
+        self._start(instance, vifs, paused=True)
 
-    def _is_complete(self, instance: Instance) -> bool:
-        """Whether an earlier spawn came to its end, or libvirt brings it there now: a guest that starts shows as paused."""
+    def _let_run(self, instance: Instance, vifs: list[VIF], check: Checker) -> None:
+        """The first instruction of a new guest. Nothing stays of one that nobody wants any more."""
         guest = self._guest(instance)
-        if not guest.is_active():
-            return False
-        with contextlib.suppress(exception.VirtDriverError):    # the start failed after all: begin anew
-            guest.unpause()
-        return guest.power_state() == states.RUNNING
+        try:
+            check()
+            try:
+                guest.unpause()
+            except exception.VirtDriverError:
+                if guest.is_active():
+                    raise
+                self._start(instance, vifs)     # libvirt was still at the start of a run that was killed, and that failed
+        except exception.VirtDriverError as error:
+            self._undo(instance, vifs)
+            raise _build_error(instance, error) from error
+        except Exception:
+            LOG.warning("The new guest is not wanted any more", extra={"instance_uuid": instance.uuid})
+            self._undo(instance, vifs)
+            raise
 
     def _config(self, instance: Instance, vifs: list[VIF]) -> str:
         return domain_xml.build(self._guest_config(instance, vifs))

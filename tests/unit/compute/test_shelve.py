@@ -258,6 +258,20 @@ def test_an_unshelve_whose_host_dies_goes_back_to_the_shelf(cloud, images, monke
     assert (cloud.get(server).host, room(cloud, server)) == (None, [])
 
 
+def test_an_unshelve_whose_host_was_only_cut_off_leaves_no_guest_there(cloud, images, monkeypatch):
+    server, _ = offloaded(cloud, images)
+    held, go_on = cloud.hold(monkeypatch, "spawn")
+    action_id = wake(cloud, begin(cloud, server, "unshelve", destination="h2"))
+    cloud.wait_for(held.is_set)
+    cloud.silence("h2")
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait_action(action_id, "error")
+    go_on.set()
+    cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
+    assert cloud.guests("h2") == {}
+
+
 def _killed_after_discard(cloud, server, monkeypatch):
     """An unshelve at h2 whose daemon is killed just after the image has gone; its action."""
     real, killed = snapshot.discard, []

@@ -4,9 +4,11 @@ No loop runs by itself: a test says when the sweeper looks, when a host reports,
 host has been silent for too long (:meth:`Cloud.expire`, :meth:`Cloud.silence` put the time of the last sign of life back).
 """
 import datetime
+import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -109,6 +111,20 @@ class Cloud:
 
     def fail(self, *rules):
         self.conf.set_override("fail", list(rules), group="fake")
+
+    def hold(self, monkeypatch, operation):
+        """The first such operation of a hypervisor sets one event and waits for another: (held, go on)."""
+        lock, held, go_on = threading.Lock(), threading.Event(), threading.Event()
+
+        def hold(asked, instance, act):
+            if asked == operation and lock.acquire(blocking=False):
+                held.set()
+                assert go_on.wait(120)
+            act(asked, instance)
+        for manager in self.hosts.values():
+            driver = manager.host.driver
+            monkeypatch.setattr(driver, "_act", partial(hold, act=driver._act))
+        return held, go_on
 
     def delay(self, seconds):
         self.conf.set_override("delay", seconds, group="fake")

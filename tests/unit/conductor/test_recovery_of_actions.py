@@ -157,19 +157,29 @@ def test_of_a_build_that_is_given_up_nothing_stays_on_its_host(make_cloud, host_
 
 
 # dead hosts ---------------------------------------------------------------------------------------------------------
-def test_the_build_of_a_dead_host_goes_to_another(cloud):
-    cloud.delay(1.0)
+@pytest.mark.parametrize("lease", [600, 2])
+def test_the_build_of_a_dead_host_goes_to_another(make_cloud, monkeypatch, lease):
+    """The host was only cut off, and goes on: where half of its lease is over it asks before the guest runs."""
+    cloud = make_cloud("h1", "h2", conductor__lease_seconds=lease)
+    (held, go_on), made = cloud.hold(monkeypatch, "spawn"), []
     [(server, action_id)] = cloud.create()
     cloud.rpc.schedule_and_build_instances(ADMIN, [action_id])
-    cloud.wait_for(lambda: cloud.get(server).task_state == states.SPAWNING)
+    cloud.wait_for(held.is_set)
     dead = cloud.get(server).host
+    driver = cloud.hosts[dead].host.driver
+    write = driver._set
+    monkeypatch.setattr(driver, "_set", lambda uuid, guest: (made.append(guest), write(uuid, guest)))
     cloud.silence(dead)
     cloud.expire(action_id)
-    cloud.delay(0.0)
     cloud.sweep()
     found = cloud.wait(server, states.ACTIVE)
     assert found.host != dead
     assert cloud.claimed() == {found.host: {server}}
+    time.sleep(1.0)
+    go_on.set()
+    cloud.wait_for(lambda: not cloud.hosts[dead].leases.in_flight())
+    assert (cloud.guests(dead), any(made)) == ({}, lease == 600)
+    assert cloud.guests(found.host) == {server: states.RUNNING}
 
 
 def test_the_delete_of_a_dead_host_is_finished_without_it(cloud):
