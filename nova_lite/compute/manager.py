@@ -79,11 +79,14 @@ class ComputeManager:
                          vendor_data=vendor_data.load(conf))
         self._turns = Turns()
         self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host),
-                                        Departures(self.host, self._later)]
+                                        Departures(self.host, self._soon)]
         self._network_looks = NetworkLooks(self.host)
-        # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly
+        # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly, or disks that are
+        # copied for hours; what another host waits for waits for no other host
         self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")
         self._pool = ThreadPoolExecutor(32, thread_name_prefix=f"compute-{host}")
+        self._lasting = ThreadPoolExecutor(32, thread_name_prefix=f"lasting-{host}")
+        self._departures = ThreadPoolExecutor(32, thread_name_prefix=f"departure-{host}")
         self._claims = ThreadPoolExecutor(2, thread_name_prefix=f"claim-{host}")
         # where there is no network, a build has nothing to do before it spawns
         self._first_task_state = states.SPAWNING if conf.network.driver == "null" else states.NETWORKING
@@ -106,7 +109,7 @@ class ComputeManager:
         """Let what runs end; its leases are renewed until then. The guests run on."""
         self._stopping.set()
         self.conductor.hurry()
-        for pool in (self._claims, self._builds, self._pool):
+        for pool in (self._claims, self._builds, self._lasting, self._departures, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
         self._give_back(self.leases.in_flight())        # what waited for a thread: nobody works on it
         self._recovery.join(JOIN_SECONDS)
@@ -192,6 +195,11 @@ class ComputeManager:
         if not self._stopping.is_set():
             self._turns.submit(instance_uuid, self._pool, function)
 
+    def _soon(self, instance_uuid: str, function: Callable[[bool], None]) -> None:
+        """At the server's turn, which another host waits for."""
+        if not self._stopping.is_set():
+            self._turns.submit(instance_uuid, self._departures, function)
+
     def _remove(self, server: Instance) -> None:
         """At the server's turn, if it is still so then."""
         self._later(server.uuid, lambda _waited: recovery.remove(self.host, server))
@@ -251,7 +259,7 @@ class ComputeManager:
 
     def _queue(self, claimed: _Claimed) -> None:
         action, uuid = claimed.action, claimed.instance.uuid
-        pool = self._builds if action.verb == "build" else self._pool
+        pool = self._builds if action.verb == "build" else self._lasting if action.verb in verbs.LASTING else self._pool
         if states.OPERATIONS[action.verb].ends_in == states.DELETED:
             self.host.events.interrupt(uuid)
         self._turns.submit(uuid, pool, lambda waited: self._turn(claimed, waited))
@@ -313,4 +321,4 @@ class ComputeManager:
     def cache_images(self, context: RequestContext, image_ids: list[str]) -> None:
         """See :meth:`nova_lite.compute.rpcapi.ComputeAPI.cache_images`."""
         for image_id in image_ids:
-            self._turns.submit(image_cache.TURN, self._pool, partial(image_cache.fetch, self.host, context, image_id))
+            self._turns.submit(image_cache.TURN, self._lasting, partial(image_cache.fetch, self.host, context, image_id))

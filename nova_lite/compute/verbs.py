@@ -92,6 +92,10 @@ VERBS: dict[str, Verb] = {
     "rebuild": Verb(rebuild.EVENT, rebuild.run),
 }
 
+# what copies disks or memory, or has another service or another host do it: it may last for hours
+LASTING = frozenset({"resize", "migrate", "live_migrate", "evacuate", "rebuild", "rescue", "shelve", "unshelve", "swap_volume",
+                     *snapshot.EVENTS})
+
 
 def carry_out(host: Host, action: Action, instance: Instance, migration: Migration | None, asked: float) -> None:
     """Work on one action that this host holds, and ``asked`` for then (time.monotonic()). Raises what leaves it open: no

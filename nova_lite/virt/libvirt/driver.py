@@ -26,7 +26,7 @@ from nova_lite.objects.network import VIF
 from nova_lite.objects.share import ShareAttachment
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
-from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, swap
+from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, starts, swap
 from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker, rescue_image
@@ -99,8 +99,8 @@ class LibvirtDriver:
 
     def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
               wait_for_network: Waiter | None = None, check: Checker = wanted) -> None:
-        """Make files and domain and start it; what fails on the way is undone. Paused until the network is ready and ``check`` was
-        asked: libvirt has made its taps then, so that they can be wired."""
+        """Make files and domain and start it; what fails on the way is undone. Paused until its network is ready and ``check``
+        was asked: libvirt has made its taps then, so that they can be wired."""
         with self._working(instance, states.RUNNING):
             if wait_for_network is None and self.power_state(instance) == states.RUNNING:
                 return      # an earlier spawn came to its end
@@ -111,7 +111,7 @@ class LibvirtDriver:
             except Exception as error:
                 LOG.error("Build failed: %s", error, extra={"instance_uuid": instance.uuid})
                 self._undo(instance, network_info)
-                raise _build_error(instance, error) from error
+                raise starts.build_error(instance, error) from error
             self._let_run(instance, network_info, check)
 
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
@@ -281,7 +281,7 @@ class LibvirtDriver:
                 self._define(instance, network_info)
             self._moves.settled(instance)
             if power_on:
-                _run(guest, wait_for_network)
+                starts.run(guest, wait_for_network)
 
     def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
         """Domain and directory; on the host that it came from only where it was set aside before."""
@@ -303,7 +303,7 @@ class LibvirtDriver:
             if not guest.is_active():
                 self._define(instance, network_info)
             if power_on:
-                _run(guest, wait_for_network)
+                starts.run(guest, wait_for_network)
 
     def drop_aside(self, instance: Instance) -> None:
         """Its files; the domain was undefined long ago."""
@@ -426,7 +426,7 @@ class LibvirtDriver:
                 self._start(instance, vifs)     # libvirt was still at the start of a run that was killed, and that failed
         except exception.VirtDriverError as error:
             self._undo(instance, vifs)
-            raise _build_error(instance, error) from error
+            raise starts.build_error(instance, error) from error
         except Exception:
             LOG.warning("The new guest is not wanted any more", extra={"instance_uuid": instance.uuid})
             self._undo(instance, vifs)
@@ -488,21 +488,3 @@ class LibvirtDriver:
             undo(instance, vifs)
         except (exception.VirtDriverError, OSError):
             LOG.exception("Could not clean up after a failed build", extra={"instance_uuid": instance.uuid})
-
-
-def _run(guest: Guest, wait_for_network: Waiter | None) -> None:
-    """Start it, but for its first instruction; it runs when its network is ready. A run before may have left it waiting."""
-    guest.start(paused=wait_for_network is not None)
-    if wait_for_network is not None:
-        wait_for_network()
-    guest.unpause()
-
-
-def _build_error(instance: Instance, error: Exception) -> exception.BuildFailed:
-    """BuildAborted for what is wrong with the request (it would fail on every host), BuildFailed for the rest."""
-    if isinstance(error, exception.BuildFailed):
-        return error
-    if isinstance(error, exception.NovaLiteError):
-        kind = exception.BuildAborted if error.code in (400, 403, 404) else exception.BuildFailed
-        return kind(instance_id=instance.uuid, reason=error.message)
-    return exception.BuildFailed(instance_id=instance.uuid, reason=f"{type(error).__name__}: {error}")

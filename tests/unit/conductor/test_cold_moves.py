@@ -1,6 +1,8 @@
 """Resize and cold migration on fake hosts: from the conductor's task to the user's word, and back from every failure."""
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import oslo_messaging as messaging
 import pytest
@@ -93,6 +95,24 @@ def test_revert_brings_everything_back(cloud, vm_state):
     assert cloud.holders() == {before.host: [(server, 1)]}
     assert _move(cloud, server).status == "reverted"
     assert _events(cloud, action_id) == [("compute_revert_resize", "Success"), ("compute_finish_revert_resize", "Success")]
+
+
+def test_hosts_that_are_full_of_moves_to_each_other_go_on(cloud, monkeypatch):
+    """Each has as many arrivals as threads, all of which wait for the other host to let a server go."""
+    servers = [cloud.active(requested_destination={"host": host, "node": None, "force": True}) for host in cloud.hosts]
+    both = threading.Barrier(2)
+    for manager in cloud.hosts.values():
+        for name in ("_pool", "_lasting"):
+            monkeypatch.setattr(manager, name, ThreadPoolExecutor(1))
+        driver = manager.host.driver
+        monkeypatch.setattr(driver, "_act", partial(
+            lambda asked, instance, act: (asked == "check_resize" and both.wait(60), act(asked, instance)), act=driver._act))
+    for server in servers:
+        cloud.set(server, requested_destination=None)
+        _resize(cloud, server, "migrate")
+    for server in servers:
+        cloud.wait(server, states.RESIZED, 60)
+    assert [cloud.get(server).host for server in servers] == ["h2", "h1"]
 
 
 def test_migrate_keeps_the_flavor_and_takes_the_host_that_was_asked_for(cloud):

@@ -1,0 +1,25 @@
+"""How a guest comes to its first instruction, and what it is called when a new one does not."""
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.objects.instance import Instance
+from nova_lite.virt.driver import Waiter
+from nova_lite.virt.libvirt.guest import Guest
+
+
+def run(guest: Guest, wait_for_network: Waiter | None) -> None:
+    """Start it, but for its first instruction; it runs when its network is ready. A run before may have left it waiting."""
+    guest.start(paused=wait_for_network is not None)
+    if wait_for_network is not None:
+        wait_for_network()
+    guest.unpause()
+
+
+def build_error(instance: Instance, error: Exception) -> exception.BuildFailed:
+    """BuildAborted for what is wrong with the request (it would fail on every host), BuildFailed for the rest."""
+    if isinstance(error, exception.BuildFailed):
+        return error
+    if isinstance(error, exception.NovaLiteError):
+        kind = exception.BuildAborted if error.code in (400, 403, 404) else exception.BuildFailed
+        return kind(instance_id=instance.uuid, reason=error.message)
+    return exception.BuildFailed(instance_id=instance.uuid, reason=f"{type(error).__name__}: {error}")
