@@ -263,7 +263,8 @@ class ComputeDriver(Protocol):
         """The old host: the move was confirmed, what was set aside goes."""
 
     def left_behind(self) -> set[str]:
-        """uuids of servers of which a move has set something aside here, or has not finished to copy it here."""
+        """uuids of servers of which a move has set something aside here, or has not finished to copy it here, or of which a
+        build has left something that never came to its end."""
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """Remove that: the server has settled elsewhere, or is gone."""

@@ -334,6 +334,23 @@ def test_a_build_that_was_killed_is_completed_by_the_next(driver, conf, hypervis
     assert sorted(base) == [f".{instance.image.id}.lock", instance.image.id]
 
 
+def test_what_a_killed_build_leaves_is_found_and_removed(driver, conf):
+    class Killed(BaseException):
+        """The process ends here."""
+
+    def kill(_image_id, _path):
+        raise Killed
+    instance = _instance(flavor=Flavor("1", "tiny", 96, 1, 1, extra_specs={"hw:numa_nodes": "1"}))
+    with pytest.raises(Killed):
+        driver.spawn(instance, [], FILES, kill)
+    assert _directory(conf, instance).joinpath("binding.json").exists()
+    assert driver.power_states() == {}
+    assert driver.left_behind() == {instance.uuid}
+    driver.drop_left_behind(instance.uuid)
+    assert not _directory(conf, instance).exists()
+    assert driver.left_behind() == set()
+
+
 def test_a_guest_that_ends_by_itself_is_told_within_seconds(driver, hypervisor, told, instance, fetch):
     driver.spawn(instance, [], FILES, fetch)
     os.kill(_qemu_pid(instance), signal.SIGKILL)

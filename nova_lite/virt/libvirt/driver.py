@@ -31,7 +31,7 @@ from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import DiskMaker, rescue_image
 from nova_lite.virt.libvirt.events import Watcher
-from nova_lite.virt.libvirt.files import NOBODY, GuestDirectory, instances_root, read_mark, write_mark
+from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.guest_nics import GuestNics
@@ -103,7 +103,8 @@ class LibvirtDriver:
         was asked: libvirt has made its taps then, so that they can be wired."""
         with self._working(instance, states.RUNNING):
             if wait_for_network is None and self.power_state(instance) == states.RUNNING:
-                return      # an earlier spawn came to its end
+                self._moves.spawned(instance)       # by an earlier run
+                return
             try:
                 self._make(instance, network_info, files, fetch_image)
                 if wait_for_network is not None:
@@ -113,6 +114,7 @@ class LibvirtDriver:
                 self._undo(instance, network_info)
                 raise starts.build_error(instance, error) from error
             self._let_run(instance, network_info, check)
+            self._moves.spawned(instance)
 
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
         """Into ``_base``, as a build does it."""
@@ -404,9 +406,7 @@ class LibvirtDriver:
         if self._guest(instance).is_active():    # it waited when the process died: it waits on
             return
         files = self._files(instance)
-        files.make()
-        if read_mark(files.owner).host != NOBODY:
-            write_mark(files.owner, self._name)
+        self._moves.spawns(instance)
         self._config(instance, vifs)    # what cannot be had is told before anything is fetched
         self._disks.make(instance, files, fetch_image)
         if instance.config_drive:

@@ -18,12 +18,13 @@ BINDING = "binding.json"
 ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it can come back to
 GONE = ".gone"         # after the name of a directory whose removal has begun: nobody takes what is left of it for a guest's
 NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
+NEW = "new"             # with the host that a guest was moved to: it is no move, but built there, and has never run yet
 SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
 
 
 class Mark(NamedTuple):
     """What a mark in a directory says: the host whose doing it is, and the uuid of the move that it belongs to, where it does
-    (of an owner: SHARED)."""
+    (of an owner: SHARED, of what is no move: NEW)."""
 
     host: str = ""
     move: str = ""

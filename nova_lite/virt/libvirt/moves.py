@@ -25,6 +25,8 @@ from nova_lite.virt.libvirt.disk_offer import BASE, DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import (
     ASIDE,
+    NEW,
+    NOBODY,
     GuestDirectory,
     Mark,
     finish_removals,
@@ -178,9 +180,26 @@ class Moves:
         if files.is_of(self._host) or files.is_unmarked() and instance.host == self._host:
             concurrency.native(files.remove)
 
+    # the host that it is built on -----------------------------------------------------------------------------------
+    def spawns(self, instance: Instance) -> None:
+        """Make the directory of a guest that is to be this host's. It is marked until the guest runs for the first time, so
+        that what a killed build leaves is found."""
+        files = self._files(instance.uuid)
+        if not files.path.exists():
+            files.make()
+            write_mark(files.moved_to, self._host, NEW)
+        if read_mark(files.owner).host != NOBODY:
+            write_mark(files.owner, self._host)
+
+    def spawned(self, instance: Instance) -> None:
+        """It runs."""
+        moved_to = self._files(instance.uuid).moved_to
+        if read_mark(moved_to) == Mark(self._host, NEW):
+            moved_to.unlink()
+
     # what nobody came back for --------------------------------------------------------------------------------------
     def left_behind(self) -> set[str]:
-        """The servers of which something is here that a move has set aside, or has not finished."""
+        """The servers of which something is here that a move has set aside, or that a move or a build has not finished."""
         found = set()
         for marker in (*self._root.glob("*/moved-from"), *self._root.glob("*/moved-to")):
             uuid = marker.parent.name.removesuffix(ASIDE)
