@@ -144,14 +144,18 @@ class BridgeNetwork:
                     if its_ports:
                         self._sync(networks[bridge], its_ports)
                     self._filter.reset(bridge, [_nic(p, make_vif(p).devname) for p in its_ports])
-                except exception.NovaLiteError as error:
+                except (exception.NovaLiteError, OSError) as error:
                     LOG.error("network of bridge %s: %s", bridge, error)
 
     def _remove_deleted(self) -> None:
-        """The bridges of networks that are gone: another network may have their addresses."""
+        """The bridges of networks that are gone: another network may have their addresses. One that cannot be removed stays for
+        now: where it has addresses that another one needs, that one is refused."""
         for left in self._known_bridges() - {n["bridge"] for n in self._store.list_networks(None)}:
             LOG.info("network of bridge %s is gone: removing it", left)
-            self._remove(left)
+            try:
+                self._remove(left)
+            except (exception.NovaLiteError, OSError) as error:
+                LOG.error("bridge %s of a deleted network is not removed: %s", left, error)
 
     def plug(self, instance: Instance, vif: VIF) -> None:
         """See NetworkAPI."""
@@ -206,7 +210,14 @@ class BridgeNetwork:
         return Dnsmasq(self._dhcp, bridge, self._at)
 
     def _known_bridges(self) -> set[str]:
-        return {check_name(p.name) for p in self._dhcp.iterdir()} if self._dhcp.is_dir() else set()
+        """By their directories; what else is there is left alone."""
+        found = set()
+        for path in self._dhcp.iterdir() if self._dhcp.is_dir() else ():
+            try:
+                found.add(check_name(path.name))
+            except exception.ConfigError as error:
+                LOG.debug("%s: %s", self._dhcp, error)
+        return found
 
     def _ports_by_bridge(self) -> dict[str, list[dict[str, Any]]]:
         ports: dict[str, list[dict[str, Any]]] = defaultdict(list)

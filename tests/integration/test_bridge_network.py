@@ -240,6 +240,21 @@ def test_a_network_that_cannot_be_had_leaves_the_others_alone(at, tmp_path):
         netns.ip("link", "delete", "vpn")
 
 
+def test_a_bridge_that_cannot_be_removed_holds_up_nothing(at):
+    conf, db, driver, network = at
+    names = ("lost+found", "0table", "is-not-empty/directory")    # no name of a bridge, nftables refuses it, OSError
+    for name in names:
+        pathlib.Path(conf.state_path, "dhcp", name).mkdir(parents=True)
+    try:
+        driver.init_host("node")
+        server = add_server(db)
+        driver.plug(server, driver.allocate(CONTEXT, server, "auto", "node")[0])
+        assert NetworkHost(conf.network.netns).exists(network["bridge"])
+    finally:
+        for name in names:
+            shutil.rmtree(pathlib.Path(conf.state_path, "dhcp", name.split("/")[0]))
+
+
 def test_networks_cannot_reach_each_other(at, tmp_path):
     conf, db, driver, network = at
     other = db.write(networks.create_network, name="other", cidr="10.199.78.0/29", project_id="q")
