@@ -73,6 +73,32 @@ def native(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return tpool.execute(function, *args, **kwargs)
 
 
+def native_lasting(function: Callable[[], T]) -> T:
+    """As :func:`native`, for a call that may take minutes: the few threads of that must not all wait for such calls."""
+    if not is_green():
+        return function()
+    from eventlet import patcher
+    from eventlet.hubs import trampoline
+
+    answers, failures = list[T](), list[BaseException]()
+    write, (read_end, write_end) = patcher.original("os").write, os.pipe()
+
+    def work() -> None:
+        try:
+            answers.append(function())
+        except BaseException as error:      # raised where it is waited for
+            failures.append(error)
+        write(write_end, b"x")
+
+    native_thread(work, "lasting")
+    trampoline(read_end, read=True)
+    for end in (read_end, write_end):       # not if the waiting was cut off: the thread may write yet
+        os.close(end)
+    if failures:
+        raise failures[0]
+    return answers[0]
+
+
 def native_thread(target: Callable[[], None], name: str) -> Any:
     """Start a daemon thread of the operating system, whatever the switch says: for loops that live in C code.
 

@@ -162,8 +162,10 @@ def _copy(work: Work) -> None:
         host.driver.live.begin_anew(work.instance)      # after it: who dies in between only has it prepared once more
         return
     try:
-        _refuse_if_aborted(work, work.update_migration({"status": objects.RUNNING}))
-        host.driver.live.copy(work.instance, _plan(work), lambda progress: _report(work, progress))
+        with host.driver.live.turn(work.instance, lambda: _wait_for_turn(work)):
+            _refuse_at_stop(work)
+            _refuse_if_aborted(work, work.update_migration({"status": objects.RUNNING}))
+            host.driver.live.copy(work.instance, _plan(work), lambda progress: _report(work, progress))
     except _STOP:
         raise
     except Exception as error:
@@ -174,6 +176,16 @@ def _copy(work: Work) -> None:
         return
     _switch(work)
     _leave(work)
+
+
+def _refuse_at_stop(work: Work) -> None:
+    if work.host.stopping.is_set():     # the next daemon goes on
+        raise exception.LeaseLost(action_id=work.action.id, owner=work.host.owner)
+
+
+def _wait_for_turn(work: Work) -> None:
+    _refuse_at_stop(work)
+    patiently(lambda: _refuse_if_aborted(work, work.update_migration({"status": objects.QUEUED})))()
 
 
 def _has_switched(work: Work) -> bool:

@@ -77,6 +77,7 @@ class ComputeManager:
                          volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf, share_base.load(conf),
                          ComputeAPI(transport),
                          vendor_data=vendor_data.load(conf))
+        self._stopping = self.host.stopping
         self._turns = Turns()
         self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host),
                                         Departures(self.host, self._soon)]
@@ -86,12 +87,12 @@ class ComputeManager:
         self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")
         self._pool = ThreadPoolExecutor(32, thread_name_prefix=f"compute-{host}")
         self._lasting = ThreadPoolExecutor(32, thread_name_prefix=f"lasting-{host}")
+        self._copies = ThreadPoolExecutor(256, thread_name_prefix=f"copy-{host}")       # most of which wait for their turn
         self._departures = ThreadPoolExecutor(32, thread_name_prefix=f"departure-{host}")
         self._claims = ThreadPoolExecutor(2, thread_name_prefix=f"claim-{host}")
         # where there is no network, a build has nothing to do before it spawns
         self._first_task_state = states.SPAWNING if conf.network.driver == "null" else states.NETWORKING
         self._recovery = threading.Thread(target=self._recover, name=f"recovery-{host}", daemon=True)
-        self._stopping = threading.Event()
         self._ready = threading.Event()
         # leases are renewed by heartbeats: two may be lost before a lease is
         self._interval = min(conf.compute.report_interval, conf.conductor.lease_seconds / 3)
@@ -109,7 +110,7 @@ class ComputeManager:
         """Let what runs end; its leases are renewed until then. The guests run on."""
         self._stopping.set()
         self.conductor.hurry()
-        for pool in (self._claims, self._builds, self._lasting, self._departures, self._pool):
+        for pool in (self._claims, self._builds, self._lasting, self._copies, self._departures, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
         self._give_back(self.leases.in_flight())        # what waited for a thread: nobody works on it
         self._recovery.join(JOIN_SECONDS)
@@ -259,7 +260,11 @@ class ComputeManager:
 
     def _queue(self, claimed: _Claimed) -> None:
         action, uuid = claimed.action, claimed.instance.uuid
-        pool = self._builds if action.verb == "build" else self._lasting if action.verb in verbs.LASTING else self._pool
+        pool = self._lasting if action.verb in verbs.LASTING else self._pool
+        if action.verb == "build":
+            pool = self._builds
+        elif action.verb == "live_migrate" and action.arguments.get("step") == "copy":
+            pool = self._copies
         if states.OPERATIONS[action.verb].ends_in == states.DELETED:
             self.host.events.interrupt(uuid)
         self._turns.submit(uuid, pool, lambda waited: self._turn(claimed, waited))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -47,6 +48,7 @@ class Host:
     share: ShareAPI
     compute: ComputeAPI
     vendor_data: dict[str, Any] = field(default_factory=dict)
+    stopping: threading.Event = field(default_factory=threading.Event)      # set: nothing more begins
 
 
 class Work:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from nova_lite import exception
@@ -9,6 +10,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.states import NOSTATE, POWER_PAUSED, RUNNING
 from nova_lite.units import GiB, MiB
+from nova_lite.virt.copies import Copies
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
 from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, SourceFacts
 
@@ -25,6 +27,7 @@ class FakeLiveMigrations:
     def __init__(self, driver: FakeDriver, act: Callable[[str, Instance], None],
                  keep: Callable[[str, dict[str, Any] | None], None]) -> None:
         self._driver, self._act, self._keep = driver, act, keep
+        self._copies = Copies(driver.conf.compute.max_concurrent_live_migrations)
 
     def facts(self, instance: Instance) -> SourceFacts:
         """See LiveMigrations."""
@@ -63,6 +66,10 @@ class FakeLiveMigrations:
     def begin_anew(self, instance: Instance) -> None:
         """The mark goes."""
         self._keep(instance.uuid + MOVED_TO, None)
+
+    def turn(self, instance: Instance, ask: Callable[[], object]) -> AbstractContextManager[None]:
+        """See LiveMigrations. No copy outlives its daemon."""
+        return self._copies.turn(ask, at_once=False)
 
     def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
         """Slow if ``[fake] delay`` says so; a forced one is fast."""

@@ -7,6 +7,7 @@ hypervisors where the guest is: there is never a moment at which it runs on both
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -93,6 +94,10 @@ class LiveMigrations(Protocol):
 
     def begin_anew(self, instance: Instance) -> None:
         """The source forgets the copy that ``has_begun``."""
+
+    def turn(self, instance: Instance, ask: Callable[[], object]) -> AbstractContextManager[None]:
+        """The source lets ``[compute] max_concurrent_live_migrations`` guests leave at a time: in the block it is this one's
+        turn. Calls ``ask`` every second until then, and raises what that raises."""
 
     def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
         """The source brings the guest over, or waits until the copy that is under way ends. Raises LiveMigrationAborted or

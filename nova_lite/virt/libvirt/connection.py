@@ -5,6 +5,7 @@ that loop reach the rest of the process through a NativeQueue, so that nothing h
 """
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -100,6 +101,31 @@ class Connection:
                     raise ConnectionLost(uri=self.uri, reason=_text(error)) from error
         raise AssertionError("not reached")
 
+    def run_lasting(self, function: Callable[[Any], T]) -> T:
+        """``function(virConnect)`` for what may take minutes: with a native thread and a connection of its own. libvirtd reads
+        nothing more from a connection with five calls under way, not even that it is alive (``max_client_requests``), so a few
+        such calls would break the one that all share. Raises what :meth:`run` raises."""
+        lib = self.libvirt
+        self._alive()       # a daemon that is being restarted is waited for
+
+        def work() -> T:
+            connection = lib.open(self.uri)
+            try:
+                self._keep_alive(connection)
+                return function(connection)
+            except lib.libvirtError as error:
+                if self._is_broken(error, connection):
+                    raise ConnectionLost(uri=self.uri, reason=_text(error)) from error
+                raise
+            finally:
+                with contextlib.suppress(lib.libvirtError):     # it is dead already
+                    connection.close()
+
+        try:
+            return concurrency.native_lasting(work)
+        except lib.libvirtError as error:
+            raise exception.VirtDriverError(what="libvirt", reason=_text(error)) from error
+
     def _alive(self) -> Any:
         deadline = time.monotonic() + RETURN_WAIT
         while True:
@@ -126,14 +152,19 @@ class Connection:
     def _open(self) -> Any:
         lib = self.libvirt
         connection = lib.open(self.uri)
+        self._keep_alive(connection, self._on_close)
+        connection.domainEventRegisterAny(None, lib.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None)
+        return connection
+
+    def _keep_alive(self, connection: Any, on_close: Callable[..., None] | None = None) -> None:
+        lib = self.libvirt
         try:
             connection.setKeepAlive(*KEEPALIVE)
-            connection.registerCloseCallback(self._on_close, None)
+            if on_close is not None:
+                connection.registerCloseCallback(on_close, None)
         except lib.libvirtError as error:
             if error.get_error_code() != lib.VIR_ERR_NO_SUPPORT:    # a driver inside this process needs neither
                 raise
-        connection.domainEventRegisterAny(None, lib.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None)
-        return connection
 
     def _close(self, connection: Any) -> None:
         for step in (connection.unregisterCloseCallback, connection.close):

@@ -90,7 +90,7 @@ class Guest:
     def save(self) -> None:
         """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now."""
         running = self.lib.VIR_DOMAIN_SAVE_RUNNING
-        self.do(lambda domain: domain.managedSave(running) if domain.isActive() else None, must_exist=True)
+        self.do(lambda domain: domain.managedSave(running) if domain.isActive() else None, must_exist=True, lasts=True)
 
     def undefine(self) -> None:
         """Remove the configuration with saved memory and the memory of its TPM. The firmware's variables stay: they are one of
@@ -141,8 +141,8 @@ class Guest:
 
         return call
 
-    def do(self, function: Callable[[Any], T], must_exist: bool = False, retry: bool = False) -> T | None:
-        """``function(virDomain)``; None when there is no such domain, unless it must exist."""
+    def do(self, function: Callable[[Any], T], must_exist: bool = False, retry: bool = False, lasts: bool = False) -> T | None:
+        """``function(virDomain)``; None when there is no such domain, unless it must exist. ``lasts``: it may take minutes."""
         lib, uuid = self.lib, self.uuid
 
         def call(connection: Any) -> T | None:
@@ -153,7 +153,7 @@ class Guest:
                     return None
                 raise
 
-        return self._connection.run(call, retry)
+        return self._connection.run_lasting(call) if lasts else self._connection.run(call, retry)
 
 
 def all_power_states(connection: Connection) -> dict[str, int]:

@@ -21,9 +21,10 @@ from nova_lite import concurrency, exception, units
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
+from nova_lite.virt.copies import Copies
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
 from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_check, migration_xml
-from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import (
@@ -58,6 +59,7 @@ class LiveMigrations:
         self._host, self._working, self._remove = host, working, remove
         self._root = instances_root(conf)
         self._address = conf.libvirt.migration_address or conf.my_ip
+        self._copies = Copies(conf.compute.max_concurrent_live_migrations)
 
     # before -------------------------------------------------------------------------------------------------------------
     def facts(self, instance: Instance) -> SourceFacts:
@@ -134,6 +136,11 @@ class LiveMigrations:
         """See LiveMigrations."""
         self._files(instance).moved_to.unlink(missing_ok=True)
 
+    def turn(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
+        """See LiveMigrations. A copy that has outlived a daemon is only looked at."""
+        guest = self._guest(instance)
+        return self._copies.turn(ask, at_once=bool(self._job(guest)) or self._is_gone(guest))
+
     def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
         """See LiveMigrations."""
         guest = self._guest(instance)
@@ -176,14 +183,16 @@ class LiveMigrations:
             flags |= lib.VIR_MIGRATE_AUTO_CONVERGE
         if options.live_migration_with_native_tls:
             flags |= lib.VIR_MIGRATE_TLS
-        guest.do(lambda domain: domain.migrateToURI3(plan.uri, parameters, flags), must_exist=True)
+        guest.do(lambda domain: domain.migrateToURI3(plan.uri, parameters, flags), must_exist=True, lasts=True)
 
     def _watch(self, guest: Guest, instance: Instance, call: _Call | None, report: Report) -> bool:
         """Until the copy has ended; True when it was aborted, on request or because it takes too long."""
         done, reported = set[str](), 0.0
         while True:
+            has_ended = call is None or call.ended     # before the look at the job: a call ends after its job
             job = self._job(guest)
-            if call.ended if call is not None else not job:
+            # libvirt may go on with a copy though the connection was lost on which it was asked for
+            if has_ended and not (job and (call is None or isinstance(call.error, ConnectionLost))):
                 return ABORT in done
             wanted = None
             if time.monotonic() - reported >= _REPORT_SECONDS:

@@ -130,6 +130,27 @@ def test_an_abort_ends_the_copy(cloud, server):
     assert _move(cloud).status == "cancelled"
 
 
+def test_one_guest_leaves_at_a_time_and_who_waits_can_be_aborted(cloud, monkeypatch):
+    servers = [cloud.active(requested_destination={"host": "h1", "node": None, "force": True}) for _ in range(3)]
+    held, go_on = cloud.hold(monkeypatch, "live_migration")
+    done = []
+    for server in servers:
+        cloud.set(server, requested_destination=None)
+        done.append(_migrate(cloud, server))
+        cloud.wait_for(held.is_set)     # the first one has begun
+    cloud.wait_for(lambda: cloud.action(done[1]).arguments.get("step") == "copy")
+    _want(cloud, done[1], "abort")
+    cloud.wait_action(done[1], objects.ERROR)
+    assert (cloud.get(servers[1]).host, cloud.get(servers[1]).vm_state) == ("h1", states.ACTIVE)
+    cloud.wait_for(lambda: cloud.action(done[2]).owner == cloud.hosts["h1"].leases.owner)
+    cloud.hosts["h1"].host.stopping.set()       # the first one is brought to its end, the third one not begun
+    go_on.set()
+    cloud.wait_action(done[0], objects.DONE)
+    assert cloud.get(servers[0]).host == "h2"
+    cloud.end_host("h1")
+    assert (cloud.get(servers[2]).host, cloud.action(done[2]).arguments["step"]) == ("h1", "copy")
+
+
 def test_an_abort_ends_preparations_that_stand_still(cloud, server, monkeypatch):
     old, preparing = cloud.get(server).host, threading.Event()
 

@@ -123,7 +123,8 @@ class Cloud:
             act(asked, instance)
         for manager in self.hosts.values():
             driver = manager.host.driver
-            monkeypatch.setattr(driver, "_act", partial(hold, act=driver._act))
+            for part in (driver, driver.live):
+                monkeypatch.setattr(part, "_act", partial(hold, act=part._act))
         return held, go_on
 
     def delay(self, seconds):

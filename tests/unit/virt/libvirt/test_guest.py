@@ -55,6 +55,16 @@ def test_the_life_of_a_guest_each_step_twice(guest, connection):
         assert guest.power_state() is None
 
 
+def test_what_lasts_has_a_connection_of_its_own(guest, connection):
+    shared = connection.run(lambda c: c)
+    assert connection.run_lasting(lambda c: c is shared or c.getURI()) == "test:///default"
+    with pytest.raises(exception.VirtDriverError, match="Domain not found"):
+        guest.save()
+    _define(guest).start()
+    guest.save()
+    assert guest.power_state() == states.SHUTDOWN
+
+
 def test_a_paused_guest_does_not_hear_the_power_button(guest):
     _define(guest).start()
     guest.pause()

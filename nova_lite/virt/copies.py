@@ -1,0 +1,38 @@
+"""How many guests leave a host at the same time: those that wait keep their order."""
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+ASK_SECONDS = 1.0
+
+
+class Copies:
+    """``limit`` copies at a time; 0: any number."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._order: list[object] = []      # those that have their turn first
+
+    @contextlib.contextmanager
+    def turn(self, ask: Callable[[], object], at_once: bool) -> Iterator[None]:
+        """A copy has its turn in the block. ``ask`` is called every second while it waits; what it raises ends the waiting.
+        ``at_once``: it is under way already, and waits for nobody."""
+        one = object()
+        with self._lock:
+            self._order.insert(0 if at_once else len(self._order), one)
+        try:
+            while not self._is_next(one):
+                ask()
+                time.sleep(ASK_SECONDS)
+            yield
+        finally:
+            with self._lock:
+                self._order.remove(one)
+
+    def _is_next(self, one: object) -> bool:
+        with self._lock:
+            return not self._limit or self._order.index(one) < self._limit

@@ -1,0 +1,48 @@
+"""Turns of copies."""
+import threading
+
+import pytest
+
+from nova_lite.virt.copies import Copies
+
+
+class Stop(Exception):
+    pass
+
+
+def refuse():
+    raise Stop
+
+
+def test_no_more_than_the_limit_and_what_is_under_way_waits_for_nobody():
+    copies = Copies(1)
+    with copies.turn(refuse, at_once=False):
+        with pytest.raises(Stop), copies.turn(refuse, at_once=False):
+            pass
+        with copies.turn(refuse, at_once=True), pytest.raises(Stop), copies.turn(refuse, at_once=False):
+            pass
+    with copies.turn(refuse, at_once=False):
+        pass
+
+
+def test_without_a_limit_nobody_waits():
+    copies = Copies(0)
+    with copies.turn(refuse, at_once=False), copies.turn(refuse, at_once=False):
+        pass
+
+
+def test_who_came_first_is_first():
+    copies, order, asked = Copies(1), [], {}
+
+    def copy(number):
+        with copies.turn(asked[number].set, at_once=False):
+            order.append(number)
+    threads = [threading.Thread(target=copy, args=(number,)) for number in range(3)]
+    with copies.turn(refuse, at_once=False):
+        for number, thread in enumerate(threads):
+            asked[number] = threading.Event()
+            thread.start()
+            assert asked[number].wait(60)
+    for thread in threads:
+        thread.join(60)
+    assert order == [0, 1, 2]
