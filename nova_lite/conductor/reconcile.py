@@ -1,7 +1,8 @@
-"""The reconciler: claims that belong to no server any more are given back, sums that are wrong are put right."""
+"""The reconciler: claims that belong to no server any more are given back, servers get what they lack, sums are put right."""
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -10,9 +11,11 @@ from oslo_log import log
 from nova_lite import units
 from nova_lite.db import actions, claims, console_auth_tokens, instances, models, moves
 from nova_lite.db.core import Database
+from nova_lite.objects import migration as objects
 
 LOG = log.getLogger(__name__)
 INTERVAL = 60.0
+AT_ONCE = 200
 ALLOCATIONS, INSTANCES, NODES = models.allocations, models.instances, models.compute_nodes
 
 
@@ -26,6 +29,10 @@ class Reconciler:
         """One look at all claims and nodes."""
         for uuid, node_id in self.db.write(self._stray_claims):
             LOG.warning("claim on node %s belonged to no server there, given back", node_id, extra={"instance_uuid": uuid})
+        with self.db.read() as conn:
+            homeless = self._without_claim(conn)
+        for uuid, host in self.db.write(self._claim_again, homeless) if homeless else ():
+            LOG.warning("held no room on its host %s, claimed again", host, extra={"instance_uuid": uuid})
         with self.db.read() as conn:
             nodes = conn.execute(sa.select(NODES.c.id)).scalars().all()
         for node_id in nodes:
@@ -49,6 +56,33 @@ class Reconciler:
         for uuid, node_id in stray:
             claims.release(conn, uuid, node_id)
         return stray
+
+    def _without_claim(self, conn: sa.Connection, uuids: Collection[str] | None = None) -> dict[str, int]:
+        """Server -> its node, for those at rest that hold no room there: others are being placed on top of them. What never was
+        more than a build that failed holds none rightly."""
+        placed = sa.and_(INSTANCES.c.host == NODES.c.host, INSTANCES.c.node == NODES.c.hypervisor_hostname)
+        held = sa.and_(ALLOCATIONS.c.instance_uuid == INSTANCES.c.uuid, ALLOCATIONS.c.compute_node_id == NODES.c.id)
+        query = sa.select(INSTANCES.c.uuid, NODES.c.id).select_from(
+            INSTANCES.join(NODES, placed).join(ALLOCATIONS, held, isouter=True)).where(
+            INSTANCES.c.deleted == 0, INSTANCES.c.task_state.is_(None), INSTANCES.c.launched_at.is_not(None),
+            ALLOCATIONS.c.id.is_(None))
+        if uuids is not None:
+            query = query.where(INSTANCES.c.uuid.in_(sorted(uuids)))
+        rows = conn.execute(query.order_by(INSTANCES.c.id).limit(AT_ONCE)).all()
+        uuids = [row.uuid for row in rows]
+        busy = set(actions.open_of_instances(conn, uuids))
+        # a move that was left in the middle holds the room of the server
+        busy |= {m.instance_uuid for m in moves.open_of(conn, uuids) if m.status != objects.FINISHED}
+        return {row.uuid: row.id for row in rows if row.uuid not in busy}
+
+    def _claim_again(self, conn: sa.Connection, homeless: Collection[str]) -> list[tuple[str, str]]:
+        found = instances.get_many(conn, homeless, lock=True, tags=False)
+        claimed = []
+        for uuid, node_id in self._without_claim(conn, list(found)).items():
+            flavor = found[uuid].placed_flavor
+            if claims.write_down(conn, uuid, node_id, flavor.vcpus, flavor.memory_mb, flavor.disk_gb):
+                claimed.append((uuid, found[uuid].host or ""))
+        return claimed
 
     def purge(self) -> None:
         """Deleted servers leave the database for good after ``[database] purge_deleted_after``; expired tokens at once."""

@@ -62,11 +62,17 @@ def claim_many(conn: sa.Connection, claims: Sequence[Claim], group: Mapping[str,
         host = hosts.get(one.node_id)
         if members and not members.allows(one.instance_uuid, host):
             continue
-        if _take(conn, [one]) or _held(conn, [one]):
+        if _take(conn, [one]) or (one.instance_uuid, one.node_id) in _held(conn, [one]):
             granted.add(one.instance_uuid)
             if members and host is not None:
                 members.add(one.instance_uuid, host)
     return granted
+
+
+def write_down(conn: sa.Connection, instance_uuid: str, node_id: int, vcpus: int, memory_mb: int, disk_gb: int) -> bool:
+    """Room that an instance uses all the same is its own from now on, whether or not the node has any left. False when it was
+    claimed already or the node is gone."""
+    return _take(conn, [Claim(instance_uuid, node_id, vcpus, memory_mb, disk_gb)], guarded=False)
 
 
 def release(conn: sa.Connection, instance_uuid: str, node_id: int | None = None) -> int:
@@ -93,6 +99,33 @@ def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: in
     if freed:
         conn.execute(_change(freed, guarded=False))
     return count
+
+
+def release_homeless(conn: sa.Connection, instance_uuids: Iterable[str]) -> int:
+    """Give back what those of the instances hold that have no host; none can get one before the transaction ends."""
+    uuids = list(instance_uuids)
+    places = lock_places(conn, uuids)
+    return release_many(conn, [uuid for uuid in uuids if places.get(uuid, (None, None))[0] is None])
+
+
+def release_unplaced(conn: sa.Connection, made: Mapping[str, tuple[int, str, str]]) -> int:
+    """Give back claims that an attempt to place instances has made, as instance uuid -> (node id, host, node), but for those
+    on the very node that the instance has been sent to meanwhile."""
+    places = lock_places(conn, made)
+    by_node: dict[int, list[str]] = defaultdict(list)
+    for uuid, (node_id, *place) in made.items():
+        if places.get(uuid) != tuple(place):
+            by_node[node_id].append(uuid)
+    return sum(release_many(conn, by_node[node_id], node_id) for node_id in sorted(by_node))
+
+
+def lock_places(conn: sa.Connection, instance_uuids: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
+    """instance uuid -> (host, node) as they stay until the transaction ends; what does not exist is left out."""
+    instances, found = models.instances, dict[str, tuple[str | None, str | None]]()
+    for some in _chunks(instance_uuids):
+        query = sa.select(instances.c.uuid, instances.c.host, instances.c.node).where(instances.c.uuid.in_(some))
+        found.update((row.uuid, (row.host, row.node)) for row in conn.execute(query.order_by(instances.c.id).with_for_update()))
+    return found
 
 
 def rename(conn: sa.Connection, consumer: str, new_consumer: str, node_id: int | None = None) -> int:
@@ -219,8 +252,8 @@ def _hosts(conn: sa.Connection, node_ids: set[int]) -> dict[int, str]:
     return found
 
 
-def _take(conn: sa.Connection, claims: Sequence[Claim]) -> bool:
-    """All of these claims or none: one INSERT of the allocations, one conditional UPDATE of the sums."""
+def _take(conn: sa.Connection, claims: Sequence[Claim], guarded: bool = True) -> bool:
+    """All of these claims or none: one INSERT of the allocations, one UPDATE of the sums (``guarded``: only with room)."""
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for one in claims:
         _add(sums[one.node_id], one.vcpus, one.memory_mb, one.disk_gb, 1)
@@ -230,7 +263,7 @@ def _take(conn: sa.Connection, claims: Sequence[Claim]) -> bool:
         conn.execute(sa.insert(ALLOCATIONS), [
             {"created_at": now, "instance_uuid": c.instance_uuid, "compute_node_id": c.node_id, "vcpus": c.vcpus,
              "memory_mb": c.memory_mb, "disk_gb": c.disk_gb} for c in claims])
-        changed = conn.execute(_change(sums, guarded=True)).rowcount
+        changed = conn.execute(_change(sums, guarded)).rowcount
     except exc.IntegrityError:      # somebody claims the same at this moment
         savepoint.rollback()
         return False

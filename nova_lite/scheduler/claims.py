@@ -40,14 +40,15 @@ class Placer:
         """
         with self._db.read() as conn:
             left_over = db_claims.held_without_host(conn, instance_uuids)
-        if left_over:
-            self._db.write(db_claims.release_many, left_over)
+        if left_over:       # looked at again under a lock: another attempt may be giving them hosts at this moment
+            self._db.write(db_claims.release_homeless, left_over)
         chosen: dict[str, list[Selection]] = {}
         try:
             self._place(spec, instance_uuids, chosen)
         except BaseException:
             if chosen:
-                self._db.write(db_claims.release_many, list(chosen))
+                self._db.write(db_claims.release_unplaced, {
+                    uuid: (first.compute_node_id, first.host, first.node) for uuid, (first, *_) in chosen.items()})
             raise
         return chosen
 

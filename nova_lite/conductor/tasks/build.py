@@ -123,21 +123,26 @@ class BuildTask:
             LOG.exception("scheduling failed")
             self._try_again(waiting, (str(error) or type(error).__name__).splitlines()[0], started)
             return
+        sent, homeless = self.db.write(self._assign, waiting, batch[0].spec, selections, started)
+        if homeless:
+            self._try_again(homeless, "the room that was found for them was given to others meanwhile", started)
         by_host: dict[str, list[int]] = defaultdict(list)
-        for action, host in self.db.write(self._assign, waiting, selections, started):
+        for action, host in sent:
             by_host[host].append(action.id)
         for host, ids in by_host.items():
             self.compute.wake_many(context, host, states.OPERATIONS["build"].method, ids)
 
-    def _assign(self, conn: sa.Connection, batch: list[Action], selections: dict[str, list[Selection]],
-                started: datetime.datetime) -> list[tuple[Action, str]]:
-        """Write the hosts down and hand the actions over; what was deleted or lost in between is left out."""
+    def _assign(self, conn: sa.Connection, batch: list[Action], spec: RequestSpec, selections: dict[str, list[Selection]],
+                started: datetime.datetime) -> tuple[list[tuple[Action, str]], list[Action]]:
+        """Write the hosts down and hand the actions over; what was deleted or lost in between is left out. Also answers those
+        that are still ours and have no room any more."""
         held = actions.held(conn, [a.id for a in batch], self.leases.owner)
         self._give_back(conn, [a.instance_uuid for a in batch if a.id not in held])
+        homeless = self._without_room(conn, [a for a in batch if a.id in held], spec, selections)
         sent: list[tuple[Action, str]] = []
         same: dict[tuple, list[Action]] = defaultdict(list)
         for action in batch:
-            if action.id in held:
+            if action.id in held and action not in homeless:
                 places = selections[action.instance_uuid]
                 same[tuple((s.host, s.compute_node_id) for s in places)].append(action)
         for alike in same.values():
@@ -150,7 +155,21 @@ class BuildTask:
             sent += [(a, chosen.host) for a in ready]
         event = actions.event(EVENT, self.conf.host, started)
         actions.add_events(conn, [(a.id, event) for a, _ in sent])
-        return sent
+        return sent, homeless
+
+    def _without_room(self, conn: sa.Connection, mine: list[Action], spec: RequestSpec,
+                      selections: dict[str, list[Selection]]) -> list[Action]:
+        """Who was asked for before may be in the hands of a scheduler that is late, and that gives their room back: claim it
+        again. Answers those for whom it cannot be had. With the servers locked, it stays until they have their host."""
+        again = [a for a in mine if a.attempts]
+        if not again:
+            return []
+        claims.lock_places(conn, [a.instance_uuid for a in again])
+        flavor = spec.flavor
+        granted = claims.claim_many(conn, [
+            claims.Claim(a.instance_uuid, selections[a.instance_uuid][0].compute_node_id, flavor.vcpus, flavor.memory_mb,
+                         flavor.disk_gb) for a in again], spec.group)
+        return [a for a in again if a.instance_uuid not in granted]
 
     def _give_back(self, conn: sa.Connection, lost: Sequence[str]) -> None:
         """The room of servers that were deleted while the scheduler chose. Who lives on is another conductor's by now."""

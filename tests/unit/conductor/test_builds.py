@@ -8,9 +8,9 @@ import oslo_messaging as messaging
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.context import admin_context
-from nova_lite.db import actions, models
+from nova_lite.db import actions, claims, models
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
@@ -124,6 +124,51 @@ def test_builds_outlive_a_scheduler_that_is_not_there(cloud, error):
     assert cloud.action(action_id).state == objects.PENDING
     cloud.sweep()
     cloud.wait(server, states.ACTIVE)
+
+
+def second_answer(cloud, meanwhile):
+    """The scheduler is asked twice, as the first answer is lost; ``meanwhile`` runs before the second one arrives, as the
+    first question may still be on its way. Returns the server and its action."""
+    scheduler, asked = cloud.conductor.builds.scheduler, []
+    choose = scheduler.select_destinations
+
+    def ask(*arguments):
+        asked.append(arguments)
+        answer = choose(*arguments)
+        if len(asked) == 1:
+            raise messaging.MessagingTimeout("the answer is lost")
+        if len(asked) == 2:
+            meanwhile()
+        return answer
+    scheduler.select_destinations = ask
+    [(server, action_id)] = cloud.create()
+    cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
+    return server, action_id
+
+
+def test_room_that_a_late_scheduler_gave_back_is_claimed_again(cloud):
+    server, action_id = second_answer(cloud, lambda: cloud.db.write(claims.release, server))
+    cloud.sweep()
+    found = cloud.wait(server, states.ACTIVE)
+    assert cloud.claimed() == {found.host: {server}}
+    assert cloud.action(action_id).attempts == 1
+
+
+def test_a_server_whose_room_was_given_to_another_meanwhile_is_placed_again(cloud):
+    nodes = models.compute_nodes
+
+    def lose():
+        cloud.db.write(claims.release, server)
+        cloud.run(sa.update(nodes).values(vcpus_used=10**6, updated_at=units.utcnow()))
+    server, action_id = second_answer(cloud, lose)
+    cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
+    found, action = cloud.get(server), cloud.action(action_id)
+    assert (found.host, found.task_state) == (None, states.SCHEDULING)
+    assert (action.state, action.stage, action.attempts) == (objects.PENDING, objects.CONDUCTOR, 2)
+    cloud.run(sa.update(nodes).values(vcpus_used=0, updated_at=units.utcnow()))
+    cloud.sweep()
+    found = cloud.wait(server, states.ACTIVE)
+    assert cloud.claimed() == {found.host: {server}}
 
 
 def test_builds_wait_for_hosts_that_could_not_report(cloud):

@@ -54,6 +54,28 @@ def test_room_of_a_server_that_is_being_placed_stays(cloud):
     assert cloud.claimed() == {"h1": {server}}
 
 
+def test_a_server_that_lost_its_room_gets_it_back_even_on_a_full_node(cloud):
+    server, failed = cloud.active(), cloud.active()
+    cloud.db.write(claims.release_many, [server, failed])
+    cloud.set(failed, launched_at=None, vm_state=states.ERROR)     # never was more than a build
+    cloud.run(sa.update(models.compute_nodes).values(memory_mb=512))
+    cloud.conductor.reconciler.run()
+    assert cloud.claimed() == {cloud.get(server).host: {server}}
+    with cloud.db.read() as conn:
+        [held] = claims.held_by(conn, [server])[server]
+    assert (held.vcpus, held.memory_mb, held.disk_gb) == (1, 1024, 10)
+
+
+def test_a_server_that_somebody_works_on_is_given_no_room(cloud):
+    busy, reset, lost = (cloud.active() for _ in range(3))
+    for server in (busy, reset):
+        cloud.begin(server, "stop")
+    cloud.set(reset, task_state=None)       # os-resetState
+    cloud.db.write(claims.release_many, [busy, reset, lost])
+    cloud.conductor.reconciler.run()
+    assert set().union(*cloud.claimed().values()) == {lost}
+
+
 def test_wrong_sums_are_put_right(cloud):
     server = cloud.active()
     nodes = models.compute_nodes

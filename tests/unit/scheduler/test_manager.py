@@ -148,17 +148,54 @@ def test_groups_over_several_requests(cloud, scheduler):
     assert len({scheduler(spec(group=together), [m])[m][0].host for m in "xyz"}) == 1
 
 
+def server_on(cloud, host, uuid="a"):
+    """What the conductor has written down of a server with a host."""
+    cloud.run(sa.insert(models.instances).values(
+        uuid=uuid, project_id="p", user_id="u", display_name=uuid, vm_state="active", flavor_ref="1", flavor={}, vcpus=1,
+        memory_mb=1, root_gb=1, metadata={}, system_metadata={}, network_info=[], security_groups=[], scheduler_hints={},
+        host=host, node=host, created_at=units.utcnow()))
+
+
 def test_a_moving_member_does_not_bind_itself(cloud, scheduler):
     nodes = {name: cloud.add(name) for name in ("h1", "h2")}
     group = cloud.group("affinity", "a")
     assert cloud.db.write(claims.claim, "a", nodes["h1"], 1, 1, 1)
-    now = units.utcnow()
-    cloud.run(sa.insert(models.instances).values(
-        uuid="a", project_id="p", user_id="u", display_name="a", vm_state="active", flavor_ref="1", flavor={}, vcpus=1,
-        memory_mb=1, root_gb=1, metadata={}, system_metadata={}, network_info=[], security_groups=[], scheduler_hints={},
-        host="h1", created_at=now))
+    server_on(cloud, "h1")
     assert scheduler(spec(group=group, ignore_hosts=["h1"]), ["a"])["a"][0].host == "h2"
     assert cloud.used()["h1"][3] == 1       # what it holds where it runs is kept
+
+
+@pytest.mark.parametrize(("placed_on", "used"), [("h1", 1), ("h2", 2)])
+def test_a_request_that_is_late_and_fails_takes_nothing_from_a_server_that_was_placed_meanwhile(cloud, placed_on, used):
+    nodes = {"h1": cloud.add("h1"), "h2": cloud.add("h2", vcpus=2, memory_mb=131072), "h3": cloud.add("h3")}
+    # another scheduler was asked again and has answered
+    assert cloud.db.write(claims.claim, "a", nodes[placed_on], 1, 1024, 10)
+    server_on(cloud, placed_on)
+    manager, table = SchedulerManager(cloud.conf), models.compute_nodes
+    manager.start()
+    for host, vcpus_used in (("h2", used), ("h3", 16)):     # what its table does not know yet: room for "a" only
+        cloud.run(sa.update(table).where(table.c.host == host).values(
+            vcpus_used=vcpus_used, updated_at=units.utcnow() - datetime.timedelta(hours=1)))
+    with pytest.raises(exception.NoValidHost):
+        manager._placer.place(spec(ignore_hosts=["h1"]), ["a", "b"])
+    manager.stop()
+    assert {host: held for host, held in cloud.allocated().items() if any(held)} == {placed_on: (1, 1024, 10, 1)}
+
+
+def test_a_request_that_is_late_leaves_a_server_its_room_that_gets_its_host_at_that_moment(cloud, monkeypatch):
+    nodes = {name: cloud.add(name) for name in ("h1", "h2")}
+    assert cloud.db.write(claims.claim, "a", nodes["h1"], 1, 1024, 10)
+    manager, look = SchedulerManager(cloud.conf), claims.held_without_host
+
+    def look_and_be_late(conn, uuids):
+        found = look(conn, uuids)
+        conn.rollback()
+        server_on(cloud, "h1")
+        return found
+    monkeypatch.setattr(claims, "held_without_host", look_and_be_late)
+    manager._placer.place(spec(ignore_hosts=["h1"]), ["a"])
+    manager.stop()
+    assert cloud.allocated()["h1"][3] == 1
 
 
 def test_a_forced_host_that_is_full_refuses_and_says_so(cloud, scheduler):
