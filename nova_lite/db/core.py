@@ -18,7 +18,12 @@ T = TypeVar("T")
 LOG = log.getLogger(__name__)
 TRIES = 8
 IDLE_SECONDS = 2.0
-CONNECT_TIMEOUT = 5      # seconds to wait for a connection
+CONNECT_TIMEOUT = 5         # seconds to wait for a connection
+ANSWER_SECONDS = 25         # MySQL: silence after which a server is taken for dead; a statement of ours takes far less
+LOCK_SECONDS = 20           # MySQL: the longest wait for a lock; less, so that the server gives up first, and says so
+# PostgreSQL: a server whose machine does not even answer the kernel's questions is taken for dead after 15 seconds
+KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15000}
+RECONNECT_SECONDS = 30.0    # a transaction that lost its connection is not begun again after this time
 # MySQL: deadlock, lock wait timeout, record changed. PostgreSQL: serialization failure, deadlock
 _AGAIN = {"1213", "1205", "1020", "40001", "40P01"}
 
@@ -39,11 +44,13 @@ class Database:
             yield connection
 
     def write(self, function: Callable[..., T], *args: object, **kwargs: object) -> T:
-        """Run ``function(connection, *args)`` in one transaction; on a deadlock run it again, at most :data:`TRIES` times.
+        """Run ``function(connection, *args)`` in one transaction; on a deadlock or a lost connection run it again, at most
+        :data:`TRIES` times.
 
         The function must have no effect but on the connection. Its exceptions roll back and pass through. ``listener``, if
         there is one, is told after the commit.
         """
+        started = time.monotonic()
         for attempt in range(1, TRIES + 1):
             try:
                 with self.engine.begin() as connection:
@@ -55,7 +62,7 @@ class Database:
                 self.listener.tell(notes)
                 return result
             except exc.DBAPIError as error:
-                if attempt == TRIES or not _may_try_again(error):
+                if attempt == TRIES or not _may_try_again(error, time.monotonic() - started):
                     raise
                 LOG.debug("transaction %s again after %s", getattr(function, "__name__", function), error)
                 time.sleep(0.01 * attempt ** 2)
@@ -78,16 +85,17 @@ class Database:
         self.engine.dispose()
 
 
-def _may_try_again(error: exc.DBAPIError) -> bool:
+def _may_try_again(error: exc.DBAPIError, seconds: float) -> bool:
     if error.connection_invalidated:
-        return True
+        return seconds < RECONNECT_SECONDS
     original = error.orig
     code = getattr(original, "pgcode", None) or (original.args[0] if original is not None and original.args else "")
     return str(code) in _AGAIN or "database is locked" in str(original)
 
 
-def make_engine(url: str, pool_size: int = 10) -> sa.Engine:
-    """The engine for ``url``, with the settings that each kind of database needs.
+def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engine:
+    """The engine for ``url``, with the settings that each kind of database needs. ``patient``: statements may take any time, as
+    those of migrations do.
 
     All run at READ COMMITTED (SQLite: serialized): a conditional UPDATE then sees the newest committed row, which is what
     leases and claims stand on.
@@ -104,13 +112,23 @@ def make_engine(url: str, pool_size: int = 10) -> sa.Engine:
         return engine
     # no overflow: connections that come and go with every burst cost more than a short wait for one that is there
     options.update(pool_size=pool_size, max_overflow=0, pool_recycle=3600, isolation_level="READ COMMITTED")
-    options["connect_args"] = {"connect_timeout": CONNECT_TIMEOUT}
+    limits = {"connect_timeout": CONNECT_TIMEOUT} | ({} if patient else _time_limits(made))
+    options["connect_args"] = {name: value for name, value in limits.items() if name not in made.query}
     if made.get_backend_name() == "postgresql":
         concurrency.green_postgresql()
     engine = sa.create_engine(made, **options)
     sa.event.listen(engine, "checkout", _ping_if_idle)
     sa.event.listen(engine, "checkin", _note_use)
     return engine
+
+
+def _time_limits(url: sa.URL) -> dict[str, Any]:
+    """What keeps a failover of the database from being waited for until TCP gives up, which takes a quarter of an hour or two
+    hours. Each can be said otherwise in the URL."""
+    if url.get_driver_name() == "pymysql":
+        return {"read_timeout": ANSWER_SECONDS, "write_timeout": ANSWER_SECONDS, "init_command":
+                f"SET SESSION innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, {LOCK_SECONDS})"}
+    return dict(KEEPALIVES) if url.get_driver_name() == "psycopg2" else {}
 
 
 def _note_use(_connection: object, record: sa.pool.ConnectionPoolEntry) -> None:

@@ -70,7 +70,7 @@ def _current(connection: sa.Connection) -> str | None:
 
 @contextmanager
 def _engine(conf: cfg.ConfigOpts) -> Iterator[sa.Engine]:
-    engine = core.make_engine(conf.database.connection, 1)
+    engine = core.make_engine(conf.database.connection, 1, patient=True)
     try:
         yield engine
     finally:

@@ -13,12 +13,13 @@ from alembic.migration import MigrationContext
 
 from nova_lite import conf as conf_module
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, migration, models
+from nova_lite.db import actions, claims, core, migration, models
 from nova_lite.db.core import Database
 from nova_lite.objects.action import COMPUTE
 from nova_lite.units import utcnow
 from tests.support.engines import MariaDB, PostgreSQL
 from tests.support.process import BIN
+from tests.support.tcp_proxy import TcpProxy
 
 
 @pytest.fixture(scope="module", params=[MariaDB, PostgreSQL], ids=["mariadb", "postgresql"])
@@ -100,3 +101,24 @@ def test_of_many_workers_one_gets_an_action(db):
     with ThreadPoolExecutor(6) as pool:
         taken = [i for got in pool.map(work, range(6)) for i in got]
     assert sorted(taken) == sorted(ids)
+
+
+@pytest.mark.parametrize("engine", [MariaDB], ids=["mariadb"], indirect=True)
+def test_a_server_that_falls_silent_is_left_for_the_one_that_answers(url, monkeypatch):
+    monkeypatch.setattr(core, "ANSWER_SECONDS", 3)
+    made = sa.make_url(url)
+    assert made.port is not None
+    proxy = TcpProxy(made.port)
+    through = made.set(port=proxy.port).render_as_string(hide_password=False)
+    db = Database(conf_module.load([], config_files=[], database__connection=through))
+
+    def ask(connection: sa.Connection) -> int:
+        return connection.execute(sa.select(sa.literal(7))).scalar_one()
+    assert db.write(ask) == 7
+    proxy.silence()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            assert pool.submit(db.write, ask).result(timeout=60) == 7
+        finally:
+            proxy.close()
+    db.dispose()
