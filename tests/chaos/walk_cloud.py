@@ -19,10 +19,10 @@ from nova_lite.db.core import make_engine
 from nova_lite.objects.volume import Attachment
 from nova_lite.volume import base as volume_base
 from tests.support.client import Compute
-from tests.support.cloud import NAMES, Services, _ini
+from tests.support.cloud import NAMES, Services
 from tests.support.engines import MariaDB, RabbitMQ
 from tests.support.fake_neutron import CREDENTIALS, FakeNeutron
-from tests.support.process import BIN, Process, wait_for
+from tests.support.process import wait_for
 
 HOSTS = ("host-1", "host-2", "host-3")
 PROJECT = "demo"
@@ -57,10 +57,7 @@ class WalkCloud(Services):
             file.write(CREDENTIALS.format(url=neutron.url) + "timeout = 10\n")
         del self.processes["compute"]
         for host in HOSTS:
-            own = directory / f"{host}.conf"
-            own.write_text(_ini({"host": host}))
-            self.processes[host] = Process(host, [str(BIN / "nova-lite-compute"), "--config-file", str(self.config),
-                                                  "--config-file", str(own)], directory, self.env)
+            self.processes[host] = self.another("compute", host, host=host)
         self.held_down: set[str] = set()
         self.victims = [name for name in NAMES if name != "compute"] + list(HOSTS)
 

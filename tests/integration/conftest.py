@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 # what a tour asserts is told as a test's own asserts are
-pytest.register_assert_rewrite("tests.support.compute_tour", "tests.support.neighbour_tour")
+pytest.register_assert_rewrite("tests.support.compute_tour", "tests.support.host_tour", "tests.support.neighbour_tour")
 
 from tests.guest import tiny_image  # noqa: E402
 from tests.support.engines import MariaDB, RabbitMQ  # noqa: E402

@@ -8,18 +8,23 @@ import subprocess
 import pytest
 import yaml
 
-from tests.support import compute_tour, neighbour_tour
+from tests.support import compute_tour, host_tour, neighbour_tour
+from tests.support.cloud import healthy
+from tests.support.fake_manila import FakeManila
+from tests.support.fake_openstack import FakeOpenStack
 from tests.support.openstack_cli import Openstack, install
-from tests.support.process import BIN
+from tests.support.process import BIN, free_port, wait_for
 
 SDK = pathlib.Path(neighbour_tour.__file__).with_name("sdk_cloud_layer.py")
-PLAIN, ROUTERS = "nova-lite-demo", "/v2.0/routers"
+PLAIN, PATIENT, ROUTERS = "nova-lite-demo", "nova-lite-patient", "/v2.0/routers"
+SLOW, STEP = "slow", 4
+"""A host that copies guests in ten steps of so many seconds: long enough for the commands that shall meet them."""
 
 
 @pytest.fixture(scope="module")
 def cloud(neighbours, tmp_path_factory):
     directory = tmp_path_factory.mktemp("cloud")
-    services = neighbours.services(directory, fake__hosts=2, fake__state_file=directory / "guests")
+    services = neighbours.services(directory, fake__hosts=2, fake__state_file=directory / "guests", share__driver="manila")
     try:
         services.start(hosts=2)
         services.client(neighbours.token("admin")).flavor()
@@ -29,11 +34,18 @@ def cloud(neighbours, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def clouds(cloud, neighbours):
+def patient_port():
+    """Of an API of the same cloud (``patient``), where what is deleted can be restored."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def clouds(cloud, neighbours, patient_port):
     """A clouds.yaml with our endpoint in place of the catalog's, which is one cloud's at a time."""
-    told = {name: {"auth": neighbours.credentials(user), "compute_endpoint_override": cloud.endpoint,
+    told = {name: {"auth": neighbours.credentials(user), "compute_endpoint_override": endpoint,
                    "region_name": neighbours.facts["region"], "identity_api_version": "3"}
-            for name, user in (("nova-lite", "admin"), (PLAIN, "demo"))}
+            for name, user, endpoint in (("nova-lite", "admin", cloud.endpoint), (PLAIN, "demo", cloud.endpoint),
+                                         (PATIENT, "demo", f"http://127.0.0.1:{patient_port}/v2.1"))}
     file = cloud.directory / "clouds.yaml"
     file.write_text(yaml.safe_dump({"clouds": told}))
     return file
@@ -136,6 +148,57 @@ def test_servers_and_the_neighbours(openstack, server, part):
 
 def test_boot_from_volume(openstack):
     neighbour_tour.boot_from_volume(openstack)
+
+
+def test_shares(openstack, neighbours, server):
+    manila = FakeManila()
+    fake = FakeOpenStack("shared-file-system", manila, versions={"v2": "/v2/"})
+    try:
+        with neighbours.with_service(fake.type, fake.url):
+            share = manila.add()
+            neighbour_tour.shares(openstack, server, share)
+            assert manila.hosts(share) == []
+    finally:
+        fake.close()
+
+
+@pytest.fixture
+def patient(cloud, patient_port):
+    process = cloud.another("api", "patient", api__port=patient_port, compute__reclaim_instance_interval=3600).start()
+    try:
+        wait_for("the second API", lambda: healthy(f"http://127.0.0.1:{patient_port}"), 120)
+        yield PATIENT
+    finally:
+        process.kill()
+
+
+def test_soft_delete_and_restore(openstack, patient):
+    host_tour.soft_delete(openstack, patient)
+
+
+@pytest.fixture(scope="module")
+def slow(cloud):
+    """A host that takes its time, beside the two others."""
+    process = cloud.another("compute", SLOW, host=SLOW, fake__hosts=1, fake__delay=STEP).start()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def pair(operator, slow):
+    """Two servers, at first on the slow host."""
+    with host_tour.pair_on(operator, SLOW) as servers:
+        yield servers
+
+
+def test_live_migrations_that_an_operator_ends(operator, pair):
+    host_tour.live_migrations(operator, pair[0])
+
+
+def test_evacuation(operator, slow, pair):
+    host_tour.evacuation(operator, SLOW, slow)
 
 
 def test_the_cloud_layer_of_the_sdk(clouds):

@@ -45,6 +45,13 @@ class Services:
     def _process(self, name: str) -> Process:
         return Process(name, [str(BIN / f"nova-lite-{name}"), "--config-file", str(self.config)], self.directory, self.env)
 
+    def another(self, service: str, name: str, **options: object) -> Process:
+        """One process more of a service, neither started nor stopped with the others; ``options``: what it has of its own."""
+        own = self.directory / f"{name}.conf"
+        own.write_text(_ini(options))
+        process = self._process(service)
+        return Process(name, [*process.command, "--config-file", str(own)], self.directory, self.env)
+
     def manage(self, *arguments: str) -> str:
         """Run nova-lite-manage; its output."""
         done = subprocess.run([BIN / "nova-lite-manage", "--config-file", self.config, *arguments], capture_output=True,
@@ -145,7 +152,7 @@ class Standalone:
 
         def ready() -> bool:
             assert self.process.alive(), f"standalone died:\n{self.process.tail()}"
-            return (self.directory / "state" / "clouds.yaml").exists() and _healthy(self.url)
+            return (self.directory / "state" / "clouds.yaml").exists() and healthy(self.url)
         wait_for("the standalone cloud", ready, timeout)
         return self
 
@@ -169,7 +176,8 @@ class Standalone:
         return self.process.kill(sig, 60)
 
 
-def _healthy(url: str) -> bool:
+def healthy(url: str) -> bool:
+    """Whether an API answers there."""
     try:
         return requests.get(f"{url}/healthcheck", timeout=2).status_code == 200
     except requests.RequestException:

@@ -110,7 +110,7 @@ def shelving(openstack: Openstack, server: str) -> None:
 
 
 def moves(openstack: Openstack, operator: Openstack, server: str) -> None:
-    """resize with confirm and revert, cold migration, server migration list."""
+    """resize, cold migration (confirm and revert of both), live migration, server migration list."""
     flavor = new_name("larger")
     operator("flavor", "create", "--ram", "128", "--disk", "1", "--vcpus", "2", flavor)
     uuid = openstack("server", "show", server)["id"]
@@ -122,16 +122,17 @@ def moves(openstack: Openstack, operator: Openstack, server: str) -> None:
         until(openstack, server, "ACTIVE")
         assert openstack("server", "show", server)["flavor"]["original_name"] == ends_with
     host = operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"]
-    operator("server", "migrate", "--wait", uuid, parse=False)
-    until(openstack, server, "VERIFY_RESIZE")
-    operator("server", "migration", "confirm", uuid, parse=False)
-    until(openstack, server, "ACTIVE")
-    assert operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"] != host
+    for verb, moved in (("revert", False), ("confirm", True)):
+        operator("server", "migrate", "--wait", uuid, parse=False)
+        until(openstack, server, "VERIFY_RESIZE")
+        operator("server", "migration", verb, uuid, parse=False)
+        until(openstack, server, "ACTIVE")
+        assert (operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"] != host) is moved
     operator("server", "migrate", "--live-migration", "--wait", uuid, parse=False)
     until(openstack, server, "ACTIVE")
     assert operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"] == host
     found = operator("server", "migration", "list", "--server", uuid)
-    assert [row["Type"] for row in found] == ["live-migration", "migration", "resize", "resize"]
+    assert [row["Type"] for row in found] == ["live-migration", "migration", "migration", "resize", "resize"]
     openstack("server", "resize", "--flavor", old, "--wait", server, parse=False)
     openstack("server", "resize", "confirm", server, parse=False)
     until(openstack, server, "ACTIVE")
@@ -227,7 +228,7 @@ def server_groups(openstack: Openstack) -> None:
 
 # the operator's -----------------------------------------------------------------------------------------------------------
 def hosts(openstack: Openstack) -> None:
-    """hypervisor, compute service, host, availability zone."""
+    """hypervisor, compute service, host, availability zone, extension; compute agent, which is gone as in Nova."""
     hypervisors = openstack("hypervisor", "list", "--long")
     found = names(hypervisors, "Hypervisor Hostname")
     shown = openstack("hypervisor", "show", found[0])
@@ -254,6 +255,8 @@ def hosts(openstack: Openstack) -> None:
     openstack("host", "set", "--disable", host, parse=False)
     openstack("host", "set", "--enable", host, parse=False)
     assert "nova" in names(openstack("availability", "zone", "list", "--compute", "--long"), "Zone Name")
+    assert "os-evacuate" in names(openstack("extension", "list", "--compute"), "Alias")
+    assert "410" in openstack("compute", "agent", "list", fails=True)
 
 
 def aggregates(openstack: Openstack) -> None:
@@ -284,11 +287,15 @@ def quotas(openstack: Openstack, project: str) -> None:
     def told(*more: str) -> dict[str, Any]:
         return {row["Resource"]: row["Limit"] for row in openstack("quota", "show", "--compute", *more, project)}
 
-    before = told()["instances"]
+    before, everyone = told()["instances"], told("--default")
     openstack("quota", "set", "--instances", "17", "--key-pairs", "21", "--force", project, parse=False)
-    assert (told()["instances"], told()["key-pairs"]) == (17, 21)
-    assert told("--default")["instances"] == before
-    assert isinstance(openstack("quota", "list", "--compute"), list)
+    assert (told()["instances"], told()["key-pairs"], told("--default")) == (17, 21, everyone)
+    mine = openstack("project", "show", project)["id"]
+    row, = [row for row in openstack("quota", "list", "--compute") if row["Project ID"] == mine]
+    assert (row["Instances"], row["Key Pairs"]) == (17, 21)
+    for option, cores in (("--default", 33), ("--class", everyone["cores"])):       # two names of one thing
+        openstack("quota", "set", option, "--cores", str(cores), "default", parse=False)
+        assert (told("--default")["cores"], told()["cores"], told()["instances"]) == (cores, cores, 17)
     usage = openstack("quota", "show", "--compute", "--usage", project)
     assert next(row for row in usage if row["Resource"] == "instances")["In Use"] >= 0
     openstack("quota", "delete", "--compute", project, parse=False)

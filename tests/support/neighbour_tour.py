@@ -75,16 +75,19 @@ def floating_ips(openstack: Openstack, server: str) -> None:
 
 
 def volumes(openstack: Openstack, server: str) -> None:
-    """server add, remove, list, set volume; show of both sides."""
+    """server add and remove volume, server volume list, set and update; show of both sides."""
     name = new_name("vol")
     volume = openstack("volume", "create", "--size", "1", name)
     wait_status(openstack, "volume", name, "available")
     attached = openstack("server", "add", "volume", "--tag", "data", "--enable-delete-on-termination", server, name)
     assert (attached["Volume ID"], attached["Tag"], attached["Delete On Termination"]) == (volume["id"], "data", True)
     wait_status(openstack, "volume", name, "in-use")
-    openstack("server", "volume", "set", "--preserve-on-termination", server, name, parse=False)
-    row, = [r for r in openstack("server", "volume", "list", server) if r["Volume ID"] == volume["id"]]
-    assert row["Delete On Termination?" if "Delete On Termination?" in row else "Delete On Termination"] is False
+    # "update" is the old name of "set"
+    for verb, option, goes in (("update", "--preserve-on-termination", False), ("set", "--delete-on-termination", True),
+                               ("set", "--preserve-on-termination", False)):
+        openstack("server", "volume", verb, option, server, name, parse=False)
+        row, = [r for r in openstack("server", "volume", "list", server) if r["Volume ID"] == volume["id"]]
+        assert row["Delete On Termination?" if "Delete On Termination?" in row else "Delete On Termination"] is goes
     assert volume["id"] in json.dumps(openstack("server", "show", server)["volumes_attached"])
     openstack("server", "remove", "volume", server, name, parse=False)
     wait_status(openstack, "volume", name, "available")
@@ -127,6 +130,22 @@ def images(openstack: Openstack, server: str) -> None:
         finally:
             openstack("image", "delete", made["id"], parse=False)
         until(openstack, server, "ACTIVE")
+
+
+def shares(openstack: Openstack, server: str, share: str) -> None:
+    """server add and remove share, server share list and show: of a stopped server."""
+    def found() -> list[dict[str, Any]]:
+        return list(openstack("server", "share", "list", server))
+    openstack("server", "stop", server, parse=False)
+    until(openstack, server, "SHUTOFF")
+    assert openstack("server", "add", "share", "--tag", "files", server, share)["Share ID"] == share
+    wait_for("the share", lambda: names(found(), "Status") == ["inactive"], 60)
+    shown = openstack("server", "share", "show", server, share)
+    assert (shown["Share ID"], shown["Status"], shown["Tag"]) == (share, "inactive", "files")
+    openstack("server", "remove", "share", server, share, parse=False)
+    wait_for("the share to go", lambda: found() == [], 60)
+    openstack("server", "start", server, parse=False)
+    until(openstack, server, "ACTIVE")
 
 
 ALL: tuple[Any, ...] = (ports, security_groups, floating_ips, volumes, images)

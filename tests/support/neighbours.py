@@ -156,6 +156,22 @@ class Neighbours:
         return made
 
     @contextlib.contextmanager
+    def with_service(self, service_type: str, url: str) -> Iterator[None]:
+        """A service more in Keystone's catalog, for one session of this machine at a time: waits for its turn."""
+        with _lock(self.directory, service_type, fcntl.LOCK_EX):
+            for left in self.call("GET", "keystone", f"/services?type={service_type}", "admin")["services"]:
+                self.call("DELETE", "keystone", f"/services/{left['id']}", "admin")     # of one that was killed
+            service = {"type": service_type, "name": service_type}
+            made = self.call("POST", "keystone", "/services", "admin", json={"service": service})["service"]["id"]
+            try:
+                for interface in ("public", "internal"):
+                    self.call("POST", "keystone", "/endpoints", "admin", json={"endpoint": {
+                        "service_id": made, "interface": interface, "region_id": self.facts["region"], "url": url}})
+                yield
+            finally:
+                self.call("DELETE", "keystone", f"/services/{made}", "admin")
+
+    @contextlib.contextmanager
     def catalog_ports(self) -> Iterator[dict[str, int]]:
         """``api__port`` and ``metadata__port`` of the catalog, for one cloud of this machine at a time: waits for its turn."""
         with _lock(self.directory, "compute", fcntl.LOCK_EX):
