@@ -172,8 +172,8 @@ def patient(cloud, patient_port):
         process.kill()
 
 
-def test_soft_delete_and_restore(openstack, patient):
-    host_tour.soft_delete(openstack, patient)
+def test_soft_delete_and_restore(openstack, patient, server):
+    host_tour.soft_delete(openstack, patient, server)
 
 
 @pytest.fixture(scope="module")

@@ -122,8 +122,8 @@ def moves(openstack: Openstack, operator: Openstack, server: str) -> None:
         until(openstack, server, "ACTIVE")
         assert openstack("server", "show", server)["flavor"]["original_name"] == ends_with
     host = operator("server", "show", uuid)["OS-EXT-SRV-ATTR:host"]
-    for verb, moved in (("revert", False), ("confirm", True)):
-        operator("server", "migrate", "--wait", uuid, parse=False)
+    for verb, option, moved in (("revert", (), False), ("confirm", ("--wait",), True)):
+        operator("server", "migrate", *option, uuid, parse=False)
         until(openstack, server, "VERIFY_RESIZE")
         operator("server", "migration", verb, uuid, parse=False)
         until(openstack, server, "ACTIVE")
