@@ -118,8 +118,8 @@ def _load(conf: cfg.ConfigOpts) -> Policy:
 def _enforcer(conf: cfg.ConfigOpts) -> oslo_policy.Enforcer:
     """Raises ConfigError for a file that the options name and that is not there. Without either the defaults hold."""
     enforcer = _load(conf).enforcer
-    location = conf.get_location("policy_file", "oslo_policy").location
-    if location.is_user_controlled and conf.find_file(conf.oslo_policy.policy_file) is None:
+    location = conf.get_location("policy_file", "oslo_policy")
+    if location is not None and location.location.is_user_controlled and conf.find_file(conf.oslo_policy.policy_file) is None:
         raise exception.ConfigError(reason=f"[oslo_policy] policy_file = {conf.oslo_policy.policy_file} was not found")
     return enforcer
 

@@ -1,4 +1,4 @@
-"""A WSGI filter: a body of more than ``limit`` bytes (api-paste.ini says how many) is refused with 413, announced or chunked."""
+"""A WSGI filter: a body of more than ``limit`` bytes (api-paste.ini says how many) gets a 413, announced or chunked."""
 from __future__ import annotations
 
 import re

@@ -10,7 +10,8 @@ def test_the_role_of_the_policy_file_sees_and_does_everything_and_admin_nothing_
     file.write_text(f"[oslo_policy]\npolicy_file = {tmp_path / 'policy.yaml'}\n")
     cloud.services.policy = Policy(nova_conf.load([], config_files=[str(file)]))
     server = cloud.add_server(host="host1", launched_at=units.utcnow())
-    boss, admin = cloud.client("boss", "office", ("cloud_admin",)), cloud.client("admin", "admin", ("admin", "member", "reader"))
+    boss = cloud.client("boss", "office", ("cloud_admin",))
+    admin = cloud.client("admin", "admin", ("admin", "member", "reader"))
     assert boss.get(f"/servers/{server}")["server"]["id"] == server
     assert [s["id"] for s in boss.get("/servers?all_tenants=1")["servers"]] == [server]
     boss.post(f"/servers/{server}/action", {"os-stop": None}, 202)

@@ -42,7 +42,8 @@ def test_no_server_becomes_one(cloud, servers, member):
     assert servers.row(server)["task_state"] is None
 
 
-@pytest.mark.parametrize("body", [{"shelve": None}, {"rescue": None}, {"rebuild": None}, {"evacuate": {"onSharedStorage": False}},
+@pytest.mark.parametrize("body", [{"shelve": None}, {"rescue": None}, {"rebuild": None},
+                                  {"evacuate": {"onSharedStorage": False}},
                                   {"os-migrateLive": {"host": None, "block_migration": False, "disk_over_commit": False}}])
 def test_a_server_with_a_tpm_is_not_taken_from_it(cloud, servers, admin, body):
     body = {"rebuild": {"imageRef": servers.image}} if "rebuild" in body else body
