@@ -180,6 +180,8 @@ _STATUS_BY_TASK: dict[str, dict[str, str]] = {
     ERROR: _REBUILD,
 }
 UNKNOWN = "UNKNOWN"
+STATUSES = sorted({UNKNOWN, *_STATUS.values(), *(s for by_task in _STATUS_BY_TASK.values() for s in by_task.values())})
+"""Every ``status`` that clients may see."""
 
 
 def status(vm_state: str, task_state: str | None) -> str:

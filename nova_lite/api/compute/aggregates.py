@@ -7,6 +7,7 @@ from typing import Any
 from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import aggregates as schema
+from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates
@@ -97,7 +98,7 @@ ROUTES = [
     Route("POST", "/os-aggregates", create, f"{_RULE}:create", body=schema.CREATE, response=schema.NEW),
     Route("GET", _ONE, show, f"{_RULE}:show", response=schema.AGGREGATE),
     Route("PUT", _ONE, update, f"{_RULE}:update", body=schema.UPDATE, response=schema.AGGREGATE),
-    Route("DELETE", _ONE, delete, f"{_RULE}:delete"),
+    Route("DELETE", _ONE, delete, f"{_RULE}:delete", response=NO_BODY),
     Route("POST", f"{_ONE}/action", add_host, f"{_RULE}:add_host", action="add_host", body=schema.ADD_HOST,
           response=schema.AGGREGATE),
     Route("POST", f"{_ONE}/action", remove_host, f"{_RULE}:remove_host", action="remove_host", body=schema.REMOVE_HOST,

@@ -7,6 +7,7 @@ from nova_lite import exception
 from nova_lite.api.compute import extra_spec_names
 from nova_lite.api.compute.flavors import visible_to
 from nova_lite.api.compute.schemas import flavor_extra_specs as schema
+from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import flavors
@@ -63,5 +64,5 @@ ROUTES = [
     Route("POST", _PATH, create, f"{_RULE}:create", body=schema.CREATE, response=schema.SPECS),
     Route("GET", _PATH + "/{key}", show, f"{_RULE}:show", response=schema.SPEC),
     Route("PUT", _PATH + "/{key}", update, f"{_RULE}:update", body=schema.UPDATE, response=schema.SPEC),
-    Route("DELETE", _PATH + "/{key}", delete, f"{_RULE}:delete"),
+    Route("DELETE", _PATH + "/{key}", delete, f"{_RULE}:delete", response=NO_BODY),
 ]

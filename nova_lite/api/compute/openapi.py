@@ -9,6 +9,10 @@ from nova_lite.api.openstack.registry import Registry, load_modules
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 
+_DOCUMENT = {"type": "object", "required": ["openapi", "paths"], "properties": {
+    "openapi": {"const": "3.1.0"}, "paths": {"type": "object", "additionalProperties": {"type": "object",
+                                                                                        "additionalProperties": True}}}}
+
 
 @lru_cache(maxsize=4)
 def document(microversion: str) -> dict[str, Any]:
@@ -21,4 +25,4 @@ def show(req: Request) -> dict[str, Any]:
     return document(req.version)
 
 
-ROUTES = [Route("GET", "/openapi.json", show, None, response={"type": "object", "required": ["openapi", "paths"]})]
+ROUTES = [Route("GET", "/openapi.json", show, None, response=_DOCUMENT)]

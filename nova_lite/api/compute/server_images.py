@@ -8,6 +8,7 @@ import webob
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import server_actions as schema
+from nova_lite.api.compute.schemas.shapes import LOCATION
 from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -15,6 +16,7 @@ from nova_lite.objects.instance import Instance
 
 PATH = "/servers/{server_id}/action"
 _IMAGE, _BACKUP = "os_compute_api:servers:create_image", "os_compute_api:os-create-backup"
+_HEADERS = {"2.1": LOCATION, "2.45": None}
 
 
 def create_image(req: Request, server_id: str) -> dict[str, Any] | webob.Response:
@@ -57,7 +59,7 @@ def _answer(req: Request, image_id: str, shown: bool = True) -> dict[str, Any] |
 
 ROUTES = [
     Route("POST", PATH, create_image, _IMAGE, action="createImage", body=schema.CREATE_IMAGE, status=202,
-          response=schema.IMAGE_ANSWER),
+          response=schema.IMAGE_ANSWER, headers=_HEADERS),
     Route("POST", PATH, create_backup, _BACKUP, action="createBackup", body=schema.CREATE_BACKUP, status=202,
-          response=schema.IMAGE_ANSWER),
+          response=schema.IMAGE_ANSWER, headers=_HEADERS),
 ]

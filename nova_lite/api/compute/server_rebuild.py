@@ -7,6 +7,7 @@ import webob
 from oslo_utils import strutils
 
 from nova_lite.api.compute.schemas import server_rebuild as schema
+from nova_lite.api.compute.schemas.shapes import LOCATION
 from nova_lite.api.compute.servers import RULE, find, short_ipv6, shown
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -62,5 +63,6 @@ def _answer(req: Request, server_id: str, request: RebuildRequest) -> dict[str, 
 
 
 ROUTES = [
-    Route("POST", PATH, rebuild, _POLICY, action="rebuild", body=schema.REBUILD, response=schema.REBUILD_ANSWER, status=202),
+    Route("POST", PATH, rebuild, _POLICY, action="rebuild", body=schema.REBUILD, response=schema.REBUILD_ANSWER, status=202,
+          headers=LOCATION),
 ]

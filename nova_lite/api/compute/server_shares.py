@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.compute.schemas import server_shares as schema
+from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -51,5 +52,5 @@ ROUTES = [
     Route("GET", PATH, index, f"{_RULE}index", first=FIRST, query=schema.NO_QUERY, response=schema.LIST),
     Route("POST", PATH, create, f"{_RULE}create", first=FIRST, body=schema.CREATE, response=schema.SHARE, status=201),
     Route("GET", PATH + "/{share_id}", show, f"{_RULE}show", first=FIRST, query=schema.NO_QUERY, response=schema.SHARE),
-    Route("DELETE", PATH + "/{share_id}", delete, f"{_RULE}delete", first=FIRST),
+    Route("DELETE", PATH + "/{share_id}", delete, f"{_RULE}delete", first=FIRST, response=NO_BODY),
 ]

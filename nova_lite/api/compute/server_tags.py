@@ -8,7 +8,7 @@ import webob
 from nova_lite import exception
 from nova_lite.api.compute.schemas import server_tags as schema
 from nova_lite.api.compute.schemas.servers import TAG
-from nova_lite.api.compute.schemas.shapes import NO_BODY
+from nova_lite.api.compute.schemas.shapes import LOCATION, NO_BODY
 from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.validation import Validator
@@ -62,6 +62,7 @@ ROUTES = [
     Route("PUT", PATH, update_all, f"{RULE}update_all", first="2.26", body=schema.BODY, response=schema.BODY),
     Route("DELETE", PATH, delete_all, f"{RULE}delete_all", first="2.26", status=204),
     Route("GET", PATH + "/{tag}", show, f"{RULE}show", first="2.26", status=204),
-    Route("PUT", PATH + "/{tag}", update, f"{RULE}update", first="2.26", status=201, also=204, response=NO_BODY),
+    Route("PUT", PATH + "/{tag}", update, f"{RULE}update", first="2.26", status=201, also=204, response=NO_BODY,
+          headers=LOCATION),
     Route("DELETE", PATH + "/{tag}", delete, f"{RULE}delete", first="2.26", status=204),
 ]

@@ -10,6 +10,7 @@ from oslo_utils import strutils
 from nova_lite import exception
 from nova_lite.api.compute.schemas import servers as schema
 from nova_lite.api.compute.schemas import servers_response as answers
+from nova_lite.api.compute.schemas.shapes import LOCATION
 from nova_lite.api.compute.views.servers import BRIEF, ServerView
 from nova_lite.api.openstack import links, pagination
 from nova_lite.api.openstack.routes import Route
@@ -203,7 +204,7 @@ ROUTES = [
     Route("GET", "/servers", index, f"{RULE}index", query=schema.LIST, response=answers.INDEX),
     Route("GET", "/servers/detail", detail, f"{RULE}detail", query=schema.LIST, response=answers.DETAIL),
     Route("POST", "/servers", create, f"{RULE}create", body=schema.CREATE, query=schema.NO_QUERY, response=answers.CREATE,
-          status=202),
+          status=202, headers=LOCATION),
     Route("GET", "/servers/{server_id}", show, f"{RULE}show", query=schema.NO_QUERY, response=answers.SHOW),
     Route("PUT", "/servers/{server_id}", update, f"{RULE}update", body=schema.UPDATE, query=schema.NO_QUERY,
           response=answers.UPDATE),

@@ -8,6 +8,7 @@ import webob
 from nova_lite import exception
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import volumes as schema
+from nova_lite.api.compute.schemas.shapes import LOCATION
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.volume import Volume
@@ -64,7 +65,8 @@ def _view(volume: Volume) -> dict[str, Any]:
 _RULE = "os_compute_api:os-volumes"
 ROUTES = [
     Route("GET", "/os-volumes", index, f"{_RULE}:list", last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
-    Route("POST", "/os-volumes", create, f"{_RULE}:create", last=LAST, body=schema.CREATE, response=schema.SHOW),
+    Route("POST", "/os-volumes", create, f"{_RULE}:create", last=LAST, body=schema.CREATE, response=schema.SHOW,
+          headers=LOCATION),
     Route("GET", "/os-volumes/detail", detail, f"{_RULE}:detail", last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
     Route("GET", "/os-volumes/{volume_id}", show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
     Route("DELETE", "/os-volumes/{volume_id}", delete, f"{_RULE}:delete", last=LAST, response=schema.NOTHING, status=202),

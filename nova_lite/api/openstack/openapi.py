@@ -6,19 +6,22 @@ document: a route without response schema has an answer without content.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
 from nova_lite import version as product
 from nova_lite.api.openstack import microversions
+from nova_lite.api.openstack import request_id as request_id_filter
 from nova_lite.api.openstack.registry import Entry, Registry
-from nova_lite.api.openstack.routes import as_tuple, at_version
+from nova_lite.api.openstack.routes import as_tuple, at_version, response_at, status_at
 
 _ERRORS = {"400": "what was sent is not right", "401": "no valid token", "403": "not allowed, or over quota",
-           "404": "no such resource, or not at this microversion", "406": "no such microversion",
-           "409": "not possible in the present state", "413": "too much was sent",
-           "501": "not possible with the drivers of this cloud"}
+           "404": "no such resource, or not at this microversion", "405": "the path has no such method",
+           "406": "no such microversion", "409": "not possible in the present state", "413": "too much was sent",
+           "415": "the body is no JSON", "501": "not possible with the drivers of this cloud",
+           "503": "a service that is needed does not answer"}
+_OF_ERRORS = {"405": {"Allow": "the methods that there are"}, "413": {"Retry-After": "seconds"}}
 _OF_THE_WEB_SERVER = {"414": {"description": "the URL is too long"}}
 _FAULT = {"type": "object", "maxProperties": 1, "additionalProperties": {
     "type": "object", "required": ["code", "message"],
@@ -52,10 +55,24 @@ def document(registry: Registry, microversion: str = microversions.MAX) -> dict[
         "paths": paths,
         "components": {"securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
                        "schemas": {"Fault": _FAULT},
+                       "headers": _headers(microversion),
                        "parameters": {"microversion": {
                            "name": microversions.HEADER, "in": "header", "required": False,
                            "schema": {"type": "string", "const": f"compute {microversion}"}}},
-                       "responses": {**{code: _fault(text) for code, text in _ERRORS.items()}, **_OF_THE_WEB_SERVER}}}
+                       "responses": {**{code: _fault(code) for code in _ERRORS}, **_OF_THE_WEB_SERVER}}}
+
+
+def _headers(microversion: str) -> dict[str, Any]:
+    """The headers that all answers of success have, and those of the request's id all others, too."""
+    request_id = {"description": "the id of the request, as in the log", "required": True, "schema": {"type": "string"}}
+    said = {microversions.HEADER: f"compute {microversion}", microversions.LEGACY_HEADER: microversion}
+    return {**{name: {"description": "the microversion of the answer", "required": True,
+                      "schema": {"type": "string", "const": text}} for name, text in said.items()},
+            **dict.fromkeys(request_id_filter.HEADERS, request_id)}
+
+
+def _named(names: Iterable[str]) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
 def _by_path(registry: Registry, microversion: str) -> dict[str, dict[str, list[Entry]]]:
@@ -111,22 +128,26 @@ def _query(route: Any, microversion: str) -> list[dict[str, Any]]:
         once = value.get("maxItems") == 1
         made.append({"name": name, "in": "query", "required": name in schema.get("required", ()),
                      "schema": item if once else {"type": "array", "items": item}})
+    patterns = {pattern: value.get("items", {}) for pattern, value in schema.get("patternProperties", {}).items()}
+    if patterns:        # an object that is exploded: its properties are the parameters, whatever its own name
+        made.append({"name": "others", "in": "query", "style": "form", "explode": True, "schema": {
+            "type": "object", "patternProperties": patterns, "additionalProperties": False}})
     return made
 
 
 def _answers(entries: Iterable[Entry], microversion: str) -> dict[str, Any]:
     by_code: dict[str, list[Any]] = {}
+    headers: dict[str, Any] = {}
     for entry in entries:
-        code = entry.route.status
-        if isinstance(code, Mapping):
-            code = code[max((v for v in code if as_tuple(v) <= as_tuple(microversion)), key=as_tuple)]
-        for number in filter(None, (code, entry.route.also)):
-            schema = at_version(entry.route.response, microversion) if number != HTTPStatus.NO_CONTENT else None
+        headers |= at_version(entry.route.headers, microversion) or {}
+        for number in filter(None, (status_at(entry.route, microversion), entry.route.also)):
+            schema = response_at(entry.route, microversion) if number != HTTPStatus.NO_CONTENT else None
             by_code.setdefault(str(number), []).append(schema)
     made: dict[str, dict[str, Any]] = {}
     for told, schemas in sorted(by_code.items()):
         known = [schema for schema in schemas if schema and schema.get("type") != "null"]      # null: no content
-        made[told] = {"description": HTTPStatus(int(told)).phrase}
+        own = headers if int(told) != HTTPStatus.NO_CONTENT else {}
+        made[told] = {"description": HTTPStatus(int(told)).phrase, "headers": {**_named(_headers(microversion)), **own}}
         if known:
             schema = known[0] if len(known) == 1 else {"anyOf": known}
             made[told]["content"] = {"application/json": {"schema": schema}}
@@ -137,5 +158,7 @@ def _path_parameter(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
-def _fault(text: str) -> dict[str, Any]:
-    return {"description": text, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Fault"}}}}
+def _fault(code: str) -> dict[str, Any]:
+    own = {name: {"description": text, "schema": {"type": "string"}} for name, text in _OF_ERRORS.get(code, {}).items()}
+    return {"description": _ERRORS[code], "headers": {**_named(request_id_filter.HEADERS), **own},
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Fault"}}}}

@@ -1,7 +1,7 @@
 """The table of all routes: found by entry points, checked once, compiled per microversion, matched by Routes."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.api.openstack import faults, microversions, validation
-from nova_lite.api.openstack.routes import Route, Schema, as_tuple, at_version
+from nova_lite.api.openstack.routes import Route, Schema, as_tuple, at_version, response_at, status_at
 
 LOG = log.getLogger(__name__)
 NAMESPACE = "nova_lite.api.v21.extensions"
@@ -39,6 +39,7 @@ class Bound(NamedTuple):
     body: validation.Validator | None
     query: validation.QueryValidator | None
     response: validation.Validator | None
+    headers: Schema
 
 
 class Entry:
@@ -72,12 +73,10 @@ class Entry:
             query = {"type": "object"}
         elif query is not None and self._check_schemas:
             self._validator(query)      # checks it, once
-        code = route.status
-        if isinstance(code, Mapping):
-            code = code[max((v for v in code if as_tuple(v) <= as_tuple(version)), key=as_tuple)]
-        return Bound(faults.status_line(code), self._validator(at_version(route.body, version), relaxed=legacy),
+        return Bound(faults.status_line(status_at(route, version)),
+                     self._validator(at_version(route.body, version), relaxed=legacy),
                      validation.QueryValidator(query, strict) if query is not None else None,
-                     self._validator(at_version(route.response, version)))
+                     self._validator(response_at(route, version)), at_version(route.headers, version) or {})
 
     def _validator(self, schema: Schema | None, relaxed: bool = False) -> validation.Validator | None:
         if schema is None:

@@ -124,6 +124,8 @@ class Router:
         if isinstance(result, webob.Response):
             if self.validate_responses:
                 self._validate(entry, bound, result.json_body if result.body else None)
+                if "Location" in result.headers and "Location" not in bound.headers:
+                    raise faults.ResponseMismatch(f"{entry}: its table tells of no Location")
             headers = list(result.headerlist)
             if result.status.startswith(_NO_BODY):
                 headers = [(name, value) for name, value in headers if name.lower() not in ("content-type", "content-length")]

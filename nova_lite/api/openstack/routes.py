@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any
+
+from nova_lite.api.openstack.parameters import NULL
 
 Schema = Mapping[str, Any]
 Versioned = Mapping[str, Schema | None]
@@ -36,6 +39,9 @@ class Route:
     ``multi`` of ``validation`` and the values of ``parameters``. Keys that it does not name are dropped before the handler
     sees them; with ``"additionalProperties": False`` they are refused (400). From 2.102 the framework refuses them on every
     route, also on those without a query schema.
+
+    ``response`` is the schema of the JSON of an answer. Without one, an answer of 202 or 204 has no body. ``headers`` are those
+    of its own that an answer may have, as OpenAPI describes them: {"Location": {"description", "schema"}}.
     """
 
     method: str
@@ -50,6 +56,22 @@ class Route:
     status: int | Mapping[str, int] = 200
     action: str | None = None
     also: int | None = None
+    headers: Versioned | Schema | None = None
+
+
+def status_at(route: Route, version: str) -> int:
+    """The code of success at microversion ``version``."""
+    if not isinstance(route.status, Mapping):
+        return route.status
+    return route.status[max((v for v in route.status if as_tuple(v) <= as_tuple(version)), key=as_tuple)]
+
+
+def response_at(route: Route, version: str) -> Schema | None:
+    """The schema of the answer at microversion ``version``; None: nobody says what it is."""
+    schema = at_version(route.response, version)
+    if schema is None and status_at(route, version) in (HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT):
+        return NULL
+    return schema
 
 
 def at_version(table: Versioned | Schema | None, version: str) -> Schema | None:

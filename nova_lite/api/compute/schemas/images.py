@@ -10,7 +10,7 @@ LIST_QUERY = {"type": "object", "properties": {**shapes.PAGE, **dict.fromkeys(_F
 _BRIEF = shapes.closed({"id": shapes.STRING, "name": shapes.MAYBE_STRING, "links": shapes.LINKS})
 _FULL = shapes.plus(_BRIEF, {
     "status": {"enum": ["ACTIVE", "SAVING", "DELETED", "ERROR", "UNKNOWN"]}, "progress": shapes.INTEGER,
-    "minDisk": shapes.INTEGER, "minRam": shapes.INTEGER, "metadata": {"type": "object"}, "created": shapes.MAYBE_STRING,
+    "minDisk": shapes.INTEGER, "minRam": shapes.INTEGER, "metadata": shapes.TEXTS, "created": shapes.MAYBE_STRING,
     "updated": shapes.MAYBE_STRING, "OS-EXT-IMG-SIZE:size": shapes.INTEGER}, {
     "OS-DCF:diskConfig": {"enum": ["AUTO", "MANUAL"]},
     "server": shapes.closed({"id": shapes.STRING, "links": shapes.LINKS})})
@@ -20,5 +20,5 @@ IMAGE = shapes.wrapped("image", _FULL)
 
 METADATA_IN = shapes.wrapped("metadata", parameters.METADATA)
 META_IN = shapes.wrapped("meta", {**parameters.METADATA, "minProperties": 1, "maxProperties": 1})
-METADATA = shapes.wrapped("metadata", {"type": "object"})
-META = shapes.wrapped("meta", {"type": "object", "minProperties": 1, "maxProperties": 1})
+METADATA = shapes.wrapped("metadata", shapes.TEXTS)
+META = shapes.wrapped("meta", {**shapes.TEXTS, "minProperties": 1, "maxProperties": 1})

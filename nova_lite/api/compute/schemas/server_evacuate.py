@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.compute.schemas import servers
+from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack import parameters as p
 
 Json = dict[str, Any]
@@ -20,4 +21,4 @@ EVACUATE = {"2.1": _body({"onSharedStorage": p.BOOLEAN}, "onSharedStorage"), "2.
 # null where none of it is shown: [api] enable_instance_password
 _ANSWER: Json = {"type": ["object", "null"], "properties": {"adminPass": {"type": ["string", "null"]}},
                  "required": ["adminPass"], "additionalProperties": False}
-EVACUATE_ANSWER = {"2.1": _ANSWER, "2.14": None}
+EVACUATE_ANSWER = {"2.1": _ANSWER, "2.14": NO_BODY}

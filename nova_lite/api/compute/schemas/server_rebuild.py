@@ -34,6 +34,9 @@ def _bodies() -> dict[str, Json]:
     return made
 
 
+_USER_DATA = "OS-EXT-SRV-ATTR:user_data"
+
+
 def _answer(version: str) -> Json:
     server: Json = copy.deepcopy(servers_response.server(version, updated=True))
     extra: Json = {"adminPass": {"type": "string"}}
@@ -42,7 +45,9 @@ def _answer(version: str) -> Json:
     if as_tuple(version) >= (2, 57):
         extra["user_data"] = {"type": ["string", "null"]}
     server["properties"] |= extra
-    server["properties"].pop("OS-EXT-SRV-ATTR:user_data", None)
+    server["properties"].pop(_USER_DATA, None)
+    server["dependentRequired"] = {name: [other for other in others if other != _USER_DATA]
+                                   for name, others in server["dependentRequired"].items() if name != _USER_DATA}
     server["required"] = sorted({*server["required"], *extra} - {"adminPass"})
     return {"type": "object", "required": ["server"], "additionalProperties": False, "properties": {"server": server}}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from nova_lite.api.openstack import parameters as p
 from nova_lite.api.openstack.routes import as_tuple
+from nova_lite.objects import states
 
 Json = dict[str, Any]
 
@@ -58,28 +59,29 @@ def server(version: str, updated: bool = False, listed: bool = False) -> Json:
     """One server at ``version``: of PUT (``updated``), of /servers/detail (``listed``) or of GET."""
     short = updated and as_tuple(version) < (2, 75)
     properties: Json = {
-        "id": p.UUID, "name": _STRING, "status": _STRING, "tenant_id": _STRING, "user_id": _STRING,
+        "id": p.UUID, "name": _STRING, "status": {"enum": states.STATUSES}, "tenant_id": _STRING, "user_id": _STRING,
         "metadata": {"type": "object", "additionalProperties": _STRING}, "hostId": {"type": "string", "maxLength": 56},
         "image": _image(version), "flavor": _FLAVOR_OLD if as_tuple(version) < (2, 47) else _FLAVOR_NEW,
         "created": _TIME, "updated": _TIME, "addresses": addresses(not short), "links": LINKS, "accessIPv4": _STRING,
         "accessIPv6": _STRING, "OS-DCF:diskConfig": {"enum": ["AUTO", "MANUAL"]}, "fault": _FAULT,
         "progress": {"type": "integer", "minimum": 0, "maximum": 100}}
-    optional = ["fault", "progress"]
+    optional, attributes = ["fault", "progress"], []
     if not short:
         properties |= _extended(version)
-        optional += [name for name in properties if name.startswith("OS-EXT-SRV-ATTR:")]
-        optional += ["security_groups", "host_status"]
+        attributes = [name for name in properties if name.startswith("OS-EXT-SRV-ATTR:")]
         if as_tuple(version) >= (2, 90):
-            optional.remove("OS-EXT-SRV-ATTR:hostname")
+            attributes.remove("OS-EXT-SRV-ATTR:hostname")
+        optional += [*attributes, "security_groups", "host_status"]
     properties |= _since(version, [
         ("2.9", {"locked": {"type": "boolean"}}), ("2.19", {"description": _OPTIONAL}),
         ("2.26", {"tags": {"type": "array", "items": _STRING}}),
         ("2.63", {"trusted_image_certificates": {"type": ["array", "null"], "items": _STRING}}),
         ("2.73", {"locked_reason": _OPTIONAL}), ("2.96", {"pinned_availability_zone": _OPTIONAL}),
-        ("2.100", {"scheduler_hints": {"type": "object"}})])
+        ("2.100", {"scheduler_hints": {"type": "object", "additionalProperties": {"type": "array"}}})])
     if not listed and as_tuple(version) >= (2, 71):
         properties["server_groups"] = {"type": "array", "items": p.UUID, "maxItems": 1}
-    return _object(properties, tuple(optional))
+    # one policy shows them all
+    return {**_object(properties, tuple(optional)), "dependentRequired": dict.fromkeys(attributes, attributes)}
 
 
 def _extended(version: str) -> Json:

@@ -14,8 +14,10 @@ MAYBE_STRING: Json = {"type": ["string", "null"]}
 MAYBE_INTEGER: Json = {"type": ["integer", "null"]}
 TIME: Json = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6}|Z)$"}
 MAYBE_TIME: Json = {**TIME, "type": ["string", "null"]}
+TEXTS: Json = {"type": "object", "additionalProperties": STRING}
 LINKS: Json = parameters.links()
 NO_BODY: Json = {"type": "null"}
+LOCATION: Json = {"Location": {"description": "the URL of what is made", "schema": {"type": "string"}}}
 ANY_PARAM: Json = validation.multi(STRING)
 PAGE: Json = {"limit": validation.multi(parameters.QUERY_LIMIT), "marker": ANY_PARAM}
 

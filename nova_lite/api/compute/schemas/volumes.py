@@ -8,7 +8,7 @@ _ATTACHMENT = shapes.closed(dict.fromkeys(("id", "volumeId", "serverId"), shapes
 _VOLUME = shapes.closed({
     "id": shapes.STRING, "status": shapes.STRING, "size": shapes.INTEGER, "availabilityZone": shapes.MAYBE_STRING,
     "createdAt": shapes.STRING, "displayName": shapes.MAYBE_STRING, "displayDescription": shapes.MAYBE_STRING,
-    "volumeType": shapes.MAYBE_STRING, "snapshotId": shapes.MAYBE_STRING, "metadata": {"type": "object"},
+    "volumeType": shapes.MAYBE_STRING, "snapshotId": shapes.MAYBE_STRING, "metadata": shapes.TEXTS,
     "attachments": {"type": "array", "maxItems": 1, "items": {"anyOf": [_ATTACHMENT, shapes.closed({})]}}})
 LIST, SHOW = shapes.listing("volumes", _VOLUME), shapes.wrapped("volume", _VOLUME)
 LIST_QUERY = shapes.query({"limit": shapes.PAGE["limit"], "offset": shapes.PAGE["limit"]})

@@ -31,7 +31,7 @@ def test_update(servers, member):
 
 @pytest.mark.parametrize(("version", "body"), [
     ("2.1", {"name": ""}), ("2.1", {"description": "x"}), ("2.1", {"imageRef": "x"}), ("2.89", {"hostname": "hh"}),
-    ("2.90", {"hostname": "h.h"}), ("2.94", {"hostname": "-h"}), ("2.103", {"pinned_availability_zone": None}),
+    ("2.90", {"hostname": "h.h"}), ("2.94", {"hostname": "a b"}), ("2.103", {"pinned_availability_zone": None}),
     ("2.1", {"accessIPv4": "300.1.1.1"}), ("2.104", {"pinned_availability_zone": ""})])
 def test_wrong_updates(servers, member, version, body):
     member.at(version).fault("PUT", f"/servers/{servers.active(member)}", 400, {"server": body})

@@ -2,6 +2,7 @@
 import argparse
 import json
 
+import jsonschema
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
@@ -33,6 +34,37 @@ def test_a_route_is_told_only_where_it_is_served():
 def test_both_answers_of_a_route_with_two_are_told():
     answers = openapi.document("2.96")["paths"]["/servers/{server_id}/tags/{tag}"]["put"]["responses"]
     assert {code for code in answers if code.startswith("2")} == {"201", "204"}
+
+
+def test_every_fault_of_the_framework_is_told():
+    answers = openapi.document("2.96")["paths"]["/flavors"]["post"]["responses"]
+    assert {"400", "401", "403", "404", "405", "406", "409", "413", "414", "415", "501", "503"} <= set(answers)
+
+
+def test_parameters_of_a_pattern_are_told():
+    document = openapi.document("2.1")
+    for path, name in (("/images", "property-x"), ("/servers", "_x")):
+        (found,) = (p for p in document["paths"][path]["get"]["parameters"] if p.get("schema", {}).get("type") == "object")
+        assert (found["in"], found["style"], found["explode"]) == ("query", "form", True)
+        check = jsonschema.Draft202012Validator(found["schema"])
+        assert check.is_valid({name: "1"})
+        assert not check.is_valid({"other": "1"})
+
+
+def test_headers_of_answers_are_told():
+    document = openapi.document("2.44")
+    known = document["components"]["headers"]
+    assert known["OpenStack-API-Version"]["schema"]["const"] == "compute 2.44"
+    answer = document["paths"]["/servers"]["post"]["responses"]["202"]
+    assert set(answer["headers"]) == {*known, "Location"}
+    assert set(document["paths"]["/servers"]["get"]["responses"]["200"]["headers"]) == set(known)
+    assert "Allow" in document["components"]["responses"]["405"]["headers"]
+
+
+@pytest.mark.parametrize(("version", "told"), [("2.44", {"Location"}), ("2.45", set())])
+def test_headers_go_by_microversion(version, told):
+    (entry,) = (e for e in Registry(load_modules()).entries if e.route.action == "createImage")
+    assert set(entry.at(version, legacy=False).headers) == told
 
 
 def test_actions_are_one_operation_with_a_body_for_each():
