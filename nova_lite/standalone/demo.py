@@ -81,7 +81,8 @@ def run(conf: cfg.ConfigOpts, say: Say) -> None:
     path = pathlib.Path(conf.state_path) / "clouds.yaml"
     say(f"\nThe cloud answers at {api.url}; its clouds.yaml is {path}:\n")
     say(path.read_text())
-    say(f"Try:  pip install python-openstackclient\n      export OS_CLIENT_CONFIG_FILE={path} OS_CLOUD=nova-lite-demo\n"
+    say("Try:  python3 -m venv client && client/bin/pip install python-openstackclient; PATH=$PWD/client/bin:$PATH\n"
+        f"      export OS_CLIENT_CONFIG_FILE={path} OS_CLOUD=nova-lite-demo\n"
         "      openstack server list; openstack console log show demo; openstack server stop demo\n"
         "Ctrl-C stops the cloud; its guests run on and are found again at the next start.")
 
