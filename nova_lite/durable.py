@@ -12,10 +12,19 @@ def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
     concurrency.native(_put_in_place, part, path)
 
 
+def rename(path: pathlib.Path, new: pathlib.Path) -> None:
+    """Give a whole file another name in the same directory. Raises OSError."""
+    concurrency.native(_rename, path, new)
+
+
 def _put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
     _sync(part)
-    os.rename(part, path)
-    _sync(path.parent)
+    _rename(part, path)
+
+
+def _rename(path: pathlib.Path, new: pathlib.Path) -> None:
+    os.rename(path, new)
+    _sync(new.parent)
 
 
 def _sync(path: pathlib.Path) -> None:

@@ -12,6 +12,7 @@ from nova_lite.context import RequestContext
 from nova_lite.embedded.wsgi import Application, Request, Route, json_response
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.image import base as image_base
+from nova_lite.image.fields import COMMUNITY, PUBLIC
 from nova_lite.objects.image import ImageMeta
 
 CHUNK = 1024 * 1024
@@ -69,8 +70,7 @@ class ImageHandlers:
     def create(self, req: Request) -> dict[str, Any]:
         """POST /v2/images"""
         body = req.json_object()
-        if body.get("visibility") in ("public", "community") and not req.is_admin:
-            raise exception.Forbidden("Only an admin may make an image public.")
+        _check_visibility(req, body.get("visibility"))
         values = {k: body[k] for k in FIELDS if k in body}
         values["properties"] = {k: v for k, v in body.items() if k not in FIELDS and k not in ("id", "owner")}
         values.update(owner=req.token.project_id, visibility=body.get("visibility", "private"))
@@ -88,8 +88,10 @@ class ImageHandlers:
         values: dict[str, Any] = {"properties": dict(image.properties)}
         for operation, name, value in operations:
             if name in FIELDS:
-                if name == "visibility" and value == "public" and not req.is_admin:
-                    raise exception.Forbidden("Only an admin may make an image public.")
+                if operation == "remove":
+                    raise exception.Forbidden(f"Attribute '{name}' may not be removed.")
+                if name == "visibility":
+                    _check_visibility(req, value)
                 values[name] = value
             elif operation == "remove":
                 values["properties"].pop(name, None)
@@ -122,6 +124,12 @@ class ImageHandlers:
         if image.owner != req.token.project_id and not req.is_admin:
             raise exception.Forbidden(f"You are not permitted to change image {image_id}.")
         return image
+
+
+def _check_visibility(req: Request, visibility: object) -> None:
+    """Raise Forbidden: what everybody can boot is an admin's to say."""
+    if visibility in (PUBLIC, COMMUNITY) and not req.is_admin:
+        raise exception.Forbidden(f"Only an admin may make the visibility of an image {visibility}.")
 
 
 def _chunks(req: Request) -> Iterator[bytes]:

@@ -1,4 +1,5 @@
-"""Images in a local directory: ``<id>.json`` is the record, ``<id>.data`` the data.
+"""Images in a local directory: ``<id>.json`` is the record, ``<id>.data`` the data. The record of a deleted image stays as
+``<id>.deleted``: hosts keep images by their id, so nobody else's may ever have it.
 
 Files appear and change by an atomic rename, so a reader sees an old file or a new one and a killed writer leaves at most a
 ``.part`` file. Writers of all processes take turns by a lock file. Ids are UUIDs and nothing else, so no id leads elsewhere.
@@ -23,13 +24,13 @@ from oslo_log import log
 
 from nova_lite import concurrency, durable, exception, units
 from nova_lite.context import RequestContext
+from nova_lite.image import fields
+from nova_lite.image.fields import COMMUNITY, PRIVATE, PUBLIC
 from nova_lite.objects.image import ImageMeta
 
 LOG = log.getLogger(__name__)
 
 QUEUED, ACTIVE = "queued", "active"
-PUBLIC, COMMUNITY, SHARED, PRIVATE = "public", "community", "shared", "private"
-VISIBILITIES = (PUBLIC, COMMUNITY, SHARED, PRIVATE)
 CHUNK = units.MiB
 _SETTABLE = {"name", "visibility", "owner", "min_disk", "min_ram", "disk_format", "container_format", "properties", "tags",
              "protected"}
@@ -77,7 +78,10 @@ class LocalImages:
         return _pieces(stream)
 
     def create(self, context: RequestContext, values: dict[str, Any]) -> ImageMeta:
-        """A new image record in status queued. Its id, when given, must be an unused UUID (409 otherwise)."""
+        """A new image record in status queued. Its id, when given, must be a UUID that no image has or had (409 otherwise).
+
+        Raises InvalidInput, here and at an update, for a field of the wrong type.
+        """
         image_id = values.get("id") or str(uuid.uuid4())
         if not _is_uuid(image_id):
             raise exception.InvalidInput(reason=f"image id {image_id!r} is not a UUID")
@@ -86,7 +90,7 @@ class LocalImages:
                           updated_at=now)
         _assign(image, {k: v for k, v in values.items() if k in _SETTABLE})
         with self._locked():
-            if self._record(image_id).exists():
+            if self._record(image_id).exists() or self._tombstone(image_id).exists():
                 raise exception.Conflict(f"Image ID {image_id} already exists!")
             self._write(image)
         return image
@@ -130,11 +134,14 @@ class LocalImages:
         with self._locked():
             if self._read(image_id).protected:
                 raise exception.Forbidden(f"Image {image_id} is protected and cannot be deleted.")
-            self._record(image_id).unlink()
+            durable.rename(self._record(image_id), self._tombstone(image_id))
             self._data(image_id).unlink(missing_ok=True)
 
     def _record(self, image_id: str) -> pathlib.Path:
         return self._directory / f"{image_id}.json"
+
+    def _tombstone(self, image_id: str) -> pathlib.Path:
+        return self._directory / f"{image_id}.deleted"
 
     def _data(self, image_id: str) -> pathlib.Path:
         return self._directory / f"{image_id}.data"
@@ -200,9 +207,7 @@ def _visible(context: RequestContext, image: ImageMeta) -> bool:
 
 
 def _assign(image: ImageMeta, values: dict[str, Any]) -> None:
-    if values.get("visibility", PRIVATE) not in VISIBILITIES:
-        raise exception.InvalidInput(reason=f"visibility {values['visibility']!r} is not one of {', '.join(VISIBILITIES)}")
-    for name, value in values.items():
+    for name, value in fields.checked(values).items():
         setattr(image, name, value)
 
 

@@ -14,6 +14,7 @@ from nova_lite.db import aggregates
 from nova_lite.objects import states
 from nova_lite.objects.instance import SHELVED_AT, SHELVED_HOST, SHELVED_IMAGE, Instance
 
+_SUFFIX, _MAX_NAME = "-shelved", 255    # of the image's name: no Image service takes a longer one
 KEEP = ""       # of a zone: the one that the server is pinned to stays
 
 
@@ -26,7 +27,8 @@ class Shelving(Base):
         validate.refuse_vtpm(instance, "shelve")
         image_id = None
         if not instance.is_volume_backed:
-            record = image_record(context, instance, f"{instance.display_name}-shelved", {"image_type": "snapshot"})
+            name = instance.display_name[:_MAX_NAME - len(_SUFFIX)] + _SUFFIX
+            record = image_record(context, instance, name, {"image_type": "snapshot"})
             image_id = self.image.create(context, record).id
 
         def prepare(_connection: sa.Connection, server: Instance) -> Prepared:

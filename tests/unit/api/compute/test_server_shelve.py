@@ -47,6 +47,12 @@ def test_the_image_is_made_and_written_down(cloud, servers, member):
     assert (begun["action"], begun["host"], begun["arguments"]["image_id"]) == ("shelve", "host1", image.id)
 
 
+def test_the_image_of_a_long_name_has_one_that_an_image_may_have(cloud, servers, member):
+    act(member, servers.active(member, name="n" * 255), {"shelve": None}, 202)
+    image, = images(cloud)
+    assert image.name == "n" * 247 + "-shelved"
+
+
 def test_a_server_on_a_volume_needs_no_image(cloud, servers, member):
     server = servers.active(member)
     root = BlockDevice("d", "volume", boot_index=0, volume_id=VOLUME)

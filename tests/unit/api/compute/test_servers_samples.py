@@ -6,6 +6,8 @@ import pathlib
 
 import pytest
 
+from nova_lite.api.compute.schemas import servers_response
+from nova_lite.api.openstack import validation
 from nova_lite.db import models
 from tests.unit.api.compute.conftest import Client, Cloud, key_paths
 from tests.unit.api.compute.server_support import Servers
@@ -86,6 +88,17 @@ def test_instance_actions(servers, cloud, member, admin, sample):
     path += "?limit=1" if "limit" in sample else ""
     for _, version in cases(f"os-instance-actions/{sample}"):
         compare(client.at(version).get(path), f"os-instance-actions/{sample}", version)
+
+
+@pytest.mark.parametrize("change", [
+    lambda server: server.pop("OS-EXT-SRV-ATTR:kernel_id"), lambda server: server.update(status="BUSY"),
+    lambda server: server["scheduler_hints"].update(same_host="x")])
+def test_a_view_that_is_not_whole_is_found(servers, admin, change):
+    answer = admin.at("2.100").get(f"/servers/{servers.active(admin)}")
+    schema = validation.Validator(servers_response.SHOW["2.100"])
+    schema.check(answer)
+    change(answer["server"])
+    assert schema.error(answer) is not None
 
 
 def test_metadata_and_addresses(servers, member):

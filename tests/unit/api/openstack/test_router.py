@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+import webob
 
 from nova_lite import exception
 from nova_lite.api.openstack import faults, pagination, registry
@@ -73,6 +74,24 @@ def test_responses_are_checked_where_asked_for(make: Make):
     assert make()("/v2.1/things/wrong").status_code == 200
     with pytest.raises(faults.ResponseMismatch, match="GET /things/wrong: count: 'three' is not of type 'integer'"):
         make(validate_responses=True)("/v2.1/things/wrong")
+
+
+@pytest.mark.parametrize("status", [202, 204])
+def test_an_answer_without_a_schema_has_no_body(make: Make, status):
+    def handler(answer):
+        return make([Route("GET", "/x", lambda _req: answer, None, status=status)], validate_responses=True)
+    assert handler(None)("/v2.1/x").status_code == status
+    with pytest.raises(faults.ResponseMismatch, match="GET /x: : .* is not of type 'null'"):
+        handler({"a": 1})("/v2.1/x")
+
+
+def test_a_location_is_in_the_table(make: Make):
+    def ask(**more):
+        route = Route("GET", "/x", lambda _req: webob.Response(location="http://elsewhere/"), None, **more)
+        return make([route], validate_responses=True)("/v2.1/x")
+    assert ask(headers={"Location": {}}).headers["Location"] == "http://elsewhere/"
+    with pytest.raises(faults.ResponseMismatch, match="no Location"):
+        ask()
 
 
 # actions -----------------------------------------------------------------------------------------------------------
