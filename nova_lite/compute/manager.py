@@ -40,6 +40,7 @@ LOG = log.getLogger(__name__)
 RECOVERY_PAUSE = 2.0
 # a stop waits no longer for a recovery, which may ask a conductor that is gone, and which the next start runs again
 JOIN_SECONDS = 0.2
+_GIVE_BACK_SECONDS = 5.0
 TIDY_INTERVAL = 1800.0
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
 # A host that was silent may have been given up: its servers were deleted or built elsewhere, until its first report was
@@ -118,12 +119,16 @@ class ComputeManager:
 
     def _give_back(self, action_ids: list[int]) -> None:
         """Actions that were taken up and never begun: nobody died over them, unless there is no conductor to tell."""
-        try:
-            if action_ids:
-                self.conductor.release_actions(action_ids, self.host.owner)
-        except messaging.MessagingException as error:
-            LOG.warning("actions %s are not given back: %s", action_ids, error)
-        finally:
+        def tell() -> None:
+            try:
+                self.conductor.release_actions(action_ids, self.host.owner, _GIVE_BACK_SECONDS)
+            except messaging.MessagingException as error:
+                LOG.warning("actions %s are not given back: %s", action_ids, error)
+
+        if action_ids:      # a broker that is away is waited for, and a stop must not be
+            teller = threading.Thread(target=tell, name="give-back", daemon=True)
+            teller.start()
+            teller.join(_GIVE_BACK_SECONDS)
             self.leases.drop(action_ids)
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:

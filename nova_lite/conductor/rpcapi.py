@@ -137,9 +137,10 @@ class ConductorAPI(rpc.Client):
         self._tell([("build_failed", {"action_id": action_id, "owner": owner, "reason": reason, "details": details,
                                       "events": list(events), "reschedule": reschedule})])
 
-    def release_actions(self, action_ids: Sequence[int], owner: str) -> None:
-        """Their owner stops and has not begun with them; what it does not hold is left alone."""
-        self._tell([("release_action", {"action_id": action_id, "owner": owner}) for action_id in action_ids])
+    def release_actions(self, action_ids: Sequence[int], owner: str, timeout: float) -> None:
+        """Their owner stops and has not begun with them; what it does not hold is left alone. Not repeated."""
+        calls = [["release_action", {"action_id": action_id, "owner": owner}] for action_id in action_ids]
+        self.call(admin_context(), "steps", timeout=timeout, calls=calls)
 
     def _tell(self, steps: list[Step]) -> list[Any]:
         """See ``conductor/steps.py``. Steps that other threads have to tell at this moment go in the same message, which is

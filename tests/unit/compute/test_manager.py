@@ -5,6 +5,7 @@ import threading
 import pytest
 import sqlalchemy as sa
 
+from nova_lite.compute import manager as manager_module
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor import rpcapi
 from nova_lite.context import admin_context
@@ -125,6 +126,25 @@ def test_a_stop_does_not_wait_for_a_recovery(make_cloud, monkeypatch):
         assert not stop.is_alive()
     finally:
         answer.set()
+
+
+def test_a_stop_does_not_wait_for_a_broker_that_is_away(make_cloud, monkeypatch):
+    monkeypatch.setattr(manager_module, "_GIVE_BACK_SECONDS", 0.2)
+    cloud = make_cloud("h1", compute__max_concurrent_builds=1)
+    cloud.delay(0.5)
+    made = cloud.create(3)
+    cloud.conductor.schedule_and_build_instances(admin_context(), [action_id for _, action_id in made])
+    cloud.wait_for(lambda: all(cloud.action(action_id).state != objects.PENDING for _, action_id in made))
+    manager, back = cloud.hosts["h1"], threading.Event()
+    monkeypatch.setattr(manager.conductor, "release_actions", lambda *_a: back.wait(60))
+    stop = threading.Thread(target=cloud.end_host, args=("h1",), daemon=True)
+    try:
+        stop.start()
+        stop.join(30)
+        assert not stop.is_alive()
+        assert manager.leases.in_flight() == []
+    finally:
+        back.set()
 
 
 class Old(fake.FakeDriver):
