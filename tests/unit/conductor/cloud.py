@@ -213,18 +213,18 @@ class Cloud:
     def run(self, statement):
         return self.db.write(lambda conn: conn.execute(statement).rowcount)
 
-    def wait_for(self, condition, timeout=20.0):
+    def wait_for(self, condition, timeout=60.0):
         deadline = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < deadline, "timed out"
             time.sleep(0.01)
 
-    def wait(self, server, vm_state, timeout=20.0):
+    def wait(self, server, vm_state, timeout=60.0):
         """Wait until the server is idle in a state; returns it."""
         self.wait_for(lambda: (self.get(server).vm_state, self.get(server).task_state) == (vm_state, None), timeout)
         return self.get(server)
 
-    def wait_action(self, action_id, state, timeout=20.0):
+    def wait_action(self, action_id, state, timeout=60.0):
         self.wait_for(lambda: self.action(action_id).state == state, timeout)
         return self.action(action_id)
 

@@ -112,7 +112,7 @@ def test_hosts_that_are_full_of_moves_to_each_other_go_on(cloud, monkeypatch):
         cloud.set(server, requested_destination=None)
         _resize(cloud, server, "migrate")
     for server in servers:
-        cloud.wait(server, states.RESIZED, 60)
+        cloud.wait(server, states.RESIZED)
     assert [cloud.get(server).host for server in servers] == ["h2", "h1"]
 
 
