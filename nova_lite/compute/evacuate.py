@@ -104,7 +104,9 @@ def _clean(work: Work, before: Instance) -> None:
     steps += [functools.partial(host.network.unplug, server, vif) for vif in server.network_info]
     if server is not before:
         steps.append(lambda: volumes.disconnect_all(host.driver, server))
-    steps += [lambda: volumes.release_others(host, before),
+    # what follows is the server's, wherever it is built now
+    steps += [lambda: work.update({}, [*states.working(work.operation), None, states.DELETING]),
+              lambda: volumes.release_others(host, before),
               lambda: host.network.move(admin_context(), before, before.host or "")]    # there they are looked for
     for step in steps:
         try:

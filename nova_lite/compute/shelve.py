@@ -186,6 +186,8 @@ def _undo(work: Work) -> None:
         host.driver.destroy(instance, instance.network_info)
         for vif in instance.network_info:
             host.network.unplug(instance, vif)
+        # the volumes are the server's, wherever it is built now
+        work.update({}, [*states.working(work.operation), None, states.DELETING])
         _let_go_all(work, instance)
     except _STOP:
         raise

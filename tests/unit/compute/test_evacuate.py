@@ -175,6 +175,20 @@ def test_who_lost_the_evacuation_binds_no_port(cloud, server, monkeypatch):
     assert not bound
 
 
+def test_who_lost_the_evacuation_and_fails_leaves_ports_and_volumes_alone(cloud, server, monkeypatch):
+    host, touched = cloud.hosts["h2"].host, []
+    held, go_on = cloud.hold(monkeypatch, "spawn")
+    _evacuate(cloud, server, host="h2")
+    cloud.wait_for(held.is_set)
+    monkeypatch.setattr(host.network, "move", lambda *_arguments: touched.append("ports") or [])
+    monkeypatch.setattr(host.volume, "attachments", lambda *_arguments: touched.append("volumes") or [])
+    cloud.run(sa.update(models.instance_actions).values(owner="another"))
+    cloud.fail("spawn@h2")
+    go_on.set()
+    cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
+    assert (touched, cloud.guests("h2")) == ([], {})
+
+
 # what was under way when the host died --------------------------------------------------------------------------------------
 def _all_moves_ended(cloud, server):
     with cloud.db.read() as conn:

@@ -2,6 +2,7 @@
 import pytest
 
 from nova_lite import exception
+from nova_lite.compute import shelve as shelve_on_host
 from nova_lite.compute import snapshot
 from nova_lite.compute import volumes as volumes_on_host
 from nova_lite.compute.api import base as api
@@ -270,6 +271,23 @@ def test_an_unshelve_whose_host_was_only_cut_off_leaves_no_guest_there(cloud, im
     go_on.set()
     cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
     assert cloud.guests("h2") == {}
+
+
+def test_who_lost_an_unshelve_and_fails_leaves_the_volumes_alone(cloud, images, monkeypatch):
+    server, _ = offloaded(cloud, images)
+    let_go = []
+    monkeypatch.setattr(shelve_on_host, "_let_go_all", lambda *_: let_go.append(True))
+    held, go_on = cloud.hold(monkeypatch, "spawn")
+    action_id = wake(cloud, begin(cloud, server, "unshelve", destination="h2"))
+    cloud.wait_for(held.is_set)
+    cloud.silence("h2")
+    cloud.expire(action_id)
+    cloud.sweep()
+    cloud.wait_action(action_id, "error")
+    cloud.fail("spawn@h2")
+    go_on.set()
+    cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
+    assert (let_go, cloud.guests("h2")) == ([], {})
 
 
 def _killed_after_discard(cloud, server, monkeypatch):
