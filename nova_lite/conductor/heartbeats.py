@@ -10,8 +10,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import units
-from nova_lite.db import actions, hosts, models, services
+from nova_lite.db import actions, clock, hosts, models, services
 from nova_lite.db.core import Database
 
 LOG = log.getLogger(__name__)
@@ -93,7 +92,7 @@ class Heartbeats:
 
 def _write_seen(conn: sa.Connection, seen: Collection[str]) -> None:
     of_seen = sa.and_(SERVICES.c.binary == services.COMPUTE, SERVICES.c.host.in_(sorted(seen)))
-    if conn.execute(sa.update(SERVICES).where(of_seen).values(last_seen_at=units.utcnow())).rowcount == len(seen):
+    if conn.execute(sa.update(SERVICES).where(of_seen).values(last_seen_at=clock.after(conn))).rowcount == len(seen):
         return
     # a service that an operator deleted, and that lives all the same
     there = set(conn.execute(sa.select(SERVICES.c.host).where(of_seen)).scalars())

@@ -27,7 +27,7 @@ from nova_lite.conductor.tasks.base import Tools
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.conductor.tasks.runner import Tasks
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, console_auth_tokens, instances, networks, server_passwords, services
+from nova_lite.db import actions, clock, console_auth_tokens, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
@@ -89,6 +89,7 @@ class ConductorManager:
         return [(self.lease_seconds / 3, self.leases.renew), (self.conf.conductor.sweep_interval, self._sweep),
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
                 (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
+                (clock.INTERVAL, lambda: clock.watch(self.db)),
                 (self.strays.interval, self.strays.run),
                 (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run),
                 (limits.INTERVAL, self.limits.run)]

@@ -89,7 +89,7 @@ class _Run:
             action = self.locked.get(asked["action_id"])
             self.answers[position] = {"result": None}
             if action is not None and action.stage == objects.COMPUTE and action.host == asked["host"] \
-                    and actions.is_free_for(action, asked["owner"]):
+                    and actions.is_free_for(self.conn, action, asked["owner"]):
                 if action.state == objects.PENDING:
                     actions.note_start(self.conn, [action])
                 # at once: the next step of this message may want the same action

@@ -15,7 +15,7 @@ from nova_lite import exception, units
 from nova_lite.conductor import endings, move_endings
 from nova_lite.conductor.heartbeats import Hearing
 from nova_lite.conductor.tasks import live_migrate
-from nova_lite.db import actions, instances, models, services
+from nova_lite.db import actions, clock, instances, models, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -167,7 +167,7 @@ class Sweeper:
             return {}
         # A little less than others allow, as a report is written down a moment after the lease that it renewed: else each
         # dead host would cost a second lease. Never so little that one report that is late makes a host dead.
-        compute, now, grace = self.conf.compute, units.utcnow(), self.hearing.grace()
+        compute, now, grace = self.conf.compute, clock.read(conn), self.hearing.grace()
         limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
         left = {row["host"]: max(grace, limit - (now - row["last_seen_at"]).total_seconds())
                 for row in services.list_all(conn, binary=services.COMPUTE)

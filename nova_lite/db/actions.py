@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, units
 from nova_lite.context import RequestContext
-from nova_lite.db import journal, models
+from nova_lite.db import clock, journal, models
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
@@ -36,7 +36,8 @@ def _id_of(made: sa.CursorResult) -> int:
 
 
 def lease(seconds: float) -> datetime.datetime:
-    """The end of a lease that starts now."""
+    """The end of a lease that starts now, by our own clock: of rows that are written many at once. All others are given and
+    looked at by the database's (``db/clock.py``)."""
     return units.utcnow() + datetime.timedelta(seconds=seconds)
 
 
@@ -86,7 +87,7 @@ def claim(conn: sa.Connection, ids: Collection[int], owner: str, lease_seconds: 
     Of two workers that claim at once one gets the action; the other's list is without it. The row lock that decides it
     ends with the transaction.
     """
-    free = sa.or_(T.c.state == objects.PENDING, sa.and_(T.c.state == objects.RUNNING, T.c.lease_until < units.utcnow()))
+    free = sa.or_(T.c.state == objects.PENDING, sa.and_(T.c.state == objects.RUNNING, T.c.lease_until < clock.after(conn)))
     query = sa.select(T).where(T.c.id.in_(sorted(ids)), T.c.stage == stage, free)
     if host is not None:
         query = query.where(T.c.host == host)
@@ -113,11 +114,12 @@ def lock(conn: sa.Connection, ids: Collection[int]) -> dict[int, Action]:
     return found
 
 
-def is_free_for(action: Action, owner: str) -> bool:
-    """True when ``owner`` may take the action (or has it already: it may ask again after a lost answer)."""
+def is_free_for(conn: sa.Connection, action: Action, owner: str) -> bool:
+    """True when ``owner`` may take the action, which is locked (or has it already: it may ask again after a lost answer)."""
     if action.state != objects.RUNNING or action.owner == owner:
         return action.state in OPEN
-    return action.lease_until is not None and action.lease_until < units.utcnow()
+    # our own clock first: it spares the question, and decides over what this transaction has just given to another
+    return action.lease_until is not None and action.lease_until < units.utcnow() and action.lease_until < clock.read(conn)
 
 
 def take(conn: sa.Connection, found: Sequence[Action], owner: str, lease_seconds: float) -> None:
@@ -126,7 +128,7 @@ def take(conn: sa.Connection, found: Sequence[Action], owner: str, lease_seconds
         return
     now, until = units.utcnow(), lease(lease_seconds)
     conn.execute(sa.update(T).where(T.c.id.in_([a.id for a in found]))
-                 .values(state=objects.RUNNING, owner=owner, lease_until=until, updated_at=now))
+                 .values(state=objects.RUNNING, owner=owner, lease_until=clock.after(conn, lease_seconds), updated_at=now))
     for action in found:
         action.state, action.owner, action.lease_until, action.updated_at = objects.RUNNING, owner, until, now
 
@@ -151,7 +153,7 @@ def renew(conn: sa.Connection, owner: str, ids: Collection[int], lease_seconds: 
     if not ids:
         return 0
     return conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.owner == owner, T.c.state == objects.RUNNING)
-                        .values(lease_until=lease(lease_seconds))).rowcount
+                        .values(lease_until=clock.after(conn, lease_seconds))).rowcount
 
 
 def keep_prepared(conn: sa.Connection, ids: Collection[int], lease_seconds: float) -> None:
@@ -171,7 +173,7 @@ def hand_over(conn: sa.Connection, ids: Collection[int], lease_seconds: float, s
               arguments: Mapping[str, Any] | None = None) -> None:
     """Let go of actions, for the worker of the next stage. The caller holds them in this transaction."""
     values: dict[str, Any] = {"state": objects.PENDING, "stage": stage, "host": host, "owner": None,
-                              "lease_until": lease(lease_seconds), "updated_at": units.utcnow()}
+                              "lease_until": clock.after(conn, lease_seconds), "updated_at": units.utcnow()}
     if arguments is not None:
         values["arguments"] = dict(arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
@@ -233,7 +235,7 @@ def add_events(conn: sa.Connection, events: Iterable[tuple[int, Mapping[str, Any
 # what the sweeper and the heartbeats look for ----------------------------------------------------------------------
 def expired(conn: sa.Connection, limit: int = 500) -> list[Action]:
     """Open actions whose lease is over, locked; those that another transaction looks at are left out."""
-    query = sa.select(T).where(T.c.state.in_(OPEN), T.c.lease_until < units.utcnow()).order_by(T.c.id).limit(limit)
+    query = sa.select(T).where(T.c.state.in_(OPEN), T.c.lease_until < clock.after(conn)).order_by(T.c.id).limit(limit)
     return [_record(row) for row in conn.execute(query.with_for_update(skip_locked=True))]
 
 
@@ -242,7 +244,7 @@ def release(conn: sa.Connection, ids: Collection[int], lease_seconds: float, die
     if not ids:
         return
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.state.in_(OPEN)).values(
-        state=objects.PENDING, owner=None, lease_until=lease(lease_seconds), updated_at=units.utcnow(),
+        state=objects.PENDING, owner=None, lease_until=clock.after(conn, lease_seconds), updated_at=units.utcnow(),
         attempts=T.c.attempts + (1 if died else 0)))
 
 

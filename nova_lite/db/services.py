@@ -11,7 +11,7 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import exception, units
-from nova_lite.db import aggregates, journal, models
+from nova_lite.db import aggregates, clock, journal, models
 
 LOG = log.getLogger(__name__)
 T = models.services
@@ -20,14 +20,14 @@ COMPUTE, CONDUCTOR, SCHEDULER = "nova-compute", "nova-conductor", "nova-schedule
 
 def heard_from(conn: sa.Connection, host: str, binary: str) -> None:
     """Note that a service lives now; the first time it gets its record. Workers of one service may do so at once."""
-    now = units.utcnow()
+    now, seen = units.utcnow(), clock.after(conn)
     mine = sa.and_(T.c.host == host, T.c.binary == binary)
-    if conn.execute(sa.update(T).where(mine).values(last_seen_at=now)).rowcount:
+    if conn.execute(sa.update(T).where(mine).values(last_seen_at=seen)).rowcount:
         return
     try:
         with conn.begin_nested():
             conn.execute(sa.insert(T).values(
-                uuid=str(uuid.uuid4()), host=host, binary=binary, disabled=False, forced_down=False, last_seen_at=now,
+                uuid=str(uuid.uuid4()), host=host, binary=binary, disabled=False, forced_down=False, last_seen_at=seen,
                 created_at=now, updated_at=now))
     except exc.IntegrityError:
         LOG.debug("%s on %s was noted by another worker just now", binary, host)
@@ -42,9 +42,10 @@ def _note(conn: sa.Connection, what: str, service: dict[str, Any]) -> dict[str, 
     return service
 
 
-def is_up(service: Mapping[str, Any], down_time: float) -> bool:
-    """Whether the service was heard of in the last ``down_time`` seconds and nobody declared it down."""
-    silent = units.utcnow() - service["last_seen_at"]
+def is_up(service: Mapping[str, Any], down_time: float, now: datetime.datetime | None = None) -> bool:
+    """Whether the service was heard of in the last ``down_time`` seconds and nobody declared it down. ``now`` is the time of
+    the database (:func:`clock.read`), where a wrong clock of our own would do harm."""
+    silent = (now or units.utcnow()) - service["last_seen_at"]
     return not service["forced_down"] and silent <= datetime.timedelta(seconds=down_time)
 
 

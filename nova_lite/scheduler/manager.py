@@ -11,7 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.db import core, services
+from nova_lite.db import clock, core, services
 from nova_lite.objects.scheduling import RequestSpec
 from nova_lite.scheduler.claims import Placer
 
@@ -51,6 +51,7 @@ class SchedulerManager:
     def _read_everything(self) -> None:
         with self.db.read() as conn:
             self._placer.table.snapshot(conn, full=True)
+        clock.watch(self.db)
 
     @messaging.expected_exceptions(exception.NoValidHost)
     def select_destinations(self, context: RequestContext, request_spec: dict[str, Any],

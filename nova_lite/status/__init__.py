@@ -18,6 +18,19 @@ def database(conf: cfg.ConfigOpts) -> tuple[str, str]:
     return SUCCESS, "reachable and at the newest schema"
 
 
+def own_clock(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """The same as the database's, by which hosts are taken for dead."""
+    from nova_lite.db import clock
+
+    db = Database(conf)
+    db.check()
+    with db.read() as connection:
+        seconds = clock.ahead(connection)
+    if abs(seconds) <= clock.TOLERATED:
+        return SUCCESS, "as the database's"
+    return (FAILURE if abs(seconds) > clock.WRONG else WARNING), f"{clock.describe(seconds)}; is NTP running?"
+
+
 def broker(conf: cfg.ConfigOpts) -> tuple[str, str]:
     """Reachable with the given user."""
     checks.check_broker(conf)
@@ -39,7 +52,7 @@ def computes(conf: cfg.ConfigOpts) -> tuple[str, str]:
 
 
 CHECKS: tuple[tuple[str, Callable[[cfg.ConfigOpts], tuple[str, str]]], ...] = (
-    ("Database", database), ("Message broker", broker), ("Compute hosts", computes))
+    ("Database", database), ("Clock", own_clock), ("Message broker", broker), ("Compute hosts", computes))
 
 
 def upgrade_check(conf: cfg.ConfigOpts) -> int:

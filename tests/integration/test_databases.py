@@ -1,6 +1,7 @@
 """MariaDB and PostgreSQL for real: migrations from empty, and the conditional updates that leases and claims stand on."""
 from __future__ import annotations
 
+import datetime
 import subprocess
 import threading
 import uuid
@@ -12,8 +13,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from nova_lite import conf as conf_module
+from nova_lite import units
+from nova_lite.conductor.heartbeats import Hearing
+from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, core, migration, models
+from nova_lite.db import actions, claims, clock, core, migration, models, services
 from nova_lite.db.core import Database
 from nova_lite.objects.action import COMPUTE
 from nova_lite.units import utcnow
@@ -122,3 +126,36 @@ def test_a_server_that_falls_silent_is_left_for_the_one_that_answers(url, monkey
         finally:
             proxy.close()
     db.dispose()
+
+
+@pytest.mark.parametrize("wrong", [-3600, 3600])
+def test_a_machine_with_a_wrong_clock_takes_nobodys_work_and_loses_none(db, monkeypatch, wrong):
+    def wrong_clock(yes: bool) -> None:
+        monkeypatch.setattr(units, "utcnow", lambda: utcnow() + datetime.timedelta(seconds=wrong if yes else 0))
+    servers = [str(uuid.uuid4()) for _ in range(4)]
+    ids = db.write(actions.create, RequestContext(user_id="u", project_id="p"), "stop", servers, 1000, COMPUTE, "h")
+    db.conf.set_override("service_down_time", 1000, group="compute")
+    hearing = Hearing(db.conf, lambda _seconds: None)
+    hearing.since -= 3600
+    sweeper = Sweeper(db.conf, db, hearing)
+    for writer, reader in ((True, False), (False, True)):
+        wrong_clock(writer)
+        assert len(db.write(actions.claim, ids, "worker", 1000, COMPUTE, "h")) == 4
+        assert db.write(actions.renew, "worker", ids[:2], 1000) == 2
+        db.write(actions.hand_over, ids[2:3], 1000, COMPUTE, "h")
+        db.write(actions.release, ids[3:], 1000, died=False)
+        db.write(services.heard_from, "h", services.COMPUTE)
+        wrong_clock(reader)
+        assert db.write(actions.expired) == []
+        assert db.write(actions.claim, ids[:2], "another", 1000, COMPUTE, "h") == []
+        assert db.write(lambda conn: [actions.is_free_for(conn, one, "another") for one in actions.lock(conn, ids[:2]).values()]
+                        ) == [False, False]
+        with db.read() as connection:
+            assert 0 < sweeper._alive_hosts(connection, {"h"})["h"] < 1000
+            assert services.is_up(services.get_by_host(connection, "h", services.COMPUTE), 1000, clock.read(connection))
+            assert abs(clock.ahead(connection)) >= (3599 if reader else 0)
+        db.write(actions.release, ids, 1000, died=False)
+    wrong_clock(False)
+    assert db.write(actions.renew, "worker", ids, 1000) == 0
+    db.write(actions.claim, ids, "worker", -1, COMPUTE, "h")
+    assert [action.id for action in db.write(actions.expired)] == ids       # leases end all the same

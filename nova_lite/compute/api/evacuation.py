@@ -10,7 +10,7 @@ from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.conductor import endings, move_endings
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, services
+from nova_lite.db import actions, clock, services
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
@@ -39,7 +39,8 @@ class Evacuation(Base):
                     raise exception.ComputeHostNotFound(f"Compute host {host} not found.") from error
                 if host == instance.host:
                     raise exception.Invalid("The target host can't be the same one.")
-            if services.is_up(services.get_by_host(connection, instance.host, services.COMPUTE), down_time):
+            service = services.get_by_host(connection, instance.host, services.COMPUTE)
+            if services.is_up(service, down_time, clock.read(connection)):
                 raise exception.ComputeServiceInUse(host=instance.host)
         arguments: dict[str, Any] = {"host": host, "force": force, "stopped": stopped}
         if admin_password and instance.config_drive:

@@ -11,7 +11,7 @@ from nova_lite import exception, units
 from nova_lite.conductor import move_endings
 from nova_lite.conductor.tasks import moving
 from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
-from nova_lite.db import actions, moves, services
+from nova_lite.db import actions, clock, moves, services
 from nova_lite.objects import migration as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
@@ -42,7 +42,8 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
 
 
 def _is_up(tools: Tools, conn: sa.Connection, host: str) -> bool:
-    return services.is_up(services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time)
+    return services.is_up(services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time,
+                          clock.read(conn))
 
 
 def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migration, place: Selection, started: Any) -> None:
