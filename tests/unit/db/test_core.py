@@ -42,7 +42,7 @@ def test_no_database_is_waited_for_for_ever():
 
 
 def test_the_url_says_it_otherwise():
-    given = connection_arguments("mysql+pymysql://nova@db/x?read_timeout=77&init_command=SET+NAMES+utf8mb4", connect_timeout=9)
+    given = connection_arguments("mysql+pymysql://nova@db/x?connect_timeout=9&read_timeout=77&init_command=SET+NAMES+utf8mb4")
     assert (given["connect_timeout"], given["read_timeout"], given["write_timeout"]) == (9, 77, 25)
     assert given["init_command"] == "SET NAMES utf8mb4"
     given = connection_arguments("postgresql+psycopg2://nova@db/nova?keepalives_idle=60&connect_timeout=30")
