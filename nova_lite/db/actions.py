@@ -159,7 +159,7 @@ def renew(conn: sa.Connection, owner: str, ids: Collection[int], lease_seconds: 
 def keep_prepared(conn: sa.Connection, ids: Collection[int], lease_seconds: float) -> None:
     """The request that wrote these down still prepares them: those that it has not handed over are left alone for longer. A
     lease that is longer already stays."""
-    until = lease(lease_seconds)
+    until = clock.after(conn, lease_seconds)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.stage == objects.API, T.c.state == objects.PENDING,
                                     T.c.lease_until < until).values(lease_until=until))
 
