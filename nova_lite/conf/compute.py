@@ -9,8 +9,6 @@ OPTS = [
     cfg.IntOpt("service_down_time", default=30, min=2, help="Seconds of silence after which a service counts as down."),
     cfg.StrOpt("default_availability_zone", default="nova", help="Zone of hosts that are in no zone's aggregate."),
     cfg.IntOpt("max_concurrent_builds", default=10, min=1, help="Guests that one host builds at the same time."),
-    cfg.IntOpt("max_concurrent_live_migrations", default=1, min=0,
-               help="Running guests that one host copies to others at the same time; the others wait. 0: any number."),
     cfg.IntOpt("shutdown_timeout", default=60, min=0, help="Seconds that a guest gets to power itself off."),
     cfg.BoolOpt("allow_resize_to_same_host", default=False, help="A resize may leave the server on its host."),
     cfg.IntOpt("resize_confirm_window", default=0, min=0,

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 
 ASK_SECONDS = 1.0
+AT_A_TIME = 1       # for each host, as in Nova: several share its network, and memory that changes meanwhile is copied again
 
 
 class Copies:
-    """``limit`` copies at a time; 0: any number."""
+    """``limit`` copies at a time."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = AT_A_TIME) -> None:
         self._limit = limit
         self._lock = threading.Lock()
         self._order: list[object] = []      # those that have their turn first
@@ -35,4 +36,4 @@ class Copies:
 
     def _is_next(self, one: object) -> bool:
         with self._lock:
-            return not self._limit or self._order.index(one) < self._limit
+            return self._order.index(one) < self._limit

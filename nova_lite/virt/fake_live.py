@@ -27,7 +27,7 @@ class FakeLiveMigrations:
     def __init__(self, driver: FakeDriver, act: Callable[[str, Instance], None],
                  keep: Callable[[str, dict[str, Any] | None], None]) -> None:
         self._driver, self._act, self._keep = driver, act, keep
-        self._copies = Copies(driver.conf.compute.max_concurrent_live_migrations)
+        self._copies = Copies()
 
     def facts(self, instance: Instance) -> SourceFacts:
         """See LiveMigrations."""

@@ -96,8 +96,8 @@ class LiveMigrations(Protocol):
         """The source forgets the copy that ``has_begun``."""
 
     def turn(self, instance: Instance, ask: Callable[[], object]) -> AbstractContextManager[None]:
-        """The source lets ``[compute] max_concurrent_live_migrations`` guests leave at a time: in the block it is this one's
-        turn. Calls ``ask`` every second until then, and raises what that raises."""
+        """The source lets one guest leave at a time (``virt/copies.py``): in the block it is this one's turn.
+        Calls ``ask`` every second until then, and raises what that raises."""
 
     def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
         """The source brings the guest over, or waits until the copy that is under way ends. Raises LiveMigrationAborted or

@@ -59,7 +59,7 @@ class LiveMigrations:
         self._host, self._working, self._remove = host, working, remove
         self._root = instances_root(conf)
         self._address = conf.libvirt.migration_address or conf.my_ip
-        self._copies = Copies(conf.compute.max_concurrent_live_migrations)
+        self._copies = Copies()
 
     # before -------------------------------------------------------------------------------------------------------------
     def facts(self, instance: Instance) -> SourceFacts:

@@ -25,10 +25,11 @@ def test_no_more_than_the_limit_and_what_is_under_way_waits_for_nobody():
         pass
 
 
-def test_without_a_limit_nobody_waits():
-    copies = Copies(0)
+def test_several_at_a_time():
+    copies = Copies(2)
     with copies.turn(refuse, at_once=False), copies.turn(refuse, at_once=False):
-        pass
+        with pytest.raises(Stop), copies.turn(refuse, at_once=False):
+            pass
 
 
 def test_who_came_first_is_first():
