@@ -31,8 +31,8 @@ class FakeManila:
     def __call__(self, call: Call) -> Answer:
         parts = urlsplit(call.path)
         match = re.fullmatch(r"/v2/shares/([^/]+)(/action|/export_locations)?", parts.path)
-        looks_at_it = call.method == "GET" and match is not None and match[2] is None       # clients do so with no version
-        if call.headers.get("X-OpenStack-Manila-API-Version", "2.82" if looks_at_it else "") != "2.82":
+        looks_at_it = call.method == "GET" and match is not None and match[2] is None       # clients do so at any version
+        if not looks_at_it and call.headers.get("X-OpenStack-Manila-API-Version") != "2.82":
             return Answer(400, {"badRequest": {"message": "wrong microversion"}})
         if parts.path == "/v2/share-access-rules":
             rules = self.rules[parse_qs(parts.query)["share_id"][0]]
