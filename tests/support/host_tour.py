@@ -54,7 +54,8 @@ def live_migrations(operator: Openstack, server: str) -> None:
     """server migration show, abort, force complete: of a server whose host takes long."""
     host = host_of(operator, server)
     move = _copying(operator, server)
-    shown = operator("server", "migration", "show", server, str(move["Id"]))
+    # by its number the client asks for the server of that number
+    shown = operator("server", "migration", "show", server, move["UUID"])
     assert (shown["Status"], shown["Source Compute"], shown["UUID"]) == ("running", host, move["UUID"])
     operator("server", "migration", "abort", server, str(move["Id"]), parse=False)
     until(operator, server, "ACTIVE")
