@@ -168,6 +168,7 @@ def allocate_ports(c: sa.Connection, instance_uuid: str, project_id: str, host: 
     wanted = _resolve(c, project_id, requests, _made_ports(c, instance_uuid).keys(), instance_uuid)
     _lock_networks(c, {n["uuid"] for _, _, n in wanted if n})
     mine = _made_ports(c, instance_uuid)     # again: another run of this allocation may have held the lock before us
+    asked_for = {request["address"] for _, request, _ in wanted if request.get("address")}
     ports = []
     for key, request, network in wanted:
         if request.get("port_id"):
@@ -175,8 +176,8 @@ def allocate_ports(c: sa.Connection, instance_uuid: str, project_id: str, host: 
         elif key in mine:
             ports.append(_rebind(c, mine[key], host))
         elif network:
-            ports.append(_insert_port(c, network, project_id, address=request.get("address"),
-                                      instance_uuid=instance_uuid, request_key=key, host=host))
+            ports.append(_insert_port(c, network, project_id, address=request.get("address"), instance_uuid=instance_uuid,
+                                      request_key=key, host=host, spared=asked_for))
     return _with_networks(c, ports)
 
 
@@ -287,12 +288,12 @@ def _rebind(c: sa.Connection, port: dict[str, Any], host: str) -> dict[str, Any]
 
 def _insert_port(c: sa.Connection, network: dict[str, Any], project_id: str, name: str = "", address: str | None = None,
                  mac_address: str | None = None, instance_uuid: str | None = None, request_key: str | None = None,
-                 host: str | None = None) -> dict[str, Any]:
-    """The caller has locked the network."""
+                 host: str | None = None, spared: Collection[str] = ()) -> dict[str, Any]:
+    """The caller has locked the network. ``spared``: addresses that are for others, who get theirs next."""
     if address is not None:
         _check_address(c, network, address)
     else:
-        address = ipam.pick_address(ipam.parse_cidr(network["cidr"]), _used_addresses(c, network))
+        address = ipam.pick_address(ipam.parse_cidr(network["cidr"]), _used_addresses(c, network) | set(spared))
         if address is None:
             raise exception.NoMoreFixedIps(net=network["uuid"])
     uuid = str(uuidlib.uuid4())

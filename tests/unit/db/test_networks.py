@@ -84,6 +84,15 @@ def test_a_network_with_ports_stays(db, store, network):
 
 
 # allocation --------------------------------------------------------------------------------------------------------
+def test_an_address_that_is_asked_for_is_not_given_to_another_nic_of_the_server_first(db, store):
+    network = db.write(networks.create_network, "narrow", "10.9.0.0/29")
+    for _ in range(20):
+        server = add_server(db).uuid
+        requests = [{"network_id": network["uuid"]}, {"network_id": network["uuid"], "address": "10.9.0.4"}]
+        assert store.allocate_ports(server, "p", "one", requests)[1]["address"] == "10.9.0.4"
+        store.release_ports(server)
+
+
 def test_the_same_server_gets_the_same_ports_on_any_host(db, store, network):
     server = add_server(db).uuid
     requests = [{"network_id": network["uuid"]}, {"network_id": network["uuid"], "address": "10.1.0.9"}]
