@@ -62,7 +62,7 @@ def _properties(name: str, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise _wrong(name, value, "an object")
     return {_text(f"{name}: the name", key): _text(str(key), one if isinstance(one, str) else str(one), None)
-            for key, one in value.items()}
+            for key, one in value.items() if one is not None}
 
 
 _CHECKS: dict[str, Callable[[str, object], Any]] = {

@@ -146,6 +146,6 @@ def test_status_tells_each_check(config):
     run("manage", "--config-file", path, "db", "sync")
     done = run("status", "--config-file", path, "upgrade", "check")
     assert done.stdout.splitlines() == ["Database: Success: reachable and at the newest schema",
-                                        "Message broker: Success: reachable",
+                                        "Clock: Success: as the database's", "Message broker: Success: reachable",
                                         "Compute hosts: Failure: none of 0 compute hosts reports"]
     assert done.returncode == 2

@@ -191,7 +191,7 @@ def test_builds_wait_for_hosts_that_could_not_report(cloud):
 class Refusing(fake.FakeDriver):
     """Says of every guest that no host can build it."""
 
-    def spawn(self, instance, network_info, files, fetch_image, wait_for_network=None):
+    def spawn(self, instance, network_info, files, fetch_image, wait_for_network=None, check=None):
         raise exception.BuildAborted(instance_id=instance.uuid, reason="the image is no image")
 
 

@@ -163,8 +163,9 @@ def test_after_a_lost_connection_all_is_told_as_it_is_then(guest, told, connecti
     with told.watcher.busy(guest.uuid, states.SHUTDOWN):
         connection.news.put(Disconnected(0))
         guest.unplug()
-    guest.start()
     told.clear()
+    guest.start()
+    told.wait_for((guest.uuid, states.RUNNING))
     guest.unplug()
     told.wait_for((guest.uuid, states.SHUTDOWN))
 
