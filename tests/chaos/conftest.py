@@ -25,7 +25,9 @@ def cloud(engines, tmp_path_factory):
     directory = tmp_path_factory.mktemp("cloud")
     services = Services(directory, rabbit.url, maria.new_database(), fake__hosts=2, fake__delay=0.5,
                         fake__state_file=directory / "guests.json", conductor__lease_seconds=6, conductor__sweep_interval=1,
-                        conductor__max_attempts=20, compute__report_interval=2, compute__service_down_time=20,
+                        conductor__max_attempts=20, compute__report_interval=2,
+                        # the restarts of broker, conductor and hosts come one upon the other: all of it is no dead host
+                        compute__service_down_time=40,
                         oslo_messaging_rabbit__kombu_reconnect_delay=0.5)
     services.rabbit = rabbit
     try:
