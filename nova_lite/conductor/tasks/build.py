@@ -31,6 +31,7 @@ from nova_lite.scheduler.rpcapi import SchedulerAPI
 
 LOG = log.getLogger(__name__)
 EVENT = "schedule_instances"
+LOOK_SECONDS = 2.0      # what a scheduler knows of hosts may be older than its question by that much
 
 
 class _Build(NamedTuple):
@@ -109,7 +110,7 @@ class BuildTask:
                 for request in sorted(requests):
                     self._place([b for b in batch if b.action.request_id == request], started)
                 return
-            if self._hosts_may_come_back():
+            if self._hosts_may_come_back(started):
                 LOG.info("hosts have not reported since an outage; %d builds wait for them", len(waiting))
                 self.db.write(self._release, [a.id for a in waiting], False)
                 return
@@ -207,14 +208,16 @@ class BuildTask:
         if last:
             self.db.write(self._bury, last, f"Scheduling failed {last[0].attempts + 1} times: {reason}", started)
 
-    def _hosts_may_come_back(self) -> bool:
-        """After an outage that hosts could not report in, those that seem to be down get time to do so."""
+    def _hosts_may_come_back(self, started: datetime.datetime) -> bool:
+        """After an outage that hosts could not report in, they get time to do so. Also those that have done it in this moment,
+        after the scheduler has looked."""
         if not self.hearing.grace():
             return False
         with self.db.read() as conn:
             rows = services.list_all(conn, binary=services.COMPUTE)
-        return any(not (row["disabled"] or row["forced_down"] or services.is_up(row, self.conf.compute.service_down_time))
-                   for row in rows)
+        just_now = started - datetime.timedelta(seconds=LOOK_SECONDS)
+        return any(not services.is_up(row, self.conf.compute.service_down_time) or row["last_seen_at"] >= just_now
+                   for row in rows if not (row["disabled"] or row["forced_down"]))
 
     def _release(self, conn: sa.Connection, action_ids: Sequence[int], failed: bool) -> None:
         mine = actions.held(conn, action_ids, self.leases.owner)

@@ -126,6 +126,26 @@ def test_builds_outlive_a_scheduler_that_is_not_there(cloud, error):
     cloud.wait(server, states.ACTIVE)
 
 
+def test_hosts_that_are_back_right_after_the_scheduler_has_looked_are_asked_again(cloud):
+    scheduler, asked = cloud.conductor.builds.scheduler, []
+    choose = scheduler.select_destinations
+
+    def back_too_late(*arguments):
+        asked.append(arguments)
+        if len(asked) > 1:
+            return choose(*arguments)
+        for host in cloud.hosts:
+            cloud.report(host)
+        raise exception.NoValidHost(reason="2 hosts, ComputeFilter left 0")
+    scheduler.select_destinations = back_too_late
+    cloud.conductor.hearing.since = time.monotonic()        # nobody heard anything until now
+    [(server, action_id)] = cloud.create()
+    cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
+    assert cloud.action(action_id).state == objects.PENDING
+    cloud.sweep()
+    cloud.wait(server, states.ACTIVE)
+
+
 def second_answer(cloud, meanwhile):
     """The scheduler is asked twice, as the first answer is lost; ``meanwhile`` runs before the second one arrives, as the
     first question may still be on its way. Returns the server and its action."""
