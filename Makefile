@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install neighbours run stack down tempest test unit functional integration chaos walk fuzz lint genconfig clean
+.PHONY: help install neighbours run stack down tempest scenario test unit functional integration chaos walk fuzz lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -19,6 +19,7 @@ help:
 	@echo "make down         end that cloud for good: guests, libvirtd, DHCP, bridges"
 	@echo "make test         all tests"
 	@echo "make tempest      Tempest's tests of Compute on fake hosts, real Keystone, Glance, Neutron, Cinder (TEMPEST_OPTIONS)"
+	@echo "make scenario     Tempest's scenarios with real guests on the cloud of make stack (SCENARIO_OPTIONS)"
 	@echo "make unit | functional | integration | chaos    some of them"
 	@echo "make walk         a random walk over all verbs while services are killed, 20 rounds (ROUNDS=5 SEED=7: that one again)"
 	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
@@ -48,6 +49,10 @@ stack:
 tempest:
 	@devstack/local/tempest.sh $(TEMPEST_OPTIONS)
 
+# nor is this one. SCENARIO_OPTIONS="--keep shelve" (devstack/local/scenario.sh)
+scenario:
+	@devstack/local/scenario.sh $(SCENARIO_OPTIONS)
+
 # WORKERS=0: one after the other. Two workers: each file is one's, and real guests are all one's (tests/conftest.py)
 WORKERS ?= 2
 BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -55,8 +60,7 @@ BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: install neighbours
 	$(PYTEST) -n 3 tests/unit
 	NOVA_LITE_CONCURRENCY=threading $(BESIDE) tests/functional
-	$(PYTEST) tests/chaos
-	$(BESIDE) tests/functional tests/integration
+	$(BESIDE) tests/chaos tests/functional tests/integration
 
 # the programs of the real Keystone, Glance, Neutron, Cinder, which tests/integration start; not in the directory of a cloud
 # that `make stack` has started

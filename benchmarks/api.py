@@ -28,6 +28,7 @@ from tests.support.cloud import Services
 from tests.support.engines import MariaDB, RabbitMQ
 
 CONCURRENCY, BATCH, PREFIX = 10, 50, "bench-api"
+PATIENCE = 600.0       # seconds for one answer: a peer may take minutes for ten lists of a thousand servers at a time
 
 
 def main(argv: list[str]) -> None:
@@ -67,7 +68,7 @@ class Side:
     def client(self) -> Compute:
         """This thread's client."""
         if not hasattr(self.local, "client"):
-            self.local.client = Compute(self.endpoint, self.token, self.version)
+            self.local.client = Compute(self.endpoint, self.token, self.version, PATIENCE)
         client: Compute = self.local.client
         return client
 
@@ -86,11 +87,9 @@ class Side:
 
     def fill(self, count: int) -> None:
         """Make the servers ``count`` in all."""
-        have = len(self.client().servers(f"&name={PREFIX}"))
-        while have < count:
+        while (have := len(self.client().servers(f"&name={PREFIX}"))) < count:
             self.boot(min(BATCH, count - have))
-            have += BATCH
-            self.wait_settled(min(have, count))
+            self.wait_settled(min(have + BATCH, count))
 
     def wipe(self) -> None:
         """Delete all servers of this benchmark."""
@@ -135,7 +134,7 @@ def measure(sides: list[Side], arguments: argparse.Namespace) -> dict:
         side.wipe()
         side.boot()        # what only the first requests pay
         side.wait_settled(1)
-    _run(sides, "POST /servers", lambda side: side.boot(), arguments.posts, arguments.posts)
+    _run(sides, "POST /servers", lambda side: side.boot(), arguments.posts, arguments.posts, lambda side: side.wait_settled(0))
     for count in counts:
         for side in sides:
             side.fill(max(count, 1 + 2 * arguments.posts))
@@ -155,11 +154,14 @@ def _get(side: Side, path: str) -> None:
     assert answer.status_code == 200, f"{side.name}: {path}: {answer.status_code} {answer.text[:300]}"
 
 
-def _run(sides: list[Side], name: str, call: Callable[[Side], None], alone: int, together: int) -> None:
-    """One kind of request: turn by turn, then CONCURRENCY at a time, one side after the other."""
+def _run(sides: list[Side], name: str, call: Callable[[Side], None], alone: int, together: int,
+         after: Callable[[Side], None] = lambda side: None) -> None:
+    """One kind of request: turn by turn, then CONCURRENCY at a time, one side after the other. ``after`` waits for what one
+    side still does, so that it does not slow the other."""
     for number in range(alone + 2):
         for side in sides:
             took = _timed(call, side)
+            after(side)
             if number >= 2:
                 side.seconds.setdefault(name, []).append(took)
     for side in sides:
@@ -168,7 +170,10 @@ def _run(sides: list[Side], name: str, call: Callable[[Side], None], alone: int,
             start = time.perf_counter()
             took_all = list(pool.map(lambda _, s=side: _timed(call, s), range(together)))
             side.rates[f"{name}, {CONCURRENCY} at a time"] = together / (time.perf_counter() - start)
+        after(side)
         side.seconds[f"{name}, {CONCURRENCY} at a time"] = took_all
+        medians = [f"{statistics.median(seconds):.4f} s" for seconds in (side.seconds[name], took_all)]
+        print(f"{side.name}: {name}: {medians[0]} alone, {medians[1]} at {CONCURRENCY} at a time", file=sys.stderr)
 
 
 def _timed(call: Callable[[Side], None], side: Side) -> float:

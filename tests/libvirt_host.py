@@ -7,6 +7,9 @@ import shutil
 import tempfile
 
 from nova_lite.virt.libvirt.local_daemon import LocalDaemon
+from tests.guest import cache_directory
+
+_CAPABILITIES = pathlib.Path("cache", "qemu", "capabilities")
 
 
 class LibvirtHost:
@@ -22,10 +25,31 @@ class LibvirtHost:
         self.uri = self.daemon.uri
 
     def __enter__(self) -> LibvirtHost:
+        give_capabilities(self.directory)
         self.daemon.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self.daemon.stop()
+        keep_capabilities(self.directory)
         if self._short is not None:
             shutil.rmtree(self._short, ignore_errors=True)
+
+
+def give_capabilities(directory: pathlib.Path) -> None:
+    """A new daemon asks QEMU for ten seconds what it can do, almost all of them asleep. It gets what an earlier one has written
+    down, and decides by itself whether that is still true: it looks at QEMU, kernel, processor, user and its own version."""
+    if _kept().is_dir():
+        shutil.copytree(_kept(), directory / _CAPABILITIES, dirs_exist_ok=True)
+
+
+def keep_capabilities(directory: pathlib.Path) -> None:
+    """For the daemons after this one."""
+    _kept().mkdir(parents=True, exist_ok=True)
+    for path in (directory / _CAPABILITIES).glob("*.xml"):
+        partial = pathlib.Path(shutil.copy2(path, _kept().parent / f"{path.name}.{os.getpid()}"))
+        partial.replace(_kept() / path.name)
+
+
+def _kept() -> pathlib.Path:
+    return cache_directory() / "qemu-capabilities"

@@ -54,11 +54,14 @@ for directory in "$state"/instances/????????-????-????-????-????????????; do
 done
 
 for directory in "$state"/dhcp/*/; do
+    [ -d "$directory" ] || continue
     bridge=$(basename "$directory")
     if ip link show "$bridge" >/dev/null 2>&1; then
         ip link delete "$bridge"
-        nft delete table ip "$bridge" 2>/dev/null || true
-        nft delete table bridge "$bridge" 2>/dev/null || true
     fi
+    # what is not there need not go
+    nft delete table ip "$bridge" 2>/dev/null || true
+    nft delete table bridge "$bridge" 2>/dev/null || true
+    nft delete table ip "$bridge-groups" 2>/dev/null || true
 done
 echo "the cloud in $state is down; remove the directory to forget it"

@@ -28,6 +28,7 @@ for part; do
     esac
 done
 clean_up
+check "no volume is left" try 30 no_names volume
 check_leftovers
 trap 'rm -rf "$WORK"' EXIT
 end_checks

@@ -96,17 +96,23 @@ def catalog(cloud):
                 cloud.call("PATCH", f"{KEYSTONE}/endpoints/{known['id']}", json={"endpoint": {"url": address}})
 
 
-def image(cloud):
-    """The public image "tiny": the file STACK_IMAGE, or some zeros for the fake hypervisor."""
+def put_image(cloud, name):
+    """The id of the public image of that name: the file STACK_IMAGE, or some zeros for the fake hypervisor."""
     root, path, made = url("glance", "/v2"), ENV.get("STACK_IMAGE"), None
-    for found in cloud.call("GET", f"{root}/images?name=tiny")["images"]:
+    for found in cloud.call("GET", f"{root}/images?name={name}")["images"]:
         if found["status"] == "active":
-            return
+            return found["id"]
         made = found
     made = made or cloud.call("POST", f"{root}/images", json={
-        "name": "tiny", "disk_format": "qcow2" if path else "raw", "container_format": "bare", "visibility": "public"})
+        "name": name, "disk_format": "qcow2" if path else "raw", "container_format": "bare", "visibility": "public"})
     cloud.call("PUT", f"{root}/images/{made['id']}/file", data=pathlib.Path(path).read_bytes() if path else bytes(1 << 16),
                headers={"Content-Type": "application/octet-stream"})
+    return made["id"]
+
+
+def image(cloud):
+    """The public image "tiny"."""
+    put_image(cloud, "tiny")
 
 
 def network(cloud):
@@ -149,16 +155,9 @@ def compute(cloud):
 
 
 def tempest(cloud):
-    """A second image; prints the ids of both and of the external network."""
-    root, ids = url("glance", "/v2"), []
-    for name in ("tiny", "tiny-alt"):
-        found = cloud.call("GET", f"{root}/images?name={name}")["images"]
-        if not found:
-            found = [cloud.call("POST", f"{root}/images", json={
-                "name": name, "disk_format": "raw", "container_format": "bare", "visibility": "public"})]
-            cloud.call("PUT", f"{root}/images/{found[0]['id']}/file", data=bytes(1 << 16),
-                       headers={"Content-Type": "application/octet-stream"})
-        ids.append(found[0]["id"])
+    """Two images, named as their file, for "tiny" may be an older one; prints their ids and that of the external network."""
+    name = pathlib.Path(ENV["STACK_IMAGE"]).stem if "STACK_IMAGE" in ENV else "tiny"
+    ids = [put_image(cloud, name), put_image(cloud, f"{name}-alt")]
     ids.append(cloud.call("GET", url("neutron", "/v2.0/networks?name=public"))["networks"][0]["id"])
     print(*ids)
 

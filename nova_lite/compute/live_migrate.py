@@ -6,6 +6,8 @@
     undo     destination: nothing of it stays; then settle
     settle   source: the guest goes on, and the move has failed
     lost     destination, when the source does not report any more: finish or undo, as the guest came or not
+    mend     source, and nobody else: the guest went on at the destination before all of it was there, and the copy broke
+    alone    destination, of such a guest, when the source was declared down: what is here is all there is; then finish
 
 Each step asks the hypervisor where the guest is before it does anything, so it can be run again after a kill at any point.
 """
@@ -32,11 +34,12 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Fetcher
-from nova_lite.virt.live import ABORT, Plan, Progress
+from nova_lite.virt.live import ABORT, BROKEN, WHOLE, Plan, Progress, Report
 
 LOG = log.getLogger(__name__)
 EVENT = "compute_live_migration"
-_STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+_STOP = (exception.LeaseLost, *_AWAY)
 _REST = "something of the guest stays here for now"
 _WAIT_SECONDS = 1.0
 _CLEAN_UP = "clean-up after a live migration did not end well"
@@ -52,9 +55,9 @@ def run(work: Work) -> None:
 
 def settled(work: Work) -> dict[str, object]:
     """The columns of a server whose move has failed: its guest was touched only once it had left."""
-    state = work.host.driver.power_state(work.instance)
-    if work.action.arguments["step"] in ("finish", "settle") and state is None:
-        return {"vm_state": states.ERROR, "power_state": states.NOSTATE}
+    state, step = work.host.driver.power_state(work.instance), work.action.arguments["step"]
+    if step in ("finish", "settle") and state is None or step == "finish" and state == states.SHUTDOWN:
+        return {"vm_state": states.ERROR, "power_state": state or states.NOSTATE}
     return {}
 
 
@@ -96,7 +99,7 @@ def _finish(work: Work) -> None:
     instance.network_info = until_answered(work, lambda: host.network.move(admin_context(), instance, host.name))
     for vif in instance.network_info:
         host.network.plug(instance, vif)
-    state = host.driver.live.arrive(instance, instance.network_info, _plan(work))
+    state = _arrive(work)
     until_answered(work, lambda: volumes.complete_all(work))
     until_answered(work, lambda: volumes.release_others(host, instance))
     # a port that was here before this run may have a binding to where it was
@@ -106,8 +109,23 @@ def _finish(work: Work) -> None:
     LOG.info("has arrived", extra={"instance_uuid": instance.uuid})
 
 
+def _arrive(work: Work) -> int:
+    """The guest is this host's. What it is said to have lost may have come all the same."""
+    try:
+        return work.host.driver.live.arrive(work.instance, work.instance.network_info, _plan(work))
+    except exception.VirtDriverError as error:
+        if objects.LOST in work.action.arguments:
+            raise exception.MigrationError(reason=work.action.arguments[objects.LOST]) from error
+        raise
+
+
 def _undo(work: Work) -> None:
     work.event = "compute_rollback_live_migration_at_destination"
+    live, move = work.host.driver.live, _move(work)
+    # whatever the source stumbled over: this cannot be undone, and the disks of what was half a guest are here
+    if live.post_copy(work.instance) != WHOLE or (move.went_on and not live.has_come(work.instance)):
+        work.hand_over(_move(work).source_compute, arguments={"step": "mend"})
+        return
     if _came(work, time.monotonic() + _ROLLBACK_SECONDS):
         _now_here(work, _move(work).source_compute, "left")
         return
@@ -130,13 +148,41 @@ def _came(work: Work, deadline: float) -> bool:
 
 def _lost(work: Work) -> None:
     """The source is dead. A guest that is not here goes on there, should the source come back: only it can tidy up after the
-    copy, so it gets the action, which waits for it."""
+    copy, so it gets the action, which waits for it. The same holds when half of the guest is here and half of it there."""
     work.event = "compute_post_live_migration_at_destination"
-    if _has_switched(work) or work.host.driver.live.wait(work.instance, lambda: _wait(work)):
+    came, source = _has_switched(work), _move(work).source_compute
+    try:
+        if not came:
+            _check_not_broken(work)
+            came = work.host.driver.live.wait(work.instance, lambda: _wait_unless_broken(work))
+    except _Broken:
+        LOG.warning("half of the guest is here, the other half at %s, which does not answer", source,
+                    extra={"instance_uuid": work.instance.uuid})
+        work.hand_over(source, arguments={"step": "mend"})
+        return
+    if came or _move(work).went_on:     # else it is lost, but for the disks that are here
         _now_here(work, work.host.name, "finish")
         return
     _clean(work)
     _to_settle(work, exception.HostDown(host=_move(work).source_compute, operation="live migration"), objects.ERROR)
+
+
+def _alone(work: Work) -> None:
+    _now_here(work, work.host.name, "finish")
+
+
+class _Broken(Exception):
+    """Only the source can bring the rest of the guest."""
+
+
+def _check_not_broken(work: Work) -> None:
+    if work.host.driver.live.post_copy(work.instance) == BROKEN:
+        raise _Broken
+
+
+def _wait_unless_broken(work: Work) -> None:
+    _check_not_broken(work)
+    _wait(work)
 
 
 def _clean(work: Work) -> None:
@@ -157,15 +203,19 @@ def _copy(work: Work) -> None:
         _leave(work)
         return
     # what the destination has already it does not prepare again: the two would send each other to and fro
-    if host.driver.live.has_begun(work.instance) and not work.action.arguments.get("has_come"):
+    is_whole = host.driver.live.post_copy(work.instance) == WHOLE
+    if is_whole and host.driver.live.has_begun(work.instance) and not work.action.arguments.get("has_come"):
         work.hand_over(move.dest_compute, arguments={"step": "prepare"})
         host.driver.live.begin_anew(work.instance)      # after it: who dies in between only has it prepared once more
         return
+    lost = None
     try:
         with host.driver.live.turn(work.instance, lambda: _wait_for_turn(work)):
             _refuse_at_stop(work)
-            _refuse_if_aborted(work, work.update_migration({"status": objects.RUNNING}))
-            host.driver.live.copy(work.instance, _plan(work), lambda progress: _report(work, progress))
+            wanted = work.update_migration({"status": objects.RUNNING})
+            if host.driver.live.post_copy(work.instance) == WHOLE:
+                _refuse_if_aborted(work, wanted)
+            lost = host.driver.live.copy(work.instance, _plan(work), _reporter(work), lambda: _waits(work))
     except _STOP:
         raise
     except Exception as error:
@@ -175,7 +225,7 @@ def _copy(work: Work) -> None:
             "step": "undo", "error": message_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
         return
     _switch(work)
-    _leave(work)
+    _leave(work, lost)
 
 
 def _refuse_at_stop(work: Work) -> None:
@@ -206,8 +256,9 @@ def _switch(work: Work) -> None:
         work.update(place, [now])
 
 
-def _leave(work: Work) -> None:
-    """The ports follow at once, then this host forgets the guest. What fails is found when the host looks at its guests."""
+def _leave(work: Work, lost: str | None = None) -> None:
+    """The ports follow at once, then this host forgets the guest. What fails is found when the host looks at its guests.
+    ``lost``: why the other half of it will not get the rest."""
     host, move, here = work.host, _move(work), _as_left(work)
     _try(work, "its ports do not follow yet",       # the destination does it again
          lambda: host.network.move(admin_context(), work.instance, move.dest_compute or ""))
@@ -215,7 +266,7 @@ def _leave(work: Work) -> None:
     for vif in here.network_info:
         _try(work, _REST, partial(host.network.unplug, here, vif))
     _try(work, _REST, lambda: volumes.disconnect_all(host.driver, here))
-    work.hand_over(move.dest_compute, arguments={"step": "finish"})
+    work.hand_over(move.dest_compute, arguments={"step": "finish", **({objects.LOST: lost} if lost else {})})
 
 
 def _try(work: Work, what: str, function: Callable[[], object]) -> None:
@@ -245,6 +296,9 @@ def _now_here(work: Work, host: str | None, step: str) -> None:
 def _settle(work: Work) -> None:
     work.event = "compute_rollback_live_migration"
     host, there = work.host, _move(work).dest_compute or ""
+    if host.driver.live.post_copy(work.instance) != WHOLE:      # what is here must not run again
+        _copy(work)
+        return
     host.driver.live.stay(work.instance, _plan(work))
     # what the destination has not given back, or had no time to
     _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
@@ -252,12 +306,41 @@ def _settle(work: Work) -> None:
     raise exception.MigrationError(reason=work.action.arguments.get("error", "the destination went away"))
 
 
-def _report(work: Work, progress: Progress) -> str | None:
+def _reporter(work: Work) -> Report:
+    """Tells how far the copy is; the ports follow as soon as the guest goes on at its new host."""
+    followed = False
+
+    def report(progress: Progress) -> str | None:
+        nonlocal followed
+        values = {name: value for name, value in progress.to_primitive().items() if name != "post_copy"}
+        if progress.post_copy and not _move(work).went_on:
+            values["facts"] = {**(_move(work).facts or {}), objects.WENT_ON: True}
+        wanted = _report(work, values)
+        if progress.post_copy and not followed:
+            followed = True
+            _try(work, "its ports do not follow yet",
+                 lambda: work.host.network.move(admin_context(), work.instance, _move(work).dest_compute or ""))
+        return wanted
+    return report
+
+
+def _report(work: Work, progress: dict[str, Any]) -> str | None:
     try:
-        return work.update_migration(progress.to_primitive())
-    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError) as error:
+        return work.update_migration(progress)
+    except _AWAY as error:
         LOG.warning("no conductor hears how far the copy is: %s", error, extra={"instance_uuid": work.instance.uuid})
         return None
+
+
+def _waits(work: Work) -> bool:
+    """Whether the destination waits for the rest of a guest. As long as it does not say so, nothing of it is given up."""
+    there = _move(work).dest_compute or ""
+    try:
+        return work.host.compute.waits_for_rest(admin_context(), there, work.instance.uuid)
+    except (*_AWAY, exception.NovaLiteError) as error:
+        LOG.warning("%s does not say whether the other half of the guest is there: %s", there, error,
+                    extra={"instance_uuid": work.instance.uuid})
+        return True
 
 
 # both ---------------------------------------------------------------------------------------------------------------------
@@ -325,4 +408,5 @@ def _fetcher(work: Work) -> Fetcher:
 
 
 _STEPS: dict[str, Callable[[Work], None]] = {
-    "prepare": _prepare, "copy": _copy, "finish": _finish, "undo": _undo, "lost": _lost, "left": _leave, "settle": _settle}
+    "prepare": _prepare, "copy": _copy, "finish": _finish, "undo": _undo, "lost": _lost, "left": _leave, "settle": _settle,
+    "mend": _copy, "alone": _alone}

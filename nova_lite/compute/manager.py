@@ -42,6 +42,8 @@ RECOVERY_PAUSE = 2.0
 JOIN_SECONDS = 0.2
 _GIVE_BACK_SECONDS = 5.0
 TIDY_INTERVAL = 1800.0
+RULES_INTERVAL = 60.0       # a message that security groups have changed may be lost
+_RULES = "security rules"   # whose turn it is
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
 # A host that was silent may have been given up: its servers were deleted or built elsewhere, until its first report was
 # written down. So it looks at all its guests after its first reports.
@@ -94,7 +96,7 @@ class ComputeManager:
         # where there is no network, a build has nothing to do before it spawns
         self._first_task_state = states.SPAWNING if conf.network.driver == "null" else states.NETWORKING
         self._recovery = threading.Thread(target=self._recover, name=f"recovery-{host}", daemon=True)
-        self._ready = threading.Event()
+        self._ready, self._rules_wait = threading.Event(), threading.Event()
         # leases are renewed by heartbeats: two may be lost before a lease is
         self._interval = min(conf.compute.report_interval, conf.conductor.lease_seconds / 3)
         self._reports, self._looks, self._last_report = 0, _LOOKS, time.monotonic()
@@ -134,7 +136,8 @@ class ComputeManager:
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
         loops: list[tuple[float, Callable[[], None]]] = [(self._interval, self._heartbeat),
-                                                         (TIDY_INTERVAL, self.host.driver.tidy)]
+                                                         (TIDY_INTERVAL, self.host.driver.tidy),
+                                                         (RULES_INTERVAL, self._look_at_rules)]
         if self.conf.compute.sync_power_state_interval:
             loops.append((self.conf.compute.sync_power_state_interval, self._sync_power_states))
         return loops
@@ -268,7 +271,7 @@ class ComputeManager:
         pool = self._lasting if action.verb in verbs.LASTING else self._pool
         if action.verb == "build":
             pool = self._builds
-        elif action.verb == "live_migrate" and action.arguments.get("step") == "copy":
+        elif action.verb == "live_migrate" and action.arguments.get("step") in ("copy", "mend"):
             pool = self._copies
         if states.OPERATIONS[action.verb].ends_in == states.DELETED:
             self.host.events.interrupt(uuid)
@@ -327,6 +330,22 @@ class ComputeManager:
             volumes.extend(self.host, server, volume_id, admin_context())
         except Exception:
             LOG.exception("the guest does not see that volume %s has grown", volume_id, extra={"instance_uuid": uuid})
+
+    def refresh_security_rules(self, context: RequestContext) -> None:
+        """Guests may send and get something else by now. Many words of it that wait for their turn are one."""
+        self._look_at_rules()
+
+    def _look_at_rules(self) -> None:
+        if not self._rules_wait.is_set():
+            self._rules_wait.set()
+            self._later(_RULES, self._refresh_rules)
+
+    def _refresh_rules(self, _waited: bool) -> None:
+        self._rules_wait.clear()
+        try:
+            self.host.network.refresh_filters()
+        except Exception:
+            LOG.exception("the rules of security groups were not brought up to date; again in %s s", RULES_INTERVAL)
 
     def cache_images(self, context: RequestContext, image_ids: list[str]) -> None:
         """See :meth:`nova_lite.compute.rpcapi.ComputeAPI.cache_images`."""

@@ -167,6 +167,8 @@ def _undone(work: Work) -> None:
 
 def _come_home(work: Work, power_on: bool) -> None:
     host, instance = work.host, work.instance
+    # the move holds the devices of the way back until it has ended
+    instance.pci_devices = [{**d, "consumer": instance.uuid} for d in instance.pci_devices if d["consumer"] == _move(work).uuid]
     with host.events.listen(instance.uuid) as listener:
         instance.network_info = until_answered(work, lambda: host.network.move(admin_context(), instance, host.name))
         never_left = instance.uuid not in host.driver.left_behind() and host.driver.power_state(instance) == states.RUNNING

@@ -56,6 +56,11 @@ class Questions:
         return self.host.driver.live.check(self._instance(context, instance_uuid), facts, block, over_commit).to_primitive()
 
     @expected
+    def waits_for_rest(self, context: RequestContext, instance_uuid: str) -> bool:
+        """See ``virt.live.LiveMigrations.waits``."""
+        return self.host.driver.live.waits(self._instance(context, instance_uuid))
+
+    @expected
     def offer_for_live_migration(self, context: RequestContext, instance_uuid: str,
                                  plan: dict[str, Any]) -> dict[str, Any] | None:
         """``virt.driver.DiskOffer``, or None: there is nothing that the hypervisor does not copy."""

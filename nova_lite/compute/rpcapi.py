@@ -73,6 +73,10 @@ class ComputeAPI(rpc.Client):
         """Fetch images into the cache of a host, one after the other."""
         self.cast(context, "cache_images", server=host, image_ids=list(image_ids))
 
+    def refresh_security_rules(self, context: RequestContext, host: str) -> None:
+        """Security groups have changed that guests of a host are in, or that their rules speak of."""
+        self.cast(context, "refresh_security_rules", server=host)
+
     def attach_volume(self, context: RequestContext, host: str, action_id: int) -> None:
         """Give a server a volume."""
         self.wake(context, host, "attach_volume", action_id)
@@ -134,6 +138,10 @@ class ComputeAPI(rpc.Client):
         return Plan.from_primitive(self.call(
             context, "check_live_migration", server=host, instance_uuid=instance_uuid, there=there.to_primitive(), block=block,
             over_commit=over_commit))
+
+    def waits_for_rest(self, context: RequestContext, host: str, instance_uuid: str) -> bool:
+        """Whether a host has a guest of which something is still to come. Raises VirtDriverError when it cannot see."""
+        return self.call(context, "waits_for_rest", server=host, timeout=LEAVE_TIMEOUT, instance_uuid=instance_uuid)
 
     def offer_for_live_migration(self, context: RequestContext, host: str, instance_uuid: str, plan: Plan) -> DiskOffer | None:
         """Let the source serve what its hypervisor does not copy."""

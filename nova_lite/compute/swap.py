@@ -13,7 +13,7 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.volumes import changed, give_back
+from nova_lite.compute.volumes import changed, give_back, with_encryption
 from nova_lite.compute.work import Work
 from nova_lite.context import admin_context
 from nova_lite.objects.block_device import BlockDevice
@@ -52,7 +52,8 @@ def _give_back(work: Work, new: BlockDevice) -> NoReturn:
 def _change_over(work: Work, old: BlockDevice, new: BlockDevice) -> None:
     host, instance, context = work.host, work.instance, admin_context()
     try:
-        info = host.volume.connect(context, new.attachment_id or "", host.driver.volume_connector()).connection_info
+        attachment = host.volume.connect(context, new.attachment_id or "", host.driver.volume_connector())
+        info = with_encryption(host, new, attachment.connection_info)
         # its secret stays known by this name, also when the Volume service lets the volume have the old one's id
         new.connection_info = {**host.driver.connect_volume(instance, new, info), "volume_id": new.volume_id}
         host.driver.swap_volume(instance, old, new)

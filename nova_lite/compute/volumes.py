@@ -116,7 +116,16 @@ def _connect(host: Host, context: RequestContext, instance: Instance, device: Bl
 
 def _connected(host: Host, instance: Instance, device: BlockDevice, attachment: Attachment) -> None:
     device.attachment_id = attachment.id
-    device.connection_info = host.driver.connect_volume(instance, device, attachment.connection_info)
+    info = with_encryption(host, device, attachment.connection_info)
+    device.connection_info = host.driver.connect_volume(instance, device, info)
+
+
+def with_encryption(host: Host, device: BlockDevice, info: dict[str, Any]) -> dict[str, Any]:
+    """What a host is to know of a connection, with ``encryption`` (all but the key itself) where it is encrypted."""
+    data = info.get("data") or {}
+    if not data.get("encrypted"):
+        return info
+    return {**info, "data": {**data, "encryption": host.volume.encryption(admin_context(), device.volume_id or "")}}
 
 
 def connect_missing(work: Work) -> None:

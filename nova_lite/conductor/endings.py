@@ -74,7 +74,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     """The work cannot be done: the server ends in ERROR, or where ``updates`` say, with a fault; a build holds no room, and has
     no host: what a dead worker has left of its guest is unwanted there.
 
-    What keeps a server's state leaves the server alone; what ends where it began leaves it idle.
+    What keeps a server's state leaves the server alone; what ends where it began leaves it idle, or in ERROR when ``updates``
+    say so.
     """
     if operation(action).keeps_state:
         change_device(conn, action, updates or {})
@@ -91,6 +92,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     if updates is None:
         failure |= move_endings.default_failure(action)
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
+    if values.get("vm_state") == states.ERROR:
+        values.setdefault("fault", fault(message, details))
     values |= move_endings.failed(conn, action)
     if operation(action).verb == "build":
         values = {"host": None, "node": None, **values, "personality": None}

@@ -11,6 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception, notifications
 from nova_lite.compute.rpcapi import ComputeAPI
+from nova_lite.compute.rule_news import RuleNews
 from nova_lite.conductor import endings, heartbeats, limits, move_endings, power_states
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
@@ -29,6 +30,7 @@ from nova_lite.conductor.tasks.runner import Tasks
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, clock, console_auth_tokens, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
+from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
@@ -57,7 +59,8 @@ class ConductorManager:
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
         self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
-        self.ports = networks.DatabasePortStore(self.db)
+        self.news = RuleNews(self.db, self.compute)
+        self.ports = DatabasePortStore(self.db)
         self.cleanup = Cleanup(volume_base.load(conf))
         self.hearing = heartbeats.Hearing(conf, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup,
@@ -267,7 +270,9 @@ class ConductorManager:
     def allocate_ports(self, context: RequestContext, instance_uuid: str, project_id: str, host: str,
                        requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ports for a server."""
-        return _plain(self.ports.allocate_ports(instance_uuid, project_id, host, requests))
+        ports = _plain(self.ports.allocate_ports(instance_uuid, project_id, host, requests))
+        self.news(networks={port["network_uuid"] for port in ports})
+        return ports
 
     @expected
     def release_ports(self, context: RequestContext, instance_uuid: str) -> None:
@@ -293,6 +298,10 @@ class ConductorManager:
     def list_host_ports(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
         """All ports of a host."""
         return _plain(self.ports.list_host_ports(host))
+
+    def rules_for(self, context: RequestContext, group_ids: list[str]) -> dict[str, Any]:
+        """The rules of security groups."""
+        return self.ports.rules_for(group_ids)
 
     def instance_by_address(self, context: RequestContext, address: str, network_id: str | None) -> dict[str, Any] | None:
         """See :meth:`ConductorAPI.instance_by_address`."""

@@ -1,6 +1,7 @@
 """The embedded network's rows, as a compute host reads and writes them: through the conductor."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nova_lite.conductor.rpcapi import ConductorAPI
@@ -9,6 +10,8 @@ from nova_lite.context import admin_context
 
 class RpcPortStore:
     """See :class:`nova_lite.network.base.PortStore`."""
+
+    groups = None
 
     def __init__(self, conductor: ConductorAPI) -> None:
         self._conductor = conductor
@@ -44,3 +47,7 @@ class RpcPortStore:
     def list_host_ports(self, host: str) -> list[dict[str, Any]]:
         """All ports of a host."""
         return self._conductor.list_host_ports(admin_context(), host)
+
+    def rules_for(self, group_ids: Sequence[str]) -> dict[str, Any]:
+        """The rules of security groups."""
+        return self._conductor.rules_for(admin_context(), group_ids)

@@ -54,7 +54,7 @@ class Reconciler:
             conn, [r.instance_uuid for r in rows])
         stray = [(r.instance_uuid, r.compute_node_id) for r in rows if r.instance_uuid not in busy]
         for uuid, node_id in stray:
-            claims.release(conn, uuid, node_id)
+            claims.release(conn, uuid, node_id, before)     # not one that was made anew since the look
         return stray
 
     def _without_claim(self, conn: sa.Connection, uuids: Collection[str] | None = None) -> dict[str, int]:
@@ -79,8 +79,7 @@ class Reconciler:
         found = instances.get_many(conn, homeless, lock=True, tags=False)
         claimed = []
         for uuid, node_id in self._without_claim(conn, list(found)).items():
-            flavor = found[uuid].placed_flavor
-            if claims.write_down(conn, uuid, node_id, flavor.vcpus, flavor.memory_mb, flavor.disk_gb):
+            if claims.write_down(conn, claims.Claim.of(uuid, node_id, found[uuid].placed_flavor)):
                 claimed.append((uuid, found[uuid].host or ""))
         return claimed
 

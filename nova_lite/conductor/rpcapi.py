@@ -213,6 +213,10 @@ class ConductorAPI(rpc.Client):
         """All ports of a host."""
         return self._ask(context, "list_host_ports", host=host)
 
+    def rules_for(self, context: RequestContext, group_ids: Sequence[str]) -> dict[str, Any]:
+        """The rules of security groups."""
+        return self._ask(context, "rules_for", group_ids=list(group_ids))
+
     # the console proxies ---------------------------------------------------------------------------------------------
     def get_console_auth_token(self, context: RequestContext, token_digest: str) -> dict[str, Any] | None:
         """``objects.ConsoleAuthToken`` of the token with this digest as a dictionary; None for one that is good for nothing."""

@@ -6,6 +6,7 @@ is not its owner's any more, and refusing one does not touch the others.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -21,12 +22,13 @@ from nova_lite.conductor import endings, move_endings
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, console_auth_tokens, hosts, instances, moves, networks
+from nova_lite.db import actions, console_auth_tokens, hosts, instances, moves, networks, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
+from nova_lite.virt.live import ABORT, GIVE_UP
 
 LOG = log.getLogger(__name__)
 Call = tuple[int, dict[str, Any]]     # position in the message, arguments
@@ -182,16 +184,23 @@ class _Run:
                     self.answers[position] = _error(error)
 
     def update_migration(self, calls: list[Call]) -> None:
-        """Change moves; the answer is what somebody wants of them, an abort also when the server is to be deleted."""
+        """Change moves; the answer is what somebody wants of them."""
         for position, asked in calls:
             action = self._holds(position, asked)
             if action is not None:
-                self.answers[position] = {"result": action.arguments.get("wanted") or self._wanted_by_delete(action)}
                 moves.update(self.conn, asked["migration_id"], asked["values"])
+                self.answers[position] = {"result": self._wanted(action, asked["migration_id"])}
 
-    def _wanted_by_delete(self, action: Action) -> str | None:
+    def _wanted(self, action: Action, migration_id: int) -> str | None:
+        """What the user wants, and an end when the server is to be deleted. A guest that went on is given up then, and also
+        when somebody has declared down where it went: it would be waited for as long as that host is away."""
         server = instances.get_many(self.conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
-        return "abort" if server is None or server.task_state == states.DELETING else None
+        unwanted = server is None or server.task_state == states.DELETING
+        with contextlib.suppress(exception.MigrationNotFound):      # archived with its server: it must not harm other steps
+            move = moves.get(self.conn, migration_id)
+            if move.went_on and (unwanted or services.is_forced_down(self.conn, move.dest_compute)):
+                return GIVE_UP
+        return action.arguments.get("wanted") or (ABORT if unwanted else None)
 
     def hand_over(self, calls: list[Call]) -> None:
         """Let another host, or a conductor, go on with actions. Told twice, the second finds that it was done."""

@@ -18,8 +18,9 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, instances, models, networks
+from nova_lite.db import actions, instances, models
 from nova_lite.db.core import Database
+from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.network import base as network_base
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
@@ -91,7 +92,7 @@ class Strays:
 
     def _api(self) -> network_base.NetworkAPI:
         if self._network is None:
-            self._network = network_base.load(self._conf, networks.DatabasePortStore(self._db))
+            self._network = network_base.load(self._conf, DatabasePortStore(self._db))
         return self._network
 
     def _give_back(self, servers: Sequence[Instance]) -> None:

@@ -18,8 +18,9 @@ from nova_lite.conductor.tasks import live_migrate
 from nova_lite.db import actions, clock, instances, models, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
-from nova_lite.objects import states
+from nova_lite.objects import migration, states
 from nova_lite.objects.action import Action
+from nova_lite.virt.live import REST_SECONDS
 
 LOG = log.getLogger(__name__)
 MARGIN = 2.0
@@ -98,7 +99,8 @@ class Sweeper:
                           alive: Mapping[str, float]) -> None:
         if action.host not in alive:
             other = live_migrate.partner(conn, action)
-            goes_on = live_migrate.after_death(action, self._alive_hosts(conn, {other} if other else set()), other)
+            goes_on = live_migrate.after_death(action, self._alive_hosts(conn, {other} if other else set()), other,
+                                               self._is_given_up(conn, action.host))
             if goes_on is not None:
                 host, arguments = goes_on
                 actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, host,
@@ -106,8 +108,20 @@ class Sweeper:
                 action.host = host
                 found.compute.append(action)
                 return
+            if migration.LOST in action.arguments and action.arguments["step"] == "finish":     # nothing of it runs, or will
+                reason = exception.MigrationError(reason=action.arguments[migration.LOST]).message
+                endings.fail(conn, action, reason, updates={"vm_state": states.ERROR, "power_state": states.NOSTATE})
+                return
         actions.release(conn, [action.id], self.lease_seconds, died)
         found.compute.append(action)
+
+    def _is_given_up(self, conn: sa.Connection, host: str | None) -> bool:
+        """Whether a host that is dead was declared so, or has been for longer than a guest waits for its other half."""
+        if services.is_forced_down(conn, host):
+            return True
+        since = clock.read(conn) - datetime.timedelta(seconds=REST_SECONDS)
+        return not self.hearing.grace() and all(row["last_seen_at"] < since
+                                                for row in services.list_all(conn, host or "", services.COMPUTE))
 
     def _api_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         """The request that wrote the action was not ended: what it had to prepare, the next stage does or misses."""

@@ -1,4 +1,4 @@
-"""The options of nova_lite: one file per group, about 115 in all.
+"""The options of nova_lite: one file per group, some 125 in all.
 
 A ``ConfigOpts`` is made once per process by :func:`load` and passed to whoever needs it; there is no global one, so that
 tests and the standalone cloud run many services, each with its own options, in one process.
@@ -21,10 +21,12 @@ from nova_lite.conf import (
     default,
     fake,
     image,
+    key_manager,
     libvirt,
     metadata,
     network,
     notifications,
+    pci,
     quota,
     scheduler,
     serial_console,
@@ -35,8 +37,8 @@ from nova_lite.conf import (
     volume,
 )
 
-GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, service_user, image, network, volume,
-          share, notifications, quota, console, vnc, spice, serial_console)
+GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image, network,
+          volume, key_manager, share, notifications, quota, console, vnc, spice, serial_console)
 
 
 def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

@@ -20,7 +20,12 @@ OPTS = [
                 help="Slow a running guest down as long as it changes its memory faster than that is copied."),
     cfg.BoolOpt("live_migration_permit_post_copy", default=False,
                 help="A forced completion lets the guest go on at its new host before all its memory is there; without this it "
-                     "stands still for the rest of the copy."),
+                     "stands still for the rest of the copy. Both hosts have to permit it; there is no auto-converge then. "
+                     "QEMU runs as root, or sysctl vm.unprivileged_userfaultfd=1."),
+    cfg.IntOpt("live_migration_completion_timeout", default=800, min=0,
+               help="Seconds that a copy may take for each GiB of memory and disks, two GiB at least; 0: for ever."),
+    cfg.StrOpt("live_migration_timeout_action", default="abort", choices=["abort", "force_complete"],
+               help="What becomes of a copy that takes longer; force_complete: post-copy, or the guest stands still."),
     cfg.BoolOpt("live_migration_with_native_tls", default=False,
                 help="QEMU encrypts memory and disks on their way (certificates as QEMU's documentation of migration says)."),
     cfg.StrOpt("disk_cachemode", default="none", help="QEMU cache mode of file disks."),

@@ -8,7 +8,7 @@ OPTS = [
     cfg.ListOpt("enabled_filters", default=[
         "ComputeFilter", "ForcedHostFilter", "AvailabilityZoneFilter", "CoreFilter", "RamFilter", "DiskFilter",
         "AggregateInstanceExtraSpecsFilter", "ImagePropertiesFilter", "HostTraitsFilter", "NUMATopologyFilter",
-        "SameHostFilter", "DifferentHostFilter",
+        "PciPassthroughFilter", "SameHostFilter", "DifferentHostFilter",
         "IsolatedHostsFilter", "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter"],
         help="Filters in their order (entry points nova_lite.scheduler.filters)."),
     cfg.DictOpt("weight_multipliers", default={

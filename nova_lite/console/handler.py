@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -11,6 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from oslo_log import log
 from websockify import websocketproxy
 
+from nova_lite.console import vencrypt
 from nova_lite.objects.console import ConsoleAuthToken
 
 LOG = log.getLogger(__name__)
@@ -54,8 +56,11 @@ class Handler(websocketproxy.ProxyRequestHandler):
                         self.client_address[0])
             return
         extra = {"instance_uuid": found.instance_uuid}
-        target = _connect(found)
+        target = _connect(found, self.server.vencrypt)
         if target is None:
+            return
+        if self.server.vencrypt is not None and not self._welcome(target, extra):
+            target.close()
             return
         LOG.info("%s has opened the %s console", self.client_address[0], found.console_type, extra=extra)
         self.request.settimeout(None)
@@ -68,6 +73,15 @@ class Handler(websocketproxy.ProxyRequestHandler):
             target.close()
             LOG.info("%s has left the %s console", self.client_address[0], found.console_type, extra=extra)
 
+    def _welcome(self, target: socket.socket, extra: dict[str, str]) -> bool:
+        """The browser's part of a handshake of which the host's is done. False when it fails."""
+        try:
+            target.sendall(vencrypt.welcome(self.send_frames, self.recv_frames))
+        except OSError as error:
+            LOG.warning("%s has got no console: %s", self.client_address[0], error, extra=extra)
+            return False
+        return True
+
     def translate_path(self, path: str) -> str:
         """Pages are those of one directory."""
         self.directory = self.server.web
@@ -78,17 +92,19 @@ class Handler(websocketproxy.ProxyRequestHandler):
         LOG.debug("%s: %s", self.client_address[0], without_tokens(format % args))
 
 
-def _connect(found: ConsoleAuthToken) -> socket.socket | None:
+def _connect(found: ConsoleAuthToken, tls: ssl.SSLContext | None) -> socket.socket | None:
     try:
         target = socket.create_connection((found.host, found.port), CONNECT_SECONDS)
+        target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if found.internal_access_path:
             _introduce(target, found.internal_access_path)
+        if tls is not None:
+            target = vencrypt.secured(target, tls, found.host)
     except OSError as error:
         LOG.error("the console at %s:%s is not reached: %s", found.host, found.port, error,
                   extra={"instance_uuid": found.instance_uuid})
         return None
     target.settimeout(None)
-    target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return target
 
 

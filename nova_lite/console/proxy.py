@@ -17,7 +17,8 @@ _LOOK_UP = 0.5      # seconds between two looks whether it shall stop
 
 
 class Proxy:
-    """One door, as ``wsgi_server.Server`` is another. ``web``: the directory of its pages; empty: it has none."""
+    """One door, as ``wsgi_server.Server`` is another. ``web``: the directory of its pages; empty: it has none. ``tls`` is for
+    browsers; ``vencrypt``: its consoles are VNC, and reached by TLS only."""
 
     # what websockify's handler asks its server for
     heartbeat = 30              # seconds between two pings, so that firewalls keep the connection
@@ -26,10 +27,10 @@ class Proxy:
     verbose = traffic = daemon = run_once = record = web_auth = host_token = False
 
     def __init__(self, sock: socket.socket, tokens: Tokens, allowed_origins: Collection[str], web: str = "",
-                 tls: ssl.SSLContext | None = None) -> None:
+                 tls: ssl.SSLContext | None = None, vencrypt: ssl.SSLContext | None = None) -> None:
         self.tokens, self.allowed_origins, self.web = tokens, frozenset(allowed_origins), web
         self.only_upgrade, self.is_tls, self.logger = not web, tls is not None, LOG
-        self.ws_connection = False
+        self.ws_connection, self.vencrypt = False, vencrypt
         self.port: int = sock.getsockname()[1]
         self._socket, self._tls = sock, tls
         self._stopping = threading.Event()

@@ -29,6 +29,7 @@ class Kind:
 
     def add_to(self, runner: service.Service) -> None:
         """Hang the proxy into a process. Raises ConfigError when its pages are not installed."""
+        from nova_lite.console import vencrypt
         from nova_lite.console.proxy import Proxy
         from nova_lite.console.tokens import Tokens
 
@@ -39,7 +40,8 @@ class Kind:
         console = conf.console
         tls = wsgi_server.tls_context(console.tls_cert_file, console.tls_key_file) if console.tls_cert_file else None
         runner.add_door(Proxy(runner.bound(console.proxy_listen, self.port(conf)),
-                              Tokens(runner.transport, [self.console_type]), console.allowed_origins, self.web, tls))
+                              Tokens(runner.transport, [self.console_type]), console.allowed_origins, self.web, tls,
+                              vencrypt.context(conf) if self.console_type == objects.NOVNC else None))
 
     def main(self) -> int:
         """All that the ``main`` of its script does."""

@@ -7,6 +7,7 @@ Everything here can be run twice, and locks in one order (group, allocations, no
 """
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nova_lite import units
-from nova_lite.db import models
+from nova_lite.db import models, pci_devices
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.hardware import pci
 
 NODES = models.compute_nodes
 ALLOCATIONS = models.allocations
@@ -26,13 +29,19 @@ _CHUNK = 500    # values in one IN list: SQLite allows 999 parameters in old bui
 
 @dataclass(frozen=True)
 class Claim:
-    """What one instance takes of one node: vCPUs, MiB, GiB."""
+    """What one instance takes of one node: vCPUs, MiB, GiB, and the PCI devices that ``hardware.pci.requests`` says."""
 
     instance_uuid: str
     node_id: int
     vcpus: int
     memory_mb: int
     disk_gb: int
+    pci: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def of(cls, instance_uuid: str, node_id: int, flavor: Flavor) -> Claim:
+        """What an instance of a flavor takes."""
+        return cls(instance_uuid, node_id, flavor.vcpus, flavor.memory_mb, flavor.disk_gb, flavor.pci_requests)
 
 
 def claim(conn: sa.Connection, instance_uuid: str, node_id: int, vcpus: int, memory_mb: int, disk_gb: int,
@@ -69,25 +78,30 @@ def claim_many(conn: sa.Connection, claims: Sequence[Claim], group: Mapping[str,
     return granted
 
 
-def write_down(conn: sa.Connection, instance_uuid: str, node_id: int, vcpus: int, memory_mb: int, disk_gb: int) -> bool:
+def write_down(conn: sa.Connection, one: Claim) -> bool:
     """Room that an instance uses all the same is its own from now on, whether or not the node has any left. False when it was
     claimed already or the node is gone."""
-    return _take(conn, [Claim(instance_uuid, node_id, vcpus, memory_mb, disk_gb)], guarded=False)
+    return _take(conn, [one], guarded=False)
 
 
-def release(conn: sa.Connection, instance_uuid: str, node_id: int | None = None) -> int:
+def release(conn: sa.Connection, instance_uuid: str, node_id: int | None = None,
+            before: datetime.datetime | None = None) -> int:
     """Give back what an instance holds (on one node only, when named); returns how many claims ended."""
-    return release_many(conn, [instance_uuid], node_id)
+    return release_many(conn, [instance_uuid], node_id, before)
 
 
-def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: int | None = None) -> int:
-    """Give back what these instances hold; returns how many claims ended. Nothing held is no error."""
+def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: int | None = None,
+                 before: datetime.datetime | None = None) -> int:
+    """Give back what these instances hold (with ``before``: only what they held by then); returns how many claims ended.
+    Nothing held is no error."""
     freed: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    count = 0
+    count, with_devices = 0, set[tuple[str, int]]()
     for some in _chunks(instance_uuids):
         query = sa.select(ALLOCATIONS).where(ALLOCATIONS.c.instance_uuid.in_(some))
         if node_id is not None:
             query = query.where(ALLOCATIONS.c.compute_node_id == node_id)
+        if before is not None:
+            query = query.where(ALLOCATIONS.c.created_at < before)
         # locked before they are deleted: of two that release the same claim only one may lower the sums
         rows = conn.execute(query.order_by(ALLOCATIONS.c.id).with_for_update()).all()
         if not rows:
@@ -96,8 +110,10 @@ def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: in
         count += len(rows)
         for row in rows:
             _add(freed[row.compute_node_id], -row.vcpus, -row.memory_mb, -row.disk_gb, -1)
+        with_devices |= {(row.instance_uuid, row.compute_node_id) for row in rows if row.pci_devices}
     if freed:
         conn.execute(_change(freed, guarded=False))
+    pci_devices.release(conn, with_devices)
     return count
 
 
@@ -134,7 +150,10 @@ def rename(conn: sa.Connection, consumer: str, new_consumer: str, node_id: int |
     query = sa.update(ALLOCATIONS).where(ALLOCATIONS.c.instance_uuid == consumer)
     if node_id is not None:
         query = query.where(ALLOCATIONS.c.compute_node_id == node_id)
-    return conn.execute(query.values(instance_uuid=new_consumer)).rowcount
+    count = conn.execute(query.values(instance_uuid=new_consumer)).rowcount
+    if count:
+        pci_devices.rename(conn, consumer, new_consumer, node_id)
+    return count
 
 
 def recompute(conn: sa.Connection, node_id: int) -> bool:
@@ -262,16 +281,22 @@ def _take(conn: sa.Connection, claims: Sequence[Claim], guarded: bool = True) ->
     try:
         conn.execute(sa.insert(ALLOCATIONS), [
             {"created_at": now, "instance_uuid": c.instance_uuid, "compute_node_id": c.node_id, "vcpus": c.vcpus,
-             "memory_mb": c.memory_mb, "disk_gb": c.disk_gb} for c in claims])
+             "memory_mb": c.memory_mb, "disk_gb": c.disk_gb, "pci_devices": pci.count(c.pci)} for c in claims])
         changed = conn.execute(_change(sums, guarded)).rowcount
     except exc.IntegrityError:      # somebody claims the same at this moment
         savepoint.rollback()
         return False
-    if changed != len(sums):
+    if changed != len(sums) or not (_take_devices(conn, claims) or not guarded):
         savepoint.rollback()
         return False
     savepoint.commit()
     return True
+
+
+def _take_devices(conn: sa.Connection, claims: Sequence[Claim]) -> bool:
+    """False when a claim did not get its PCI devices."""
+    taken = [pci_devices.take(conn, c.instance_uuid, c.node_id, c.pci) for c in claims if c.pci]
+    return all(taken)
 
 
 def _change(sums: Mapping[int, Sequence[int]], guarded: bool) -> sa.Update:

@@ -12,7 +12,7 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import concurrency, exception
-from nova_lite.db import journal
+from nova_lite.db import journal, pymysql_loader
 
 T = TypeVar("T")
 LOG = log.getLogger(__name__)
@@ -116,6 +116,8 @@ def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engi
     options["connect_args"] = {name: value for name, value in limits.items() if name not in made.query}
     if made.get_backend_name() == "postgresql":
         concurrency.green_postgresql()
+    if made.get_driver_name() == "pymysql":
+        pymysql_loader.load()
     engine = sa.create_engine(made, **options)
     sa.event.listen(engine, "checkout", _ping_if_idle)
     sa.event.listen(engine, "checkin", _note_use)

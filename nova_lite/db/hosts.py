@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nova_lite import units
-from nova_lite.db import models, services
+from nova_lite.db import models, pci_devices, services
 
 NODES = models.compute_nodes
 SERVICES = models.services
 
 _REPORTED = ("host_ip", "hypervisor_type", "hypervisor_version", "cpu_info", "supported_instances", "traits", "numa_topology",
-             "vcpus", "memory_mb", "local_gb", "disk_available_least", "free_disk_gb", "io_ops", "uptime")
+             "pci_devices", "vcpus", "memory_mb", "local_gb", "disk_available_least", "free_disk_gb", "io_ops", "uptime")
 # JSON stays text here: ten thousand hosts share a few values, which the host table parses once each
 _TABLE_COLUMNS = (
     NODES.c.id, NODES.c.host, NODES.c.hypervisor_hostname, NODES.c.hypervisor_type, NODES.c.hypervisor_version,
@@ -54,7 +54,10 @@ def upsert_node(conn: sa.Connection, host: str, inventory: Mapping[str, Any], ra
             with conn.begin_nested():
                 done = conn.execute(sa.insert(NODES).values(
                     uuid=str(uuid.uuid4()), host=host, hypervisor_hostname=name, created_at=now, updated_at=now, **values))
-            return int(done.inserted_primary_key[0])    # type: ignore[index]
+            node_id = int(done.inserted_primary_key[0])    # type: ignore[index]
+            if values.get("pci_devices"):
+                pci_devices.report(conn, node_id, values["pci_devices"])
+            return node_id
         except exc.IntegrityError:
             row = _node(conn, host, name)               # the same report, handled twice at the same moment
             if row is None:
@@ -62,6 +65,8 @@ def upsert_node(conn: sa.Connection, host: str, inventory: Mapping[str, Any], ra
     changed = {key: value for key, value in values.items() if row[key] != value}
     if changed:
         conn.execute(sa.update(NODES).where(NODES.c.id == row["id"]).values(updated_at=units.utcnow(), **changed))
+    if "pci_devices" in changed:
+        pci_devices.report(conn, row["id"], changed["pci_devices"] or ())
     return int(row["id"])
 
 

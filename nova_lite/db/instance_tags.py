@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from nova_lite import units
 from nova_lite.db import models
@@ -21,14 +20,13 @@ def get(connection: sa.Connection, uuid: str) -> list[str]:
 def add(connection: sa.Connection, uuid: str, tag: str) -> bool:
     """Give a server a tag; False when it has it already."""
     values = {"instance_uuid": uuid, "tag": tag}
-    name = connection.dialect.name
-    statement: sa.Insert
-    if name == "sqlite":
-        statement = sqlite.insert(_T).values(values).on_conflict_do_nothing()
-    elif name == "postgresql":
-        statement = postgresql.insert(_T).values(values).on_conflict_do_nothing()
+    if connection.dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql  # a MiB that other databases do not need
+
+        statement: sa.Insert = postgresql.insert(_T).values(values).on_conflict_do_nothing()
     else:
-        statement = mysql.insert(_T).values(values).prefix_with("IGNORE")
+        statement = sa.insert(_T).values(values).prefix_with("OR IGNORE", dialect="sqlite").prefix_with(
+            "IGNORE", dialect="mysql")
     added = connection.execute(statement).rowcount == 1
     if added:
         _touch(connection, uuid)

@@ -8,7 +8,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.db import claims, journal, models, moves
+from nova_lite.db import claims, journal, models, moves, pci_devices
+from nova_lite.objects import states
 from nova_lite.objects.base import Record
 from nova_lite.objects.instance import Instance
 
@@ -47,7 +48,18 @@ def from_rows(conn: sa.Connection, rows: Iterable[sa.Row], with_tags: bool = Tru
         query = sa.select(tags.c.instance_uuid, tags.c.tag).where(tags.c.instance_uuid.in_(by_uuid)).order_by(tags.c.tag)
         for uuid, tag in conn.execute(query):
             by_uuid[uuid].tags.append(tag)
+    _add_devices(conn, [i for i in found if i.flavor.pci_requests or i.task_state in states.RESIZE_STATES])
     return found
+
+
+def _add_devices(conn: sa.Connection, servers: Sequence[Instance]) -> None:
+    """The PCI devices that they hold, and those that their moves hold."""
+    if not servers:
+        return
+    by_holder = {i.uuid: i for i in servers}
+    by_holder |= {move.uuid: by_holder[move.instance_uuid] for move in moves.open_of(conn, list(by_holder))}
+    for holder, held in pci_devices.held_by(conn, by_holder).items():
+        by_holder[holder].pci_devices += held
 
 
 def create_many(conn: sa.Connection, servers: Sequence[Mapping[str, Any]]) -> None:

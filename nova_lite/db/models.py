@@ -52,6 +52,7 @@ compute_nodes = sa.Table(
     sa.Column("supported_instances", Json),      # [[architecture, hypervisor type, vm mode], ...]
     sa.Column("traits", Json),
     sa.Column("numa_topology", Json),            # objects.hardware.placement.HostCell, one for each node
+    sa.Column("pci_devices", Json),              # objects.hardware.pci.PciDevice as the host told; the table has who has them
     sa.Column("vcpus", sa.Integer, nullable=False),
     sa.Column("memory_mb", sa.Integer, nullable=False),
     sa.Column("local_gb", sa.Integer, nullable=False),
@@ -82,8 +83,25 @@ allocations = sa.Table(
     sa.Column("vcpus", sa.Integer, nullable=False),
     sa.Column("memory_mb", sa.Integer, nullable=False),
     sa.Column("disk_gb", sa.Integer, nullable=False),
+    sa.Column("pci_devices", sa.Integer, nullable=False, default=0, server_default="0"),      # how many; see pci_devices
     sa.UniqueConstraint("instance_uuid", "compute_node_id"),
     sa.Index("ix_allocations_compute_node_id", "compute_node_id"),
+)
+
+# the devices that hosts offer to guests, and who has them
+pci_devices = sa.Table(
+    "pci_devices", metadata, _id(), *_times(),
+    sa.Column("compute_node_id", Id, nullable=False),
+    sa.Column("address", sa.String(16), nullable=False),
+    sa.Column("vendor_id", sa.String(4), nullable=False),
+    sa.Column("product_id", sa.String(4), nullable=False),
+    sa.Column("dev_type", sa.String(8), nullable=False),
+    sa.Column("numa_node", sa.Integer),
+    sa.Column("parent", sa.String(16)),          # address of the physical function of a virtual one
+    sa.Column("gone", sa.Boolean, nullable=False, default=False),      # the host does not offer it any more
+    sa.Column("consumer", sa.String(36)),        # as allocations.instance_uuid
+    sa.UniqueConstraint("compute_node_id", "address"),
+    sa.Index("ix_pci_devices_consumer", "consumer"),
 )
 
 instances = sa.Table(
@@ -342,4 +360,37 @@ ports = sa.Table(
     sa.Index("ix_ports_instance_uuid", "instance_uuid"),
     sa.Index("ix_ports_address", "address"),
     sa.Index("ix_ports_host", "host"),
+)
+
+# its security groups; each project has one "default" from its first need
+security_groups = sa.Table(
+    "security_groups", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("project_id", sa.String(255), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("description", sa.String(255), nullable=False, default=""),
+    sa.Index("ix_security_groups_project_id", "project_id"),
+)
+
+security_group_rules = sa.Table(
+    "security_group_rules", metadata, _id(), *_times(),
+    sa.Column("uuid", sa.String(36), nullable=False, unique=True),
+    sa.Column("group_uuid", sa.String(36), nullable=False),
+    sa.Column("direction", sa.String(8), nullable=False),      # network.group_rules.Rule
+    sa.Column("ethertype", sa.String(8), nullable=False),
+    sa.Column("protocol", sa.String(32)),
+    sa.Column("port_min", sa.Integer),
+    sa.Column("port_max", sa.Integer),
+    sa.Column("remote_cidr", sa.String(64)),
+    sa.Column("remote_group_uuid", sa.String(36)),
+    sa.Column("description", sa.String(255), nullable=False, default=""),
+    sa.Index("ix_security_group_rules_group_uuid", "group_uuid"),
+    sa.Index("ix_security_group_rules_remote_group_uuid", "remote_group_uuid"),
+)
+
+port_security_groups = sa.Table(
+    "port_security_groups", metadata,
+    sa.Column("port_uuid", sa.String(36), primary_key=True),
+    sa.Column("group_uuid", sa.String(36), primary_key=True),
+    sa.Index("ix_port_security_groups_group_uuid", "group_uuid"),
 )

@@ -14,8 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.db import models, quotas
-from nova_lite.db.core import Database
+from nova_lite.db import models, port_groups, quotas, security_groups
 from nova_lite.network import ipam
 from nova_lite.units import utcnow
 
@@ -96,15 +95,27 @@ def delete_network(c: sa.Connection, uuid: str) -> None:
 
 # ports -------------------------------------------------------------------------------------------------------------
 def create_port(c: sa.Connection, network_uuid: str, project_id: str, name: str = "", address: str | None = None,
-                mac_address: str | None = None) -> dict[str, Any]:
-    """A port of the user's own, to be given to a server later."""
+                mac_address: str | None = None, groups: Sequence[str] | None = None) -> dict[str, Any]:
+    """A port of the user's own, to be given to a server later; ``groups`` are ids, None is the project's default."""
     network = get_network(c, network_uuid, project_id)
     if mac_address is not None:
         mac_address = ipam.parse_mac(mac_address)
         if list_ports(c, mac_address=mac_address):
             raise exception.InvalidInput(reason=f"hardware address {mac_address} is in use")
     _lock_networks(c, [network_uuid])
-    return _insert_port(c, network, project_id, name=name, address=address, mac_address=mac_address)
+    return _insert_port(c, network, project_id, name=name, address=address, mac_address=mac_address, groups=groups)
+
+
+def update_port(c: sa.Connection, uuid: str, project_id: str | None, name: str | None = None,
+                groups: Sequence[str] | None = None) -> dict[str, Any]:
+    """Another name, or other security groups (of its project) in place of all. Raises PortNotFound, SecurityGroupNotFound."""
+    c.execute(sa.select(PORTS.c.id).where(PORTS.c.uuid == uuid).with_for_update()).first()      # see port_groups.forget
+    port = get_port(c, uuid, project_id)
+    if name is not None:
+        c.execute(sa.update(PORTS).where(PORTS.c.uuid == uuid).values(name=name, updated_at=utcnow()))
+    if groups is not None:
+        port_groups.put(c, uuid, [group for group, _ in security_groups.choose(c, port["project_id"], groups)])
+    return get_port(c, uuid)
 
 
 def get_port(c: sa.Connection, uuid: str, project_id: str | None = None) -> dict[str, Any]:
@@ -116,24 +127,26 @@ def get_port(c: sa.Connection, uuid: str, project_id: str | None = None) -> dict
 
 
 def list_ports(c: sa.Connection, **filters: Any) -> list[dict[str, Any]]:
-    """Ports whose columns have these values (a value of None: any), oldest first, each with its ``network``."""
+    """Ports whose columns have these values (a value of None: any), oldest first, each with its ``network`` and the ids of its
+    ``security_groups``."""
     query = sa.select(PORTS).order_by(PORTS.c.id)
     for column, value in filters.items():
         if value is not None:
             query = query.where(PORTS.c[column] == value)
-    return _with_networks(c, [dict(row) for row in c.execute(query).mappings()])
+    return _with_groups(c, _with_networks(c, [dict(row) for row in c.execute(query).mappings()]))
 
 
 def delete_port(c: sa.Connection, uuid: str, project_id: str | None = None) -> None:
     """Remove a port that no server uses; PortInUse otherwise."""
     port = get_port(c, uuid, project_id)
-    unused = sa.delete(PORTS).where(PORTS.c.uuid == uuid, PORTS.c.instance_uuid.is_(None))
-    if c.execute(unused).rowcount == 0:
+    unused = sa.and_(PORTS.c.uuid == uuid, PORTS.c.instance_uuid.is_(None))
+    port_groups.forget(c, unused)
+    if c.execute(sa.delete(PORTS).where(unused)).rowcount == 0:
         raise exception.PortInUse(port_id=port["uuid"])
 
 
 def list_host_ports(c: sa.Connection, host: str) -> list[dict[str, Any]]:
-    """Ports bound to a host, each with its ``network`` and the ``hostname`` of its server."""
+    """Ports bound to a host, as :func:`list_ports` gives them, with the ``hostname`` of their server."""
     return _with_hostnames(c, PORTS.c.host == host)
 
 
@@ -152,7 +165,7 @@ def _with_hostnames(c: sa.Connection, which: sa.ColumnElement[bool]) -> list[dic
     query = (sa.select(PORTS, instances.c.hostname)
              .join(instances, instances.c.uuid == PORTS.c.instance_uuid, isouter=True)
              .where(which).order_by(PORTS.c.id))
-    return _with_networks(c, [dict(row) for row in c.execute(query).mappings()])
+    return _with_groups(c, _with_networks(c, [dict(row) for row in c.execute(query).mappings()]))
 
 
 # what a server asks for --------------------------------------------------------------------------------------------
@@ -177,7 +190,8 @@ def allocate_ports(c: sa.Connection, instance_uuid: str, project_id: str, host: 
             ports.append(_rebind(c, mine[key], host))
         elif network:
             ports.append(_insert_port(c, network, project_id, address=request.get("address"), instance_uuid=instance_uuid,
-                                      request_key=key, host=host, spared=asked_for))
+                                      request_key=key, host=host, spared=asked_for,
+                                      groups=request.get("security_groups")))
     return _with_networks(c, ports)
 
 
@@ -207,17 +221,20 @@ def check_requests(c: sa.Connection, project_id: str, requests: Sequence[dict[st
 
 def release_ports(c: sa.Connection, instance_uuid: str) -> None:
     """Delete the ports made for the server; ports that the user brought are unbound."""
-    mine = PORTS.c.instance_uuid == instance_uuid
-    c.execute(sa.delete(PORTS).where(mine, PORTS.c.request_key.is_not(None)))
-    c.execute(sa.update(PORTS).where(mine).values(instance_uuid=None, host=None, updated_at=utcnow()))
+    _release(c, PORTS.c.instance_uuid == instance_uuid)
 
 
 def release_port(c: sa.Connection, instance_uuid: str, port_id: str | None, key: str | None) -> None:
     """The same for one port of the server, by its id or by the key of its request."""
     which = PORTS.c.uuid == port_id if port_id else PORTS.c.request_key == _key(instance_uuid, key or "")
-    mine = sa.and_(PORTS.c.instance_uuid == instance_uuid, which)
-    c.execute(sa.delete(PORTS).where(mine, PORTS.c.request_key.is_not(None)))
-    c.execute(sa.update(PORTS).where(mine).values(instance_uuid=None, host=None, updated_at=utcnow()))
+    _release(c, sa.and_(PORTS.c.instance_uuid == instance_uuid, which))
+
+
+def _release(c: sa.Connection, which: sa.ColumnElement[bool]) -> None:
+    made = sa.and_(which, PORTS.c.request_key.is_not(None))
+    port_groups.forget(c, made)
+    c.execute(sa.delete(PORTS).where(made))
+    c.execute(sa.update(PORTS).where(which).values(instance_uuid=None, host=None, updated_at=utcnow()))
 
 
 def with_ports(c: sa.Connection, instance_uuids: Sequence[str]) -> list[str]:
@@ -288,7 +305,7 @@ def _rebind(c: sa.Connection, port: dict[str, Any], host: str) -> dict[str, Any]
 
 def _insert_port(c: sa.Connection, network: dict[str, Any], project_id: str, name: str = "", address: str | None = None,
                  mac_address: str | None = None, instance_uuid: str | None = None, request_key: str | None = None,
-                 host: str | None = None, spared: Collection[str] = ()) -> dict[str, Any]:
+                 host: str | None = None, spared: Collection[str] = (), groups: Sequence[str] | None = None) -> dict[str, Any]:
     """The caller has locked the network. ``spared``: addresses that are for others, who get theirs next."""
     if address is not None:
         _check_address(c, network, address)
@@ -301,6 +318,9 @@ def _insert_port(c: sa.Connection, network: dict[str, Any], project_id: str, nam
         uuid=uuid, network_uuid=network["uuid"], project_id=project_id, name=name, address=address,
         mac_address=mac_address or _free_mac(c), instance_uuid=instance_uuid, request_key=request_key, host=host,
         created_at=utcnow()))
+    chosen = [security_groups.ensure_default(c, project_id)] if groups is None else [
+        group for group, _ in security_groups.choose(c, project_id, groups)]
+    port_groups.put(c, uuid, chosen)
     return _with_networks(c, [_port(c, uuid)])[0]
 
 
@@ -340,43 +360,12 @@ def _with_networks(c: sa.Connection, ports: list[dict[str, Any]]) -> list[dict[s
     return [{**_plain(p), "network": networks[p["network_uuid"]]} for p in ports]
 
 
+def _with_groups(c: sa.Connection, ports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    groups = port_groups.groups_of(c, [p["uuid"] for p in ports]) if ports else {}
+    return [{**p, "security_groups": groups.get(p["uuid"], [])} for p in ports]
+
+
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     """Times as text: these dictionaries cross RPC."""
     return {k: v.isoformat() if k in ("created_at", "updated_at") and hasattr(v, "isoformat") else v
             for k, v in values.items()}
-
-
-class DatabasePortStore:
-    """``network.base.PortStore`` where there is a database."""
-
-    def __init__(self, db: Database) -> None:
-        self.db = db
-
-    def list_networks(self, project_id: str | None) -> list[dict[str, Any]]:
-        with self.db.read() as c:
-            return list_networks(c, project_id)
-
-    def check_requests(self, project_id: str, requests: list[dict[str, Any]], count: int) -> None:
-        with self.db.read() as c:
-            check_requests(c, project_id, requests, count)
-
-    def allocate_ports(self, instance_uuid: str, project_id: str, host: str,
-                       requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return self.db.write(allocate_ports, instance_uuid, project_id, host, requests)
-
-    def release_ports(self, instance_uuid: str) -> None:
-        self.db.write(release_ports, instance_uuid)
-
-    def release_port(self, instance_uuid: str, port_id: str | None, key: str | None) -> None:
-        self.db.write(release_port, instance_uuid, port_id, key)
-
-    def move_ports(self, instance_uuid: str, host: str) -> None:
-        self.db.write(move_ports, instance_uuid, host)
-
-    def list_server_ports(self, instance_uuid: str) -> list[dict[str, Any]]:
-        with self.db.read() as c:
-            return list_server_ports(c, instance_uuid)
-
-    def list_host_ports(self, host: str) -> list[dict[str, Any]]:
-        with self.db.read() as c:
-            return list_host_ports(c, host)

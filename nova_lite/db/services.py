@@ -11,7 +11,7 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import exception, units
-from nova_lite.db import aggregates, clock, journal, models
+from nova_lite.db import aggregates, clock, journal, models, pci_devices
 
 LOG = log.getLogger(__name__)
 T = models.services
@@ -47,6 +47,11 @@ def is_up(service: Mapping[str, Any], down_time: float, now: datetime.datetime |
     the database (:func:`clock.read`), where a wrong clock of our own would do harm."""
     silent = (now or units.utcnow()) - service["last_seen_at"]
     return not service["forced_down"] and silent <= datetime.timedelta(seconds=down_time)
+
+
+def is_forced_down(conn: sa.Connection, host: str | None) -> bool:
+    """Whether somebody declared a compute host down; False for one that there is not."""
+    return host is not None and any(row["forced_down"] for row in list_all(conn, host, COMPUTE))
 
 
 def list_all(conn: sa.Connection, host: str | None = None, binary: str | None = None) -> list[dict[str, Any]]:
@@ -89,11 +94,12 @@ def delete(conn: sa.Connection, number: int) -> None:
         host = service["host"]
         # the nodes first: a claim that is being made locks them, so it is either seen below or finds no node
         nodes = models.compute_nodes
-        conn.execute(sa.select(nodes.c.id).where(nodes.c.host == host).with_for_update())
+        gone = conn.scalars(sa.select(nodes.c.id).where(nodes.c.host == host).with_for_update()).all()
         if aggregates.has_servers(conn, [host]):
             raise exception.HostInUse(reason="Unable to delete compute service that is hosting instances. "
                                              "Migrate or delete the instances first.")
         conn.execute(sa.delete(nodes).where(nodes.c.host == host))
+        pci_devices.forget_node(conn, gone)
         aggregates.forget_host(conn, host)
     conn.execute(sa.delete(T).where(T.c.id == number))
     _note(conn, "delete", service)

@@ -6,19 +6,24 @@ from typing import Any
 import webob
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import exception, rpc
+from nova_lite.compute.rpcapi import ComputeAPI
+from nova_lite.compute.rule_news import RuleNews
 from nova_lite.db import networks
 from nova_lite.db.core import Database
-from nova_lite.embedded.wsgi import Application, Request, Route
+from nova_lite.db.group_changes import GroupChanges
+from nova_lite.embedded.security_groups import SecurityGroupHandlers
+from nova_lite.embedded.wsgi import Application, Request, Route, body_of, scope, select
 from nova_lite.identity.local import LocalIdentity
-from nova_lite.network import default_group
 
 EXTENSIONS = ("security-group", "port-security", "net-mtu")
 
 
 def factory(conf: cfg.ConfigOpts) -> Application:
     """The WSGI application, mounted at /network."""
-    api = NetworkHandlers(conf, Database(conf))
+    db = Database(conf)
+    changes = GroupChanges(db, RuleNews(db, ComputeAPI(rpc.get_transport(conf))))
+    api, groups = NetworkHandlers(conf, changes), SecurityGroupHandlers(changes)
     return Application(LocalIdentity(f"{conf.state_path}/identity"), [
         Route("GET", "/", api.versions, public=True),
         Route("GET", "/v2.0", api.versions, public=True),
@@ -32,8 +37,9 @@ def factory(conf: cfg.ConfigOpts) -> Application:
         Route("GET", "/v2.0/ports", api.list_ports),
         Route("POST", "/v2.0/ports", api.create_port, 201),
         Route("GET", "/v2.0/ports/{port_id}", api.show_port),
+        Route("PUT", "/v2.0/ports/{port_id}", api.update_port),
         Route("DELETE", "/v2.0/ports/{port_id}", api.delete_port),
-        Route("GET", "/v2.0/security-groups", api.list_security_groups),
+        *groups.routes(),
         Route("GET", "/v2.0/floatingips", lambda req: {"floatingips": []}),
         Route("GET", "/v2.0/routers", lambda req: {"routers": []}),
     ])
@@ -42,8 +48,8 @@ def factory(conf: cfg.ConfigOpts) -> Application:
 class NetworkHandlers:
     """Handlers over ``db/networks.py``; a member sees its own and the shared networks, and its own ports."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
-        self.conf, self.db = conf, db
+    def __init__(self, conf: cfg.ConfigOpts, changes: GroupChanges) -> None:
+        self.conf, self.db, self._changes = conf, changes.db, changes
 
     def versions(self, req: Request) -> dict[str, Any]:
         """GET /network and /network/v2.0"""
@@ -58,12 +64,12 @@ class NetworkHandlers:
     # networks -------------------------------------------------------------------------------------------------------
     def list_networks(self, req: Request) -> dict[str, Any]:
         """GET /v2.0/networks"""
-        return {"networks": _select(req, [_network(n) for n in self._visible(req)])}
+        return {"networks": select(req, [_network(n) for n in self._visible(req)])}
 
     def show_network(self, req: Request, network_id: str) -> dict[str, Any]:
         """GET /v2.0/networks/{id}"""
         with self.db.read() as c:
-            return {"network": _network(networks.get_network(c, network_id, _scope(req)))}
+            return {"network": _network(networks.get_network(c, network_id, scope(req)))}
 
     def create_network(self, req: Request) -> dict[str, Any]:
         """POST /v2.0/networks. Beside Neutron's fields it takes an admin's ``cidr``; without one the next free
@@ -71,10 +77,10 @@ class NetworkHandlers:
 
         A member's network is its own; an admin's may be shared.
         """
-        body = _body(req, "network")
+        body = body_of(req, "network")
         shared = bool(body.get("shared")) and req.is_admin
         values: dict[str, Any] = {
-            "name": str(body.get("name", "")), "project_id": None if shared else req.token.project_id,
+            "name": _name(body) or "", "project_id": None if shared else req.token.project_id,
             "mtu": _integer(body, "mtu", self.conf.network.mtu), "bridge_prefix": self.conf.network.bridge_prefix}
         if not body.get("cidr"):
             return {"network": _network(self.db.write(networks.create_next_network, **values))}
@@ -86,70 +92,70 @@ class NetworkHandlers:
     def delete_network(self, req: Request, network_id: str) -> None:
         """DELETE /v2.0/networks/{id}"""
         with self.db.read() as c:
-            network = networks.get_network(c, network_id, _scope(req))
+            network = networks.get_network(c, network_id, scope(req))
         if network["project_id"] != req.token.project_id and not req.is_admin:
             raise exception.Forbidden("Only an admin may delete a shared network.")
         self.db.write(networks.delete_network, network_id)
 
     def _visible(self, req: Request) -> list[dict[str, Any]]:
         with self.db.read() as c:
-            return networks.list_networks(c, _scope(req))
+            return networks.list_networks(c, scope(req))
 
     def list_subnets(self, req: Request) -> dict[str, Any]:
         """GET /v2.0/subnets"""
-        return {"subnets": _select(req, [_subnet(n) for n in self._visible(req)])}
+        return {"subnets": select(req, [_subnet(n) for n in self._visible(req)])}
 
     def show_subnet(self, req: Request, network_id: str) -> dict[str, Any]:
         """GET /v2.0/subnets/{id}"""
         with self.db.read() as c:
-            return {"subnet": _subnet(networks.get_network(c, network_id, _scope(req)))}
+            return {"subnet": _subnet(networks.get_network(c, network_id, scope(req)))}
 
     # ports ----------------------------------------------------------------------------------------------------------
     def list_ports(self, req: Request) -> dict[str, Any]:
         """GET /v2.0/ports"""
         with self.db.read() as c:
-            ports = networks.list_ports(c, project_id=_scope(req), instance_uuid=req.GET.get("device_id"))
-        return {"ports": _select(req, [_port(p) for p in ports])}
+            ports = networks.list_ports(c, project_id=scope(req), instance_uuid=req.GET.get("device_id"))
+        return {"ports": select(req, [_port(p) for p in ports])}
 
     def show_port(self, req: Request, port_id: str) -> dict[str, Any]:
         """GET /v2.0/ports/{id}"""
         with self.db.read() as c:
-            return {"port": _port(networks.get_port(c, port_id, _scope(req)))}
+            return {"port": _port(networks.get_port(c, port_id, scope(req)))}
 
     def create_port(self, req: Request) -> dict[str, Any]:
-        """POST /v2.0/ports: network_id, name, one fixed ip."""
-        body = _body(req, "port")
+        """POST /v2.0/ports: network_id, name, one fixed ip, security_groups."""
+        body = body_of(req, "port")
         fixed = body.get("fixed_ips") or [{}]
         if not isinstance(fixed, list) or len(fixed) != 1 or not isinstance(fixed[0], dict):
             raise exception.InvalidInput(reason="fixed_ips must hold exactly one address")
         made = self.db.write(networks.create_port, str(body.get("network_id")), req.token.project_id,
-                             name=str(body.get("name", "")), address=fixed[0].get("ip_address"),
-                             mac_address=body.get("mac_address"))
+                             name=_name(body) or "", address=fixed[0].get("ip_address"),
+                             mac_address=body.get("mac_address"), groups=_groups(body))
         return {"port": self.show_port(req, made["uuid"])["port"]}
+
+    def update_port(self, req: Request, port_id: str) -> dict[str, Any]:
+        """PUT /v2.0/ports/{id}: name, security_groups."""
+        body = body_of(req, "port")
+        return {"port": _port(self._changes.update_port(port_id, scope(req), _name(body), _groups(body)))}
 
     def delete_port(self, req: Request, port_id: str) -> webob.Response:
         """DELETE /v2.0/ports/{id}; 409 while a server uses it."""
-        self.db.write(networks.delete_port, port_id, _scope(req))
+        self.db.write(networks.delete_port, port_id, scope(req))
         return webob.Response(status=204, content_type=None)
 
-    def list_security_groups(self, req: Request) -> dict[str, Any]:
-        """GET /v2.0/security-groups: the embedded network has the group default only, which allows all."""
-        project = req.token.project_id
-        only = default_group.of(project)
-        group = {"id": only.id, "name": only.name, "project_id": project, "tenant_id": project, "security_group_rules": [],
-                 "description": only.description, "tags": [], "stateful": True}
-        return {"security_groups": _select(req, [group])}
+
+def _name(body: dict[str, Any]) -> str | None:
+    name = body.get("name")
+    if name is not None and not (isinstance(name, str) and len(name) <= 255):
+        raise exception.InvalidInput(reason="name must be a text of at most 255 characters")
+    return name
 
 
-def _scope(req: Request) -> str | None:
-    return None if req.is_admin else req.token.project_id
-
-
-def _body(req: Request, key: str) -> dict[str, Any]:
-    body = req.json_object().get(key)
-    if not isinstance(body, dict):
-        raise exception.InvalidInput(reason=f"the body must hold an object {key!r}")
-    return body
+def _groups(body: dict[str, Any]) -> list[str] | None:
+    groups = body.get("security_groups")
+    if groups is not None and not (isinstance(groups, list) and all(isinstance(one, str) for one in groups)):
+        raise exception.InvalidInput(reason="security_groups must be a list of ids")
+    return groups
 
 
 def _integer(body: dict[str, Any], key: str, default: int) -> int:
@@ -157,15 +163,6 @@ def _integer(body: dict[str, Any], key: str, default: int) -> int:
         return int(body.get(key) or default)
     except (TypeError, ValueError):
         raise exception.InvalidInput(reason=f"{key} must be an integer") from None
-
-
-def _select(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Apply the query's filters on plain fields, repeated ones as alternatives; unknown ones are ignored, as Neutron does."""
-    for key in set(req.GET):
-        wanted = req.GET.getall(key)
-        if views and key in views[0] and not isinstance(views[0][key], (list, dict)):
-            views = [v for v in views if str(v[key]).lower() in [w.lower() for w in wanted]]
-    return views
 
 
 def _network(row: dict[str, Any]) -> dict[str, Any]:
@@ -188,5 +185,5 @@ def _port(row: dict[str, Any]) -> dict[str, Any]:
             "fixed_ips": [{"subnet_id": row["network_uuid"], "ip_address": row["address"]}], "admin_state_up": True,
             "status": "ACTIVE" if row["instance_uuid"] else "DOWN", "device_id": row["instance_uuid"] or "",
             "device_owner": "compute:nova" if row["instance_uuid"] else "", "project_id": row["project_id"],
-            "tenant_id": row["project_id"], "security_groups": [], "binding:host_id": row["host"] or "",
+            "tenant_id": row["project_id"], "security_groups": row["security_groups"], "binding:host_id": row["host"] or "",
             "binding:vnic_type": "normal", "tags": [], "description": ""}

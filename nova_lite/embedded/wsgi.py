@@ -98,3 +98,25 @@ def _fault(code: int, message: str) -> webob.Response:
     title = webob.Response(status=code).status.partition(" ")[2]
     return json_response({"error": {"code": code, "title": title, "message": message},
                           "NeutronError": {"type": title.replace(" ", ""), "message": message, "detail": ""}}, code, headers)
+
+
+def scope(req: Request) -> str | None:
+    """Whose rows a caller may see: those of its project (None: an admin, all)."""
+    return None if req.is_admin else req.token.project_id
+
+
+def body_of(req: Request, key: str) -> dict[str, Any]:
+    """The object ``key`` of a body; raises InvalidInput."""
+    body = req.json_object().get(key)
+    if not isinstance(body, dict):
+        raise exception.InvalidInput(reason=f"the body must hold an object {key!r}")
+    return body
+
+
+def select(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Apply the query's filters on plain fields, repeated ones as alternatives; unknown ones are ignored, as Neutron does."""
+    for key in set(req.GET):
+        wanted = req.GET.getall(key)
+        if views and key in views[0] and not isinstance(views[0][key], (list, dict)):
+            views = [v for v in views if str(v[key]).lower() in [w.lower() for w in wanted]]
+    return views

@@ -180,7 +180,7 @@ class LocalImages:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)     # what a guest wrote may be in an image
         with self._lock, open(self._directory / ".lock", "w") as lock:
             concurrency.native(fcntl.flock, lock, fcntl.LOCK_EX)
             yield
@@ -229,7 +229,6 @@ def _copy(source: pathlib.Path, target: str, algorithm: str) -> str:
 
 def _store(data: Iterable[bytes], path: pathlib.Path, algorithm: str) -> tuple[int, str]:
     """Write pieces to a new file; its size and digest."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.new(algorithm)
     size = 0
 

@@ -25,8 +25,12 @@ class Wanted:
 
 
 class PortStore(Protocol):
-    """Where the embedded network keeps networks and ports. Two forms: ``db/networks.py`` where there is a database, and the
+    """Where the embedded network keeps networks and ports. Two forms: ``db/port_store.py`` where there is a database, and the
     conductor's RPC on compute hosts. Dictionaries have the columns of ``networks`` and ``ports``."""
+
+    @property
+    def groups(self) -> StoredGroups | None:
+        """None on compute hosts: nobody asks for groups there."""
 
     def list_networks(self, project_id: str | None) -> list[dict[str, Any]]:
         """Networks that the project may use (None: all)."""
@@ -54,7 +58,12 @@ class PortStore(Protocol):
         """All ports of a server, each as in ``list_host_ports``."""
 
     def list_host_ports(self, host: str) -> list[dict[str, Any]]:
-        """All ports bound to a host, each with its ``network`` and instance ``hostname``: what DHCP must know."""
+        """All ports bound to a host, each with its ``network``, the instance's ``hostname`` and the ids of its
+        ``security_groups``."""
+
+    def rules_for(self, group_ids: Sequence[str]) -> dict[str, Any]:
+        """What the filter must know of ports in these groups: ``rules`` (columns of ``group_rules.Rule``) by group, and
+        ``members`` ([network, address]) of the groups that the rules speak of."""
 
 
 class GroupsAPI(Protocol):
@@ -91,6 +100,13 @@ class GroupsAPI(Protocol):
 
     def delete_rule(self, context: RequestContext, rule_id: str) -> None:
         """Let it in no more."""
+
+
+class StoredGroups(GroupsAPI, Protocol):
+    """The groups of the embedded network."""
+
+    def choose(self, project_id: str, names: Sequence[str]) -> list[tuple[str, str]]:
+        """(id, name) of groups for the nics of a project's new server, by names or ids, each once."""
 
 
 class FloatingIPsAPI(Protocol):
@@ -186,6 +202,9 @@ class NetworkAPI(Protocol):
 
     def init_host(self, host: str) -> None:
         """On a compute host: make bridges, DHCP and so on fit what the store says."""
+
+    def refresh_filters(self) -> None:
+        """On a compute host: what guests may send and get follows their security groups, wherever those were changed."""
 
     def plug(self, instance: Instance, vif: VIF) -> None:
         """On a compute host, before the guest starts: everything but the tap itself, which libvirt makes."""

@@ -16,15 +16,18 @@ from nova_lite.context import RequestContext
 from nova_lite.network import default_group, ipam
 from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Requests, Wanted
 from nova_lite.network.bridges import Bridges
-from nova_lite.network.default_group import DefaultGroup
+from nova_lite.network.default_group import NAME, DefaultGroup
 from nova_lite.network.dhcp import Dnsmasq, Lease
 from nova_lite.network.filter import Filter, Nic
+from nova_lite.network.group_filter import Members
+from nova_lite.network.group_rules import Rule
 from nova_lite.network.host import NetworkHost, check_name
 from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, FixedIP, NetworkRequest
 
 LOG = log.getLogger(__name__)
+_Rules = tuple[list[Nic], Members]
 
 
 class BridgeNetwork:
@@ -35,10 +38,10 @@ class BridgeNetwork:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, store: PortStore | None) -> None:
-        self.groups: GroupsAPI = DefaultGroup()
-        self.floating_ips: FloatingIPsAPI = NoFloatingIPs()
         if store is None:
             raise exception.ConfigError(reason="[network] driver = bridge needs a store of ports")
+        self.groups: GroupsAPI = store.groups or DefaultGroup()
+        self.floating_ips: FloatingIPsAPI = NoFloatingIPs()
         self._conf, self._store = conf, store
         self._at = NetworkHost(conf.network.netns)
         self._filter = Filter(self._at)
@@ -46,6 +49,7 @@ class BridgeNetwork:
         self._host = conf.host
         self._lock = threading.Lock()
         self._ready: set[str] = set()      # bridges that this process has looked after
+        self._applied: dict[str, _Rules] = {}      # what the filter was last told of all nics of a bridge
 
     # what the API and the build ask -----------------------------------------------------------------------------------
     def validate(self, context: RequestContext, requests: Requests, count: int,
@@ -54,7 +58,16 @@ class BridgeNetwork:
         """See NetworkAPI."""
         project = server.project_id if server else context.project_id or ""
         self._store.check_requests(project, _primitives(requests), count)
-        return Wanted(requests, default_group.names(project, security_groups))
+        if list(security_groups) == [NAME] or self._store.groups is None:
+            return Wanted(requests, default_group.names(project, security_groups))
+        chosen = self._store.groups.choose(project, security_groups)
+        names = [name for _, name in chosen]
+        if requests == "none":
+            return Wanted(requests, names)
+        wanted = [NetworkRequest.from_primitive(request) for request in _primitives(requests)]
+        for request in wanted:
+            request.security_groups = [group for group, _ in chosen]
+        return Wanted(wanted, names)
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """See NetworkAPI; an admin sees those of all projects."""
@@ -135,6 +148,7 @@ class BridgeNetwork:
         with self._lock:
             self._at.prepare()
             self._ready.clear()
+            self._applied.clear()
             networks = {n["bridge"]: n for n in self._store.list_networks(None)}
             self._remove_deleted()
             ports = self._ports_by_bridge()
@@ -143,7 +157,9 @@ class BridgeNetwork:
                 try:
                     if its_ports:
                         self._sync(networks[bridge], its_ports)
-                    self._filter.reset(bridge, [_nic(p, make_vif(p).devname) for p in its_ports])
+                    wanted = self._rules(its_ports)
+                    self._filter.reset(bridge, *wanted)
+                    self._applied[bridge] = wanted
                 except (exception.NovaLiteError, OSError) as error:
                     LOG.error("network of bridge %s: %s", bridge, error)
 
@@ -169,7 +185,8 @@ class BridgeNetwork:
             if port is None:
                 raise exception.PortNotFound(port_id=vif.id)
             self._sync(port["network"], ports)
-            self._filter.put(port["network"]["bridge"], _nic(port, vif.devname))
+            self._applied.pop(port["network"]["bridge"], None)
+            self._filter.put(port["network"]["bridge"], *self._rules([port]))
 
     def unplug(self, instance: Instance, vif: VIF) -> None:
         """See NetworkAPI."""
@@ -178,6 +195,7 @@ class BridgeNetwork:
         with self._lock:
             if bridge not in self._known_bridges():
                 return
+            self._applied.pop(bridge, None)
             self._filter.drop(bridge, vif.devname)
             if not self._at.exists(bridge):
                 return
@@ -185,6 +203,42 @@ class BridgeNetwork:
             network = next((p["network"] for p in ports), None)
             if network is not None:
                 self._dnsmasq(bridge).sync(network, _leases(p for p in ports if p["uuid"] != vif.id))
+
+    def refresh_filters(self) -> None:
+        """See NetworkAPI. A guest that is on its way to this host is looked after when it is plugged."""
+        with self._lock:
+            for bridge, ports in self._ports_by_bridge().items():
+                if self._at.exists(bridge):
+                    self._bring_up_to_date(bridge, ports)
+
+    def _bring_up_to_date(self, bridge: str, ports: list[dict[str, Any]]) -> None:
+        """One bridge that cannot be had holds up no other; the next look tries again."""
+        try:
+            filtered = self._filter.interfaces(bridge)
+            if any(nic.interface not in filtered for nic in self._applied.get(bridge, ((), {}))[0]):
+                LOG.warning("the rules of bridge %s were gone (has somebody flushed nftables?): making them again", bridge)
+                del self._applied[bridge]
+                self._ready.discard(bridge)         # those of the bridge itself will be gone, too
+                self._sync(ports[0]["network"], ports)
+            here = filtered | self._at.attached(bridge)         # a guest that is not plugged gets its rules when it is
+            now = self._rules([port for port in ports if make_vif(port).devname in here])
+            if now != self._applied.get(bridge):
+                LOG.debug("security groups on bridge %s have changed", bridge)
+                self._filter.put(bridge, *now)
+                self._applied[bridge] = now
+        except exception.NovaLiteError as error:
+            LOG.error("security groups on bridge %s: %s", bridge, error)
+
+    def _rules(self, ports: list[dict[str, Any]]) -> _Rules:
+        """The nics of these ports, all on one network, and the members of the groups that their rules speak of there."""
+        groups = sorted({group for port in ports for group in port["security_groups"]})
+        known = self._store.rules_for(groups) if groups else {"rules": {}, "members": {}}
+        network = ports[0]["network_uuid"] if ports else ""
+        rules = {group: tuple(_rule(row) for row in rows) for group, rows in known["rules"].items()}
+        nics = [Nic(make_vif(port).devname, port["mac_address"], port["address"],
+                    tuple(rule for group in port["security_groups"] for rule in rules[group])) for port in ports]
+        members = {group: [address for where, address in some if where == network] for group, some in known["members"].items()}
+        return nics, members
 
     def remove_host(self) -> None:
         """Remove every bridge and daemon that this driver made here. No guest may be left on them."""
@@ -201,6 +255,7 @@ class BridgeNetwork:
 
     def _remove(self, bridge: str) -> None:
         self._ready.discard(bridge)
+        self._applied.pop(bridge, None)
         self._dnsmasq(bridge).stop()
         Bridges(self._conf, self._at).remove(bridge)
         self._filter.remove(bridge)
@@ -241,8 +296,9 @@ def _leases(ports: Any) -> list[Lease]:
     return [Lease(p["mac_address"], p["address"], p.get("hostname") or "") for p in ports]
 
 
-def _nic(port: dict[str, Any], interface: str) -> Nic:
-    return Nic(interface, port["mac_address"], port["address"])
+def _rule(row: dict[str, Any]) -> Rule:
+    return Rule(row["direction"], protocol=row["protocol"], port_min=row["port_min"], port_max=row["port_max"],
+                remote_cidr=row["remote_cidr"], remote_group=row["remote_group_uuid"])
 
 
 def make_vif(port: dict[str, Any], tag: str | None = None) -> VIF:

@@ -35,6 +35,8 @@ class Bridges:
         # guests have IPv4 only: the host's link-local address would just be one more way to reach it
         self.host.sysctl(f"net/ipv6/conf/{bridge}/disable_ipv6", "1")
         self.host.ip("link", "set", bridge, "mtu", str(int(network["mtu"])), "up")
+        # what only passes the bridge is to be seen by the rules of security groups
+        self.host.ip("link", "set", bridge, "type", "bridge", "nf_call_iptables", "1")
         self.host.ip("address", "replace", f"{gateway}/{cidr.prefixlen}", "dev", bridge)
         self.host.ip("address", "replace", f"{ipam.METADATA_ADDRESS}/32", "dev", bridge)
         self.host.run("nft", "-f", "-", given=rules(bridge, str(cidr), self._prefix, self._metadata))

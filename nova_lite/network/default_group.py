@@ -1,4 +1,4 @@
-"""The one security group of networks that let everything in: "default", which every server is in."""
+"""The security group "default": its id in each project, and the only one where there is no network to filter."""
 from __future__ import annotations
 
 import uuid
@@ -79,7 +79,7 @@ class DefaultGroup:
         raise exception.SecurityGroupNotFound(f"Security group rule {rule_id} could not be found.")
 
 
-_REFUSAL = "This network lets everything in: its security group default cannot be changed, and there are no others."
+_REFUSAL = "There is no network: its security group default cannot be changed, and there are no others."
 
 
 def _refuse() -> NoReturn:

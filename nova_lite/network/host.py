@@ -49,6 +49,11 @@ class NetworkHost:
         self.uplink_outside, self.uplink_inside = str(uplink + 1), str(uplink + 2)
         self._outside, self._inside = f"nlo{number:08x}", f"nli{number:08x}"
 
+    @property
+    def uplink(self) -> tuple[str, str] | None:
+        """The interface by which the host reaches into the namespace, and its address at the host's end."""
+        return (self._inside, self.uplink_outside) if self.netns else None
+
     def run(self, *command: str, given: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command where the bridges live."""
         prefix = ("ip", "netns", "exec", self.netns) if self.netns else ()
@@ -61,6 +66,11 @@ class NetworkHost:
     def exists(self, interface: str) -> bool:
         """True when there is an interface of this name."""
         return self.ip("link", "show", "dev", check_name(interface), check=False).returncode == 0
+
+    def attached(self, bridge: str) -> set[str]:
+        """The interfaces that are plugged into a bridge."""
+        return {one["ifname"] for one in json.loads(self.ip("-j", "link", "show", "master", check_name(bridge)).stdout or "[]")
+                if "ifname" in one}
 
     def sysctl(self, path: str, value: str) -> None:
         """Set one value below /proc/sys."""

@@ -185,6 +185,9 @@ class NeutronNetwork:
     def init_host(self, host: str) -> None:
         """Nothing: Neutron's agents look after their bridges, and a host must start while Neutron is down."""
 
+    def refresh_filters(self) -> None:
+        """Nothing: Neutron's agents do."""
+
     def plug(self, instance: Instance, vif: VIF) -> None:
         """libvirt puts the tap where the port says; only a Linux bridge has to be there before."""
         if vif.details.get("ovs_hybrid_plug"):

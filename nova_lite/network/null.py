@@ -97,6 +97,9 @@ class NullNetwork:
     def init_host(self, host: str) -> None:
         """Nothing to make."""
 
+    def refresh_filters(self) -> None:
+        """Nothing to filter."""
+
     def plug(self, instance: Instance, vif: VIF) -> None:
         """Nothing to make."""
 

@@ -5,7 +5,7 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite import crypto, exception, units
+from nova_lite import exception, units
 from nova_lite.notifications.events import POWER_STATES, Event, Fault, audit_period, image_property
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
@@ -94,6 +94,8 @@ def _create(instance: Instance) -> Payload:
 
 
 def _keypair(instance: Instance) -> Payload:
+    from nova_lite import crypto  # 7 MiB, for those who are told of keys
+
     key = instance.keypair or {}
     read = crypto.x509_fingerprint if key.get("type") == "x509" else crypto.ssh_fingerprint
     try:

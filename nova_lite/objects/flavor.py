@@ -3,13 +3,17 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, field
+from typing import Any
 
 from nova_lite.objects.base import Record
 
 
 @dataclass
 class Flavor(Record):
-    """``flavorid`` is the public id. memory_mb and swap are MiB, root_gb and ephemeral_gb GiB."""
+    """``flavorid`` is the public id. memory_mb and swap are MiB, root_gb and ephemeral_gb GiB.
+
+    ``pci_requests`` is what ``pci_passthrough:alias`` means (``hardware.pci.requests``): of a server's flavor only, since the
+    server keeps what the alias meant when it was made or resized."""
 
     flavorid: str
     name: str
@@ -26,6 +30,7 @@ class Flavor(Record):
     id: int | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
+    pci_requests: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def disk_gb(self) -> int:

@@ -81,6 +81,7 @@ class Instance(Record):
     updated_at: datetime.datetime | None = None
     deleted_at: datetime.datetime | None = None
     deleted: int = 0
+    pci_devices: list[dict[str, str]] = field(default_factory=list)     # {"address", "host", "consumer"}: it, or a move of it
 
     def __post_init__(self) -> None:
         if isinstance(self.flavor, dict):
@@ -106,6 +107,10 @@ class Instance(Record):
     def is_volume_backed(self) -> bool:
         """True when the guest boots from a volume."""
         return any(d.is_root for d in self.volumes)
+
+    def pci_addresses(self, host: str) -> list[str]:
+        """The PCI devices of a host that it holds; what one of its moves holds is for the way back."""
+        return [d["address"] for d in self.pci_devices if d["host"] == host and d["consumer"] == self.uuid]
 
     @property
     def placed_flavor(self) -> Flavor:

@@ -19,6 +19,8 @@ FINISHED, CONFIRMING, REVERTING = "finished", "confirming", "reverting"
 DONE, COMPLETED, CONFIRMED, REVERTED = "done", "completed", "confirmed", "reverted"
 ERROR, FAILED, CANCELLED = "error", "failed", "cancelled"
 REVERT_BEGUN = "revert_begun"       # in ``facts``: a revert may have removed the guest from where it went
+WENT_ON = "went_on"                 # in ``facts``: the guest goes on at its new host though not all of it was there
+LOST = "lost"                       # in the arguments of its action: why a guest that went on will never be whole
 ENDED = (DONE, COMPLETED, CONFIRMED, REVERTED, ERROR, FAILED, CANCELLED)
 
 
@@ -64,6 +66,11 @@ class Migration(Record):
     def reverting(self) -> bool:
         """True from when a revert began to take the guest away, also when it was given up."""
         return bool((self.facts or {}).get(REVERT_BEGUN))
+
+    @property
+    def went_on(self) -> bool:
+        """True from when the guest of a live migration went on where it goes: its disks are there, whatever becomes of it."""
+        return bool((self.facts or {}).get(WENT_ON))
 
     @property
     def has_ended(self) -> bool:

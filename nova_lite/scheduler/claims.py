@@ -10,7 +10,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.db import claims as db_claims
-from nova_lite.db import core
+from nova_lite.db import core, pci_devices
 from nova_lite.objects.scheduling import RequestSpec, Selection
 from nova_lite.scheduler import plugins
 from nova_lite.scheduler.host_table import HostTable
@@ -91,8 +91,7 @@ class Placer:
     def _claim(self, spec: RequestSpec, choices: dict[str, list[Selection]], chosen: dict[str, list[Selection]]) -> set[int]:
         """Claim the first host of each; adds to ``chosen`` what was granted and returns the nodes that refused."""
         flavor = spec.flavor
-        wanted = [db_claims.Claim(uuid, hosts[0].compute_node_id, flavor.vcpus, flavor.memory_mb, flavor.disk_gb)
-                  for uuid, hosts in choices.items()]
+        wanted = [db_claims.Claim.of(uuid, hosts[0].compute_node_id, flavor) for uuid, hosts in choices.items()]
         granted = self._db.write(db_claims.claim_many, wanted, spec.group)
         chosen.update((uuid, hosts) for uuid, hosts in choices.items() if uuid in granted)
         return {one.node_id for one in wanted if one.instance_uuid not in granted}
@@ -108,6 +107,7 @@ def look_up(conn: sa.Connection, spec: RequestSpec, moving: Sequence[str], barre
             if others:
                 group_hosts[host] = len(others)
     near, far = hinted_uuids(spec, "same_host"), hinted_uuids(spec, "different_host")
-    return Request(spec=spec, group_hosts=group_hosts, barred_nodes=barred,
+    devices = pci_devices.offered(conn) if spec.flavor.pci_requests else {}
+    return Request(spec=spec, pci_devices=devices, group_hosts=group_hosts, barred_nodes=barred,
                    same_hosts=None if near is None else frozenset(db_claims.hosts_of(conn, near)),
                    different_hosts=None if far is None else frozenset(db_claims.hosts_of(conn, far)))

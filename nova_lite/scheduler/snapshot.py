@@ -30,7 +30,8 @@ class Snapshot:
     ``trait`` holds positions in ``traits``, what hosts told of themselves; ``numa`` is JSON, a text of HostCells for each node.
     ``*_capacity`` is (what there is - what is reserved) x allocation ratio, and the most that may be used; ``zone`` and
     ``support`` hold positions in ``zones`` and ``supports``, as thousands of hosts share a few values. ``supports`` are
-    tuples of (architecture, hypervisor type, vm mode). ``group_members`` counts members of the request's server group.
+    tuples of (architecture, hypervisor type, vm mode). ``group_members`` counts members of the request's server group,
+    ``placed`` those of the request that have found their place there.
     """
 
     ids: np.ndarray
@@ -62,6 +63,7 @@ class Snapshot:
     rows_of: Mapping[str, np.ndarray] = field(repr=False)
     aggregates: tuple[Aggregate, ...] = ()
     group_members: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    placed: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def size(self) -> int:
@@ -93,7 +95,7 @@ class Snapshot:
         for host, count in request.group_hosts.items():
             members[self.rows_of.get(host, _NO_ROWS)] = count
         copies = {name: getattr(self, name).copy() for name in _CONSUMED}
-        return dataclasses.replace(self, group_members=members, **copies)
+        return dataclasses.replace(self, group_members=members, placed=np.zeros(self.size, dtype=np.int64), **copies)
 
     def consume(self, row: int, request: Request) -> None:
         """Count one more instance of this request on a node. Only for a working copy."""
@@ -102,4 +104,5 @@ class Snapshot:
         self.local_gb_used[row] += request.disk_gb
         self.instances_used[row] += 1
         self.io_ops[row] += 1
+        self.placed[row] += 1
         self.group_members[self.rows_of[self.hosts[row]]] += 1

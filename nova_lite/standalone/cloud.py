@@ -34,6 +34,9 @@ class StandaloneCloud:
         state = pathlib.Path(self.conf.state_path)
         state.mkdir(parents=True, exist_ok=True)
         os.chmod(state, 0o711)      # noqa: S103  qemu passes through to the disks; names inside are private
+        for name in ("nova_lite.sqlite", "nova-lite.log"):
+            (state / name).touch(mode=0o600)
+            (state / name).chmod(0o600)
         self._lock = open(state / "lock", "w")      # noqa: SIM115  held as long as the process lives
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

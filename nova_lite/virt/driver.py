@@ -44,6 +44,7 @@ class Inventory(Record):
     free_disk_gb: int | None = None
     traits: list[str] = field(default_factory=list)
     numa_topology: list[dict[str, Any]] = field(default_factory=list)   # objects.hardware.placement.HostCell, as primitives
+    pci_devices: list[dict[str, Any]] = field(default_factory=list)     # objects.hardware.pci.PciDevice: those that it offers
 
 
 @dataclass

@@ -24,6 +24,8 @@ from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import NIC, Diagnostics
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.hardware import pci
+from nova_lite.objects.hardware.pci import PciDevice
 from nova_lite.objects.hardware.placement import HostCell
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
@@ -48,6 +50,8 @@ class FakeDriver:
         self._images: dict[str, threading.Lock] = {}
         self._fetched: set[str] = set()
         self._file = pathlib.Path(f"{conf.fake.state_file}.{host}") if conf.fake.state_file else None
+        self._pci_devices = pci.offered((PciDevice.from_primitive(json.loads(text)) for text in conf.fake.pci_devices),
+                                        pci.device_specs(conf.pci.device_spec))
         self.live = FakeLiveMigrations(self, self._act, self._set)
 
     def init_host(self, on_power_change: PowerCallback) -> None:
@@ -69,7 +73,8 @@ class FakeDriver:
             supported_instances=[["x86_64", "fake", "hvm"], ["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]],
             traits=["COMPUTE_STORAGE_VIRTIO_FS", "COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_2_0", hardware.UEFI,
                     hardware.SECURE_BOOT],
-            numa_topology=_cells(fake.vcpus, fake.memory_mb))
+            numa_topology=_cells(fake.vcpus, fake.memory_mb),
+            pci_devices=[device.to_primitive() for device in self._pci_devices])
 
     def uptime(self) -> str | None:
         """That of the machine that plays the host."""

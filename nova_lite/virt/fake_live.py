@@ -12,7 +12,7 @@ from nova_lite.objects.states import NOSTATE, POWER_PAUSED, RUNNING
 from nova_lite.units import GiB, MiB
 from nova_lite.virt.copies import Copies
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
-from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, SourceFacts
+from nova_lite.virt.live import ABORT, FORCE_COMPLETE, WHOLE, Plan, Progress, Report, SourceFacts, Waits
 
 if TYPE_CHECKING:
     from nova_lite.virt.fake import FakeDriver
@@ -71,10 +71,10 @@ class FakeLiveMigrations:
         """See LiveMigrations. No copy outlives its daemon."""
         return self._copies.turn(ask, at_once=False)
 
-    def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
+    def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:
         """Slow if ``[fake] delay`` says so; a forced one is fast."""
         if self._driver.power_state(instance) is None:
-            return
+            return None
         self._keep(instance.uuid + MOVED_TO, {})
         memory, disk = instance.memory_mb * MiB, sum(d["size"] for d in plan.disks)
         wanted = None
@@ -85,6 +85,15 @@ class FakeLiveMigrations:
             if wanted == ABORT:
                 raise exception.LiveMigrationAborted(instance_id=instance.uuid)
         self._keep(instance.uuid, None)
+        return None
+
+    def post_copy(self, instance: Instance) -> str:
+        """It comes in one piece."""
+        return WHOLE
+
+    def waits(self, instance: Instance) -> bool:
+        """It comes in one piece."""
+        return False
 
     def adopt(self, instance: Instance) -> None:
         """There are no files."""

@@ -16,7 +16,11 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
 
-ABORT, FORCE_COMPLETE = "abort", "force_complete"
+ABORT, FORCE_COMPLETE, GIVE_UP = "abort", "force_complete", "give_up"
+# where the memory of a guest is. SPLIT: it went on at the destination before all of it was there, and the rest follows;
+# BROKEN: that has stopped, and the guest stands still until the source takes it up again
+WHOLE, SPLIT, BROKEN = "", "split", "broken"
+REST_SECONDS = 7200.0           # how long the rest of a BROKEN guest is waited for; its user has no server meanwhile
 
 
 @dataclass
@@ -52,11 +56,12 @@ class Plan(Record):
     listen: str = ""                # where the destination's consoles are
     nics: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, str] = field(default_factory=dict)
+    post_copy: bool = False         # the destination can let the guest go on before all its memory is there
 
 
 @dataclass
 class Progress(Record):
-    """Bytes of a copy."""
+    """Bytes of a copy; ``post_copy``: the guest goes on at the destination already."""
 
     memory_total: int = 0
     memory_processed: int = 0
@@ -64,10 +69,14 @@ class Progress(Record):
     disk_total: int = 0
     disk_processed: int = 0
     disk_remaining: int = 0
+    post_copy: bool = False
 
 
+Waits = Callable[[], bool]
+"""Asks the destination whether it ``waits``; also True when nobody answers."""
 Report = Callable[[Progress], str | None]
-"""Called every second of a copy; answers ABORT or FORCE_COMPLETE once somebody wants that."""
+"""Called every second of a copy; answers ABORT or FORCE_COMPLETE once somebody wants that, GIVE_UP once nobody will have the
+rest of a guest that is SPLIT: it is to be deleted, or the destination was declared down."""
 
 
 class LiveMigrations(Protocol):
@@ -89,8 +98,8 @@ class LiveMigrations(Protocol):
         Answers the plan with its devices. Raises what ``check`` raises, too."""
 
     def has_begun(self, instance: Instance) -> bool:
-        """Asked of the source: an earlier copy was begun, none is under way, and the guest is still here; the destination
-        has to prepare anew."""
+        """Asked of the source of a WHOLE guest: an earlier copy was begun, none is under way, and the guest is still here; the
+        destination has to prepare anew."""
 
     def begin_anew(self, instance: Instance) -> None:
         """The source forgets the copy that ``has_begun``."""
@@ -99,9 +108,19 @@ class LiveMigrations(Protocol):
         """The source lets one guest leave at a time (``virt/copies.py``): in the block it is this one's turn.
         Calls ``ask`` every second until then, and raises what that raises."""
 
-    def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
+    def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:
         """The source brings the guest over, or waits until the copy that is under way ends. Raises LiveMigrationAborted or
-        VirtDriverError when the guest is still here; what ``report`` raises ends the waiting, not the copy."""
+        VirtDriverError when the guest is still here; what ``report`` raises ends the waiting, not the copy. A guest that is
+        SPLIT does not come back: a copy that is BROKEN is taken up as long as the destination ``waits`` for the rest, nobody
+        says GIVE_UP, and REST_SECONDS have not passed. Then nothing runs here any more, and the answer is why one half is lost;
+        else None: the guest has gone over."""
+
+    def waits(self, instance: Instance) -> bool:
+        """Asked of the destination of a SPLIT guest: there is a guest here, and not all of it. What stands still for whatever
+        reason counts as such; False for one that is gone, and for one that runs in one piece."""
+
+    def post_copy(self, instance: Instance) -> str:
+        """WHOLE, SPLIT or BROKEN; asked of both hosts. As long as it is not WHOLE nobody gives the copy up."""
 
     def adopt(self, instance: Instance) -> None:
         """Before an evacuated guest is built here, and before what was built of it is removed: files of it that are here are

@@ -67,6 +67,10 @@ class VolumeAPI(Protocol):
     def connect(self, context: RequestContext, attachment_id: str, connector: dict[str, Any]) -> Attachment:
         """Tell the host's connector (run again it gives the same); ``connection_info`` is in the answer."""
 
+    def encryption(self, context: RequestContext, volume_id: str) -> dict[str, Any]:
+        """How an encrypted volume is encrypted: ``provider`` (luks, ...), ``encryption_key_id``, ``cipher``, ``key_size``,
+        ``control_location`` (front-end: the hypervisor decrypts); {} for one that is not."""
+
     def complete(self, context: RequestContext, attachment_id: str) -> None:
         """The guest has it: the volume becomes in-use. Run again it does nothing."""
 

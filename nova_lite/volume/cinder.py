@@ -107,6 +107,11 @@ class CinderVolumes:
         body = {"attachment": {"connector": connector}}
         return _attachment(self._call(context, "PUT", f"/attachments/{attachment_id}", gone, body)["attachment"])
 
+    def encryption(self, context: RequestContext, volume_id: str) -> dict[str, Any]:
+        """What the volume's type says of it, and the id of its own key."""
+        gone = exception.VolumeNotFound(volume_id=volume_id)
+        return self._call(context, "GET", f"/volumes/{volume_id}/encryption", gone)
+
     def complete(self, context: RequestContext, attachment_id: str) -> None:
         """The volume becomes in-use."""
         gone = exception.VolumeAttachmentNotFound(attachment_id=attachment_id)

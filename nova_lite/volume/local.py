@@ -232,6 +232,10 @@ class LocalVolumes:
         """The host is this machine, so every connector is as good: the answer names the file."""
         return self._step(context, attachment_id, ATTACHING)
 
+    def encryption(self, context: RequestContext, volume_id: str) -> dict[str, Any]:
+        """Files are never encrypted."""
+        return {}
+
     def complete(self, context: RequestContext, attachment_id: str) -> None:
         """The volume becomes in-use."""
         self._step(context, attachment_id, ATTACHED)

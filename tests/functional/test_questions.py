@@ -52,3 +52,9 @@ def test_security_groups_of_a_server(demo, server):
     [group] = demo.ok("GET", f"/servers/{server}/os-security-groups")["security_groups"]
     demo.action(server, "addSecurityGroup", {"name": group["name"]})
     assert demo.ok("GET", f"/servers/{server}")["server"]["security_groups"] == [{"name": "default"}]
+
+
+def test_what_the_cloud_keeps_is_closed_to_other_users(standalone):
+    state = standalone.directory / "state"
+    assert {path.name: path.stat().st_mode & 0o007 for path in (state / "images", state / "identity", *state.glob("nova*"))
+            if path.stat().st_mode & 0o007 and path.suffix != ".sync-lock"} == {}

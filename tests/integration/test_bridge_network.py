@@ -2,12 +2,10 @@
 from __future__ import annotations
 
 import contextlib
-import http.server
+import ipaddress
 import os
 import pathlib
 import shutil
-import subprocess
-import threading
 import uuid
 
 import pytest
@@ -17,74 +15,20 @@ from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.db import migration, networks
 from nova_lite.db.core import Database
+from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.network.bridge import BridgeNetwork
 from nova_lite.network.dhcp import Dnsmasq
 from nova_lite.network.host import NetworkHost
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import SecurityGroupRule
 from tests.support import frames
+from tests.support.bridge_guests import LISTEN, TALK, Client, Metadata, free_range, program, reaches, run
 from tests.support.process import wait_for
 from tests.support.servers import add_server
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("dnsmasq"), reason="needs root and dnsmasq")
 CONTEXT = RequestContext(user_id="u", project_id="p", overwrite=False)
-LEASE_SCRIPT = """#!/bin/sh
-[ "$1" = bound ] || exit 0
-ip addr flush dev $interface
-ip addr add $ip/$mask dev $interface
-ip route add ${router} dev $interface
-ip route add 169.254.169.254 via ${router} dev $interface
-env > $LEASE
-"""
-
-
-def _run(*command, check=True, **options):
-    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=60, **options)
-
-
-class Client:
-    """A namespace whose eth0 is plugged into the bridge: a guest without a hypervisor."""
-
-    def __init__(self, directory: pathlib.Path, netns: str, bridge: str, vif) -> None:
-        self.directory, self.name, self.vif = directory, "nlc" + uuid.uuid4().hex[:8], vif
-        directory.mkdir(exist_ok=True)
-        self.script = directory / "script"
-        self.script.write_text(LEASE_SCRIPT)
-        self.script.chmod(0o755)
-        _run("ip", "netns", "add", self.name)
-        _run("ip", "-n", self.name, "link", "set", "lo", "up")
-        at = NetworkHost(netns)
-        at.ip("link", "add", vif.devname, "type", "veth", "peer", "name", "eth0", "netns", self.name)
-        at.ip("link", "set", vif.devname, "master", bridge, "up")
-        _run("ip", "-n", self.name, "link", "set", "eth0", "address", vif.mac_address, "up")
-
-    def dhcp(self) -> dict[str, str]:
-        """Ask for a lease; what it holds, as udhcpc gives it to its script. Empty without an answer."""
-        lease = self.directory / "lease"
-        lease.unlink(missing_ok=True)
-        self.run("busybox", "udhcpc", "-i", "eth0", "-n", "-q", "-f", "-t", "4", "-T", "1", "-s", str(self.script), "-O", "mtu",
-                 "-O", "staticroutes", check=False, env={**os.environ, "LEASE": str(lease)})
-        return dict(line.split("=", 1) for line in lease.read_text().splitlines() if "=" in line) if lease.exists() else {}
-
-    def run(self, *command, **options):
-        return _run("ip", "netns", "exec", self.name, *command, **options)
-
-    def close(self) -> None:
-        _run("ip", "netns", "delete", self.name)
-
-
-class Metadata(http.server.ThreadingHTTPServer):
-    """Answers with the address that the request seems to come from."""
-
-    def __init__(self) -> None:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(f"{self.client_address[0]} asked {self.path}".encode())
-
-            def log_message(self, *_args):
-                pass
-        super().__init__(("0.0.0.0", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
 @pytest.fixture
@@ -103,15 +47,15 @@ def at(request, tmp_path, metadata):
                             database__connection=f"sqlite:///{tmp_path}/db", metadata__port=metadata.server_address[1])
     migration.sync(conf)
     db = Database(conf)
-    network = db.write(networks.create_network, name="private", cidr="10.199.77.0/29", mtu=1450, dns=["9.9.9.9"])
-    driver = BridgeNetwork(conf, networks.DatabasePortStore(db))
+    network = db.write(networks.create_network, name="private", cidr=free_range(), mtu=1450, dns=["9.9.9.9"])
+    driver = BridgeNetwork(conf, DatabasePortStore(db))
     driver.init_host("node")
     try:
         yield conf, db, driver, network
     finally:
         driver.remove_host()
         if netns:
-            _run("ip", "netns", "delete", netns)
+            run("ip", "netns", "delete", netns)
         db.dispose()
 
 
@@ -135,19 +79,20 @@ def _daemon(at) -> Dnsmasq:
 
 @pytest.mark.parametrize("at", ["namespace", "host"], indirect=True)
 def test_a_client_gets_its_address_and_reaches_the_metadata_service(at, tmp_path):
+    _conf, _db, _driver, network = at
     with _client(at, tmp_path) as (_instance_, client):
         lease = client.dhcp()
-        address = client.vif.fixed_ips[0].address
-        assert (lease["ip"], lease["router"], lease["mtu"], lease["dns"]) == (address, "10.199.77.1", "1450", "9.9.9.9")
-        assert lease["staticroutes"].split()[:2] == ["169.254.169.254/32", "10.199.77.1"]
+        address, router = client.vif.fixed_ips[0].address, network["gateway"]
+        assert (lease["ip"], lease["router"], lease["mtu"], lease["dns"]) == (address, router, "1450", "9.9.9.9")
+        assert lease["staticroutes"].split()[:2] == ["169.254.169.254/32", router]
         said = client.run("busybox", "wget", "-q", "-O", "-", "http://169.254.169.254/latest/meta-data/").stdout
         assert said == f"{address} asked /latest/meta-data/"
 
 
 def test_a_stranger_gets_no_address(at, tmp_path):
     with _client(at, tmp_path) as (_instance_, client):
-        _run("ip", "-n", client.name, "link", "set", "eth0", "down")
-        _run("ip", "-n", client.name, "link", "set", "eth0", "address", "fa:16:3e:00:00:01", "up")
+        run("ip", "-n", client.name, "link", "set", "eth0", "down")
+        run("ip", "-n", client.name, "link", "set", "eth0", "address", "fa:16:3e:00:00:01", "up")
         assert client.dhcp() == {}
 
 
@@ -171,7 +116,7 @@ def test_everything_can_be_done_again_and_comes_back_after_a_loss(at, tmp_path):
         first = daemon.pid()
         assert first is not None
         driver.plug(instance, client.vif)
-        again = BridgeNetwork(conf, networks.DatabasePortStore(db))      # nova-lite-compute was restarted
+        again = BridgeNetwork(conf, DatabasePortStore(db))      # nova-lite-compute was restarted
         again.init_host("node")
         assert daemon.pid() == first
         os.kill(first, 9)
@@ -230,8 +175,8 @@ def test_a_network_that_cannot_be_had_leaves_the_others_alone(at, tmp_path):
         netns.ip("link", "delete", network["bridge"])
         netns.ip("link", "add", "vpn", "type", "bridge")
         netns.ip("link", "set", "vpn", "up")
-        netns.ip("route", "add", "10.199.0.0/16", "dev", "vpn")
-        other = db.write(networks.create_network, name="other", cidr="10.198.78.0/29", project_id="p")
+        netns.ip("route", "add", _around(network, 24), "dev", "vpn")
+        other = db.write(networks.create_network, name="other", cidr=free_range(), project_id="p")
         server = add_server(db)
         driver.allocate(CONTEXT, server, [{"network_id": other["uuid"]}], "node")
         driver.init_host("node")
@@ -257,7 +202,7 @@ def test_a_bridge_that_cannot_be_removed_holds_up_nothing(at):
 
 def test_networks_cannot_reach_each_other(at, tmp_path):
     conf, db, driver, network = at
-    other = db.write(networks.create_network, name="other", cidr="10.199.78.0/29", project_id="q")
+    other = db.write(networks.create_network, name="other", cidr=free_range(), project_id="q")
     with _client(at, tmp_path) as (_instance_, client):
         stranger = add_server(db)
         stranger.project_id = "q"
@@ -268,7 +213,7 @@ def test_networks_cannot_reach_each_other(at, tmp_path):
             assert client.dhcp()
             assert neighbour.dhcp()
             for one, address in ((client, vif.fixed_ips[0].address), (neighbour, client.vif.fixed_ips[0].address)):
-                router = "10.199.77.1" if one is client else "10.199.78.1"
+                router = (network if one is client else other)["gateway"]
                 one.run("ip", "route", "replace", "default", "via", router)
                 ping = ("busybox", "ping", "-c", "1", "-W", "1")
                 assert one.run(*ping, router).returncode == 0
@@ -278,18 +223,19 @@ def test_networks_cannot_reach_each_other(at, tmp_path):
 
 
 @pytest.mark.parametrize(("route", "refused"), [
-    (("10.199.77.4/30", "via", "192.0.2.1"), True), (("10.199.0.0/16",), True), (("10.199.0.0/16", "via", "192.0.2.1"), False)])
+    ((30, "via", "192.0.2.1"), True), ((16,), True), ((16, "via", "192.0.2.1"), False)])
 def test_a_range_that_the_host_reaches_elsewhere_is_refused(at, tmp_path, route, refused):
     conf, db, driver, network = at
+    wanted = _around(network, route[0])
     if not conf.network.netns:
         pytest.skip("needs a namespace of its own")
     driver._at.prepare()
     driver._at.ip("link", "add", "other0", "type", "bridge")
     driver._at.ip("address", "add", "192.0.2.9/24", "dev", "other0")
     driver._at.ip("link", "set", "other0", "up")
-    driver._at.ip("route", "add", *route, "dev", "other0")
+    driver._at.ip("route", "add", wanted, *route[1:], "dev", "other0")
     if refused:
-        with pytest.raises(exception.ConfigError, match="overlaps the host's route to 10.199"):
+        with pytest.raises(exception.ConfigError, match=f"overlaps the host's route to {wanted}"):
             driver.plug(*_nic(at))
     else:
         driver.plug(*_nic(at))
@@ -301,6 +247,11 @@ def _nic(at):
     return instance, driver.allocate(CONTEXT, instance, "auto", "node")[0]
 
 
+def _around(network, prefix: int) -> str:
+    """The range of this size that begins with the network's, or that the network is in."""
+    return str(ipaddress.ip_network(f"{ipaddress.ip_network(network['cidr']).network_address}/{prefix}", strict=False))
+
+
 def _frames(own, other_mac: str, other_address: str) -> tuple[list[bytes], list[str]]:
     """(what a guest may try to send, names of what it may send), the last of which is "end"."""
     mac, address = own.mac_address, own.fixed_ips[0].address
@@ -308,12 +259,13 @@ def _frames(own, other_mac: str, other_address: str) -> tuple[list[bytes], list[
         frames.udp("another's hardware address", other_mac, address),
         frames.udp("another's address", mac, other_address),
         frames.udp("no address", mac, "0.0.0.0"),
-        frames.arp("arp for the gateway", mac, mac, "10.199.77.1"),
+        frames.arp("arp for the gateway", mac, mac, own.fixed_ips[0].gateway),
         frames.arp("arp for another", mac, mac, other_address),
         frames.arp("arp in another's name", mac, other_mac, address),
         frames.udp("answer of a DHCP server", mac, address, (67, 68)),
         frames.ipv6("IPv6", mac),
         frames.frame("in a VLAN", mac, 0x8100, b"\x00\x01\x08\x00" + frames.udp("x", mac, other_address)[14:42]),
+        frames.frame("in VLAN 0", mac, 0x8100, b"\x00\x00\x08\x00" + frames.udp("x", mac, address)[14:42]),
         frames.arp("arp", mac, mac, address),
         frames.arp("arp that asks whether an address is free", mac, mac, "0.0.0.0"),
         frames.frame("rarp after a migration", mac, 0x8035, bytes(28)),
@@ -326,14 +278,19 @@ def test_a_guest_sends_from_its_own_addresses_only(at, tmp_path):
     conf, _db, driver, network = at
     with _client(at, tmp_path) as (instance, client), _client(at, tmp_path) as (_other, neighbour):
         tries, allowed = _frames(client.vif, neighbour.vif.mac_address, neighbour.vif.fixed_ips[0].address)
-        assert frames.heard(client.name, neighbour.name, tries, "end") == allowed
+        on_the_bridge = (client.name, conf.network.netns, tries, "end", network["bridge"])
+        assert frames.heard(*on_the_bridge) == allowed
         driver.init_host("node")        # as after a restart, with the guest running
         driver.plug(instance, client.vif)
-        assert frames.heard(client.name, neighbour.name, tries, "end") == allowed
-        rules = NetworkHost(conf.network.netns).run("nft", "list", "table", "bridge", network["bridge"])
+        assert frames.heard(*on_the_bridge) == allowed
+        # of what is for all, a neighbour gets ARP and its like
+        asked = frames.arp("last", client.vif.mac_address, client.vif.mac_address, client.vif.fixed_ips[0].address)
+        assert frames.heard(client.name, neighbour.name, [*tries, asked], "last") == [
+            "arp", "arp that asks whether an address is free", "rarp after a migration", "last"]
+        rules = NetworkHost(conf.network.netns).run("nft", "list", "ruleset")
         assert client.vif.devname in rules.stdout
         driver.unplug(instance, client.vif)
-        rules = NetworkHost(conf.network.netns).run("nft", "list", "table", "bridge", network["bridge"])
+        rules = NetworkHost(conf.network.netns).run("nft", "list", "ruleset")
         assert client.vif.devname not in rules.stdout
         assert neighbour.vif.devname in rules.stdout
 
@@ -361,6 +318,92 @@ def test_a_restart_keeps_the_rules_of_a_guest_on_its_way_and_takes_those_of_one_
         rules = host.run("nft", "list", "table", "bridge", network["bridge"]).stdout
         assert [tap in rules for tap in (client.vif.devname, coming, vif.devname)] == [True, True, False]
         host.delete_interface(coming)
+
+
+# security groups ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("at", ["namespace", "host"], indirect=True)
+def test_security_groups_decide_who_reaches_a_guest(at, tmp_path):
+    conf, db, driver, network = at
+    store, p, q = DatabasePortStore(db), CONTEXT, RequestContext(user_id="v", project_id="q", overwrite=False)
+    if conf.network.netns:      # where other bridges are to be left alone, ours are seen all the same
+        NetworkHost(conf.network.netns).sysctl("net/bridge/bridge-nf-call-iptables", "0")
+    stranger = add_server(db, Instance(uuid=str(uuid.uuid4()), project_id="q", user_id="v", display_name="s", hostname="s",
+                                       flavor=Flavor("1", "f", 1, 1, 1)))
+    with _client(at, tmp_path) as (server, one), _client(at, tmp_path) as (_two, two), \
+            _client(at, tmp_path, stranger) as (_three, other), program(one.dress().name, LISTEN, 22) as listen, \
+            program(other.dress().name, LISTEN, 22) as theirs:
+        two.dress()
+        assert (listen.stdout.readline(), theirs.stdout.readline()) == ("ready\n", "ready\n")
+        driver.refresh_filters()        # who came later is a member, too
+        address, strange = (c.vif.fixed_ips[0].address for c in (one, other))
+        yes, no = 30.0, 1.0
+        assert reaches(two.name, address, 22, yes)             # a member of the same group
+        assert not reaches(other.name, address, 22, no)        # of another project
+        assert not reaches(one.name, strange, 22, no)
+        ping = ["busybox", "ping", "-c", "1", "-W", "1"]
+        for host in (NetworkHost(conf.network.netns), NetworkHost()):       # the host itself, by its uplink, too
+            host.run(*ping[:-1], "30", address)
+        assert other.run(*ping, address, check=False).returncode != 0
+
+        group = store.groups.create(p, "web", "").id
+        rule = store.groups.add_rule(p, SecurityGroupRule("", group, "tcp", 22, 22, f"{strange}/32"))
+        store.groups.add(p, server, "web")
+        driver.refresh_filters()
+        with program(other.name, TALK, address, 22, yes) as talk:
+            assert talk.stdout.readline() == "hello\n"
+            assert other.run(*ping, address, check=False).returncode != 0
+            driver.init_host("node")            # as after a restart
+            talk.stdin.write("\n")
+            talk.stdin.flush()
+            assert talk.stdout.readline() == "still here\n"
+        with program(other.name, TALK, address, 22, 2) as talk:
+            assert talk.stdout.readline() == "hello\n"
+            store.groups.delete_rule(p, rule.id)
+            driver.refresh_filters()
+            talk.stdin.write("\n")
+            talk.stdin.flush()
+            assert talk.stdout.readline() == "silence\n"       # what the rule had let in ends with it
+
+        store.groups.add_rule(q, SecurityGroupRule("", store.groups.list_all(q)[0].id, "icmp", 8, 0, "0.0.0.0/0"))
+        driver.refresh_filters()
+        one.run(*ping[:-1], "30", strange)                      # theirs says so; and the answer comes back
+        store.groups.remove(p, server, "default")
+        driver.refresh_filters()
+        assert not reaches(two.name, address, 22, no)          # no members of the same group any more
+        one.run(*ping[:-1], "30", strange)
+
+
+def test_a_guest_without_egress_rules_still_has_dhcp_and_metadata(at, tmp_path):
+    conf, db, driver, network = at
+    store = DatabasePortStore(db)
+    with _client(at, tmp_path) as (server, one), _client(at, tmp_path) as (_server, two):
+        store.groups.remove(CONTEXT, server, "default")
+        driver.refresh_filters()
+        assert one.dhcp()["ip"] == one.vif.fixed_ips[0].address
+        said = one.run("busybox", "wget", "-q", "-O", "-", "http://169.254.169.254/").stdout
+        assert said.startswith(one.vif.fixed_ips[0].address)
+        assert two.dhcp()["ip"] == two.vif.fixed_ips[0].address
+        for target in (network["gateway"], two.vif.fixed_ips[0].address):
+            assert one.run("busybox", "ping", "-c", "1", "-W", "1", target, check=False).returncode != 0
+
+
+def test_rules_that_somebody_flushed_come_back(at, tmp_path):
+    conf, db, driver, network = at
+    host = NetworkHost(conf.network.netns)
+    with _client(at, tmp_path) as (server, one), _client(at, tmp_path) as (other, gone):
+        DatabasePortStore(db).groups.remove(CONTEXT, server, "default")
+        driver.unplug(other, gone.vif)      # its port is still there
+        driver.refresh_filters()
+        seen = []
+        for _ in range(2):
+            host.run("nft", "flush", "ruleset")
+            driver.refresh_filters()
+            seen.append(sorted(host.run("nft", "-s", "list", "ruleset").stdout.splitlines()))
+        assert seen[0] == seen[1]
+        assert one.vif.devname in str(seen)
+        assert gone.vif.devname not in str(seen)
+        assert one.dhcp()
+        assert one.run("busybox", "ping", "-c", "1", "-W", "1", network["gateway"], check=False).returncode != 0
 
 
 def test_only_a_port_of_the_server_is_plugged(at):

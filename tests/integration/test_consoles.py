@@ -1,10 +1,13 @@
 """Consoles of a real guest: VNC in a browser by way of nova-lite-novncproxy, the serial console by websocket. Needs root."""
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import pathlib
 import shutil
+import signal
+import socket
 import struct
 import subprocess
 import time
@@ -18,9 +21,12 @@ from nova_lite import units
 from nova_lite.db import core, models
 from tests.guest import tiny_image
 from tests.libvirt_host import LibvirtHost
+from tests.support import rfb
 from tests.support.browser import CHROMIUM, Browser
+from tests.support.certificates import Authority
 from tests.support.cloud import Services
 from tests.support.engines import RabbitMQ
+from tests.support.guest_files import open_to_others, process_user
 from tests.support.process import BIN, Process, free_port, wait_for
 from tests.support.websocket import Refused, WebSocket
 
@@ -41,6 +47,7 @@ def cloud(tmp_path_factory):
             rabbit.start()
             services = Services(
                 directory / "cloud", rabbit.url, f"sqlite:///{directory}/nova.sqlite", compute__driver="libvirt",
+                compute__shutdown_timeout=5,        # one is stopped while it boots: it hears no button
                 libvirt__connection_uri=hypervisor.uri, console__proxy_listen="127.0.0.1", serial_console__enabled=True,
                 serial_console__server_port=free_port(),
                 spice__enabled=True, spice__html5proxy_port=ports["spicehtml5proxy"],
@@ -151,6 +158,9 @@ def test_rfb_by_websocket(cloud, client, guest):
         assert console.receive() == b"RFB 003.008\n"
         console.send(b"RFB 003.008\n")
         assert console.receive() == b"\x01\x01"      # one security type: none, as nobody but the proxy reaches it
+    _, port = cloud_console(cloud, websocket_url(url))
+    listening = subprocess.run(["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[3] for line in listening.splitlines()] == [f"127.0.0.1:{port}"]
 
 
 def test_spice_by_websocket(client, guest):
@@ -244,3 +254,64 @@ def test_no_token_is_in_a_log(cloud, client, guest):
     cloud_console(cloud, websocket_url(url))
     for process in cloud.processes.values():
         assert token not in process.log.read_text(), process.name
+
+
+def test_who_runs_the_guest_where_the_way_is_closed_to_others(cloud, guest):
+    """pytest's directories are: QEMU's own user could not open the disk."""
+    [pid] = subprocess.run(["pgrep", "-f", f"qemu-system.*-uuid {guest}"], capture_output=True, text=True,
+                           check=True).stdout.split()
+    assert process_user(int(pid)) == "root"
+    assert open_to_others(cloud.directory / "instances") == []
+
+
+@pytest.fixture
+def vnc_tls(cloud):
+    """From here on guests that start show their screen by TLS only, and only to who has a certificate. The options of a proxy
+    that has one."""
+    pki, daemon = Authority(cloud.hypervisor.directory / "pki"), cloud.hypervisor.daemon
+    pki.sign("server", "127.0.0.1")
+    certificate, key = pki.sign("client", "proxy", client=True)
+    daemon.qemu_options |= {"vnc_tls": 1, "vnc_tls_x509_verify": 1, "vnc_tls_x509_cert_dir": str(pki.directory)}
+    daemon.stop(destroy_guests=False)
+    daemon.start()
+    return {"vnc__vencrypt_ca_certs": pki.file, "vnc__vencrypt_client_cert": certificate, "vnc__vencrypt_client_key": key}
+
+
+def test_vnc_by_tls_between_proxy_and_host(cloud, client, guest, vnc_tls):
+    """To the screen of a real guest in both ways of threads; what is not TLS is no console, neither from us nor from QEMU."""
+    secured = client.boot("secured")["id"]
+    client.wait(secured, "ACTIVE", 120)
+    plain = url_of(client, guest, VNC)
+    for mode in ("eventlet", "threading"):
+        port = free_port()
+        proxy = cloud.another("novncproxy", f"novncproxy-{mode}", vnc__novncproxy_port=port, **vnc_tls)
+        proxy.env = {**proxy.env, "NOVA_LITE_CONCURRENCY": mode}
+        proxy.start()
+        try:
+            wait_for("the proxy", lambda p=port: opens(p), 60)
+            url = websocket_url(url_of(client, secured, VNC))
+            with WebSocket(moved_to(url, port)) as console:
+                width, height, name = rfb.framebuffer(console)
+                assert min(width, height) >= 200
+                assert "instance-" in name
+            assert is_refused(moved_to(websocket_url(plain), port))
+            [told] = [line for line in proxy.log.read_text().splitlines() if "is not reached" in line]
+            assert "offers none (only the security types 1)" in told
+        finally:
+            proxy.kill(signal.SIGTERM)
+    with WebSocket(url) as console:     # by the proxy that has no certificate
+        assert rfb.security_types(console) == b"\x13"
+    client.delete(secured)
+    client.wait_gone(secured, 120)
+
+
+def moved_to(url, port):
+    """The same console at the proxy on another port."""
+    return urlsplit(url)._replace(netloc=f"127.0.0.1:{port}").geturl()
+
+
+def opens(port):
+    with contextlib.suppress(OSError):
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        return True
+    return False

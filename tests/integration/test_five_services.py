@@ -87,7 +87,7 @@ def test_a_guest_from_boot_to_delete(cloud, hypervisor, key, tmp_path):
     shown = client.wait(server_id, "ACTIVE", 180)
     assert shown["addresses"], shown
     address = shown["addresses"]["private"][0]["addr"]
-    console = wait_for("the login prompt", lambda: "login:" in (c := _console(client, server_id)) and c, 180, 1)
+    console = wait_for("the login prompt", lambda: "login:" in (c := _console(client, server_id)) and c, 600, 1)
 
     # what the guest says of itself: DHCP address, and its name from both sources
     assert re.search(rf"tiny: eth0 {re.escape(address)}\b", console), console[-2000:]

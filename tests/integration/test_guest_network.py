@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ipaddress
 import os
 import pathlib
 import re
@@ -21,12 +22,14 @@ from nova_lite.api.metadata.handler import MetadataHandler
 from nova_lite.context import RequestContext
 from nova_lite.db import migration, networks
 from nova_lite.db.core import Database
+from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.network.bridge import BridgeNetwork
 from nova_lite.network.host import NetworkHost
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import guest_metadata
 from tests.guest import tiny_image
+from tests.support.bridge_guests import free_range
 from tests.support.process import wait_for
 from tests.support.servers import add_server
 
@@ -71,8 +74,8 @@ def cloud(tmp_path):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         migration.sync(conf)
         db = Database(conf)
-        db.write(networks.create_network, name="private", cidr="10.199.79.0/28", mtu=1450)
-        driver = BridgeNetwork(conf, networks.DatabasePortStore(db))
+        db.write(networks.create_network, name="private", cidr=free_range(), mtu=1450)
+        driver = BridgeNetwork(conf, DatabasePortStore(db))
         driver.init_host("node")
         try:
             yield NetworkHost(netns), driver, conductor, db
@@ -169,7 +172,7 @@ def test_config_drive_and_metadata_service(cloud, tmp_path, key):
         assert "tiny: metadata-hostname from-web" in console
         assert "tiny: source config-drive" in console
         assert "tiny: hostname from-drive" in console
-        assert re.search(rf"tiny: eth0 {re.escape(address)}/28 by DHCP", console)
+        assert re.search(rf"tiny: eth0 {re.escape(address)}/29 by DHCP", console)
         assert "user-data-ran on from-drive" in console
         assert int(re.search(r"tiny: root (\d+) MiB", console)[1]) > 200      # the image has 64
 
@@ -179,10 +182,12 @@ def test_config_drive_and_metadata_service(cloud, tmp_path, key):
         assert ssh("cat /sys/class/net/eth0/mtu") == "1450"
         assert "169.254.169.254" in ssh("ip route")
         assert ssh("wget -q -O - http://169.254.169.254/latest/meta-data/local-ipv4") == address
-        ssh("ip address add 10.199.79.14/28 dev eth0")
-        ping = "ping -c 1 -W 2 10.199.79.1 >/dev/null && echo answered || echo silent"
+        network = ipaddress.ip_network(f"{address}/29", strict=False)
+        foreign = next(str(one) for one in network.hosts() if str(one) not in (address, str(network[1])))
+        ssh(f"ip address add {foreign}/29 dev eth0")
+        ping = f"ping -c 1 -W 2 {network[1]} >/dev/null && echo answered || echo silent"
         assert ssh(ping) == "answered"
-        assert ssh(ping.replace("ping", "ping -I 10.199.79.14", 1)) == "silent"     # an address that is not the guest's
+        assert ssh(ping.replace("ping", f"ping -I {foreign}", 1)) == "silent"     # an address that is not the guest's
         guest.power_button()
         assert guest.process.wait(timeout=60) == 0
         assert "tiny: ACPI power button" in guest.console()

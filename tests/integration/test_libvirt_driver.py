@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -22,12 +23,14 @@ import nova_lite.conf
 from nova_lite import exception
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.hardware.pci import PciDevice
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
 from tests.libvirt_host import LibvirtHost
+from tests.support.guest_files import open_to_others, process_user
 from tests.support.process import wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
@@ -36,8 +39,16 @@ FILES = GuestFiles(metadata={"openstack/latest/meta_data.json": b'{"hostname": "
 
 
 @pytest.fixture(scope="module")
-def hypervisor(tmp_path_factory):
-    with LibvirtHost(tmp_path_factory.mktemp("libvirt"), hostname="node-virt") as host:
+def passable():
+    """A directory that QEMU's own user may pass through."""
+    with tempfile.TemporaryDirectory(prefix="nlvirt-") as name:
+        os.chmod(name, 0o711)
+        yield pathlib.Path(name)
+
+
+@pytest.fixture(scope="module")
+def hypervisor(passable):
+    with LibvirtHost(passable / "libvirt", hostname="node-virt") as host:
         yield host
 
 
@@ -50,8 +61,9 @@ def bridge():
 
 
 @pytest.fixture
-def conf(hypervisor, tmp_path):
-    return nova_lite.conf.load([], config_files=[], state_path=str(tmp_path), libvirt__connection_uri=hypervisor.uri)
+def conf(hypervisor, passable, tmp_path):
+    state = passable / tmp_path.name
+    return nova_lite.conf.load([], config_files=[], state_path=str(state), libvirt__connection_uri=hypervisor.uri)
 
 
 @pytest.fixture
@@ -142,6 +154,24 @@ def test_what_the_host_offers(driver, conf):
     assert driver.inventory().disk_available_least == 1 - (1 << 31)
 
 
+def test_the_pci_devices_that_it_offers(hypervisor, tmp_path):
+    """libvirt's daemon knows them where udev does; what the machine has, it has."""
+    there = sorted(_virsh(hypervisor, "nodedev-list", "--cap", "pci").split())
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path), libvirt__connection_uri=hypervisor.uri,
+                               pci__device_spec=['{"vendor_id": "*"}'])
+    made = virt_driver.load(conf, "node-virt")
+    made.init_host(lambda _uuid, _state: None)
+    try:
+        found = [PciDevice.from_primitive(device) for device in made.inventory().pci_devices]
+    finally:
+        made.stop_host()
+    assert ["pci_" + d.address.translate(str.maketrans(":.", "__")) for d in found] == there
+    for device in found:
+        known = pathlib.Path("/sys/bus/pci/devices", device.address)
+        assert (known / "vendor").read_text().strip() == f"0x{device.vendor_id}"
+        assert (known / "device").read_text().strip() == f"0x{device.product_id}"
+
+
 def test_spawn_gives_domain_disk_drive_nic_and_console(driver, conf, hypervisor, bridge, instance, fetch):
     instance.config_drive = True
     vif = _vif(bridge)
@@ -151,9 +181,13 @@ def test_spawn_gives_domain_disk_drive_nic_and_console(driver, conf, hypervisor,
     xml = _xml(hypervisor, instance)
     assert xml.findtext("name") == f"instance-{instance.id:08x}"
     assert xml.find("devices/graphics[@type='vnc']").get("port") != "-1"
+    assert xml.find("devices/disk/driver").get("iothread") == "1"
+    assert _virsh(hypervisor, "iothreadinfo", instance.uuid).split()[0] == "1"      # QEMU says so
     directory = _directory(conf, instance)
     assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config", "owner"]
     assert (directory / "disk.config").stat().st_mode & 0o777 == 0o600
+    assert process_user(_qemu_pid(instance)) == (directory / "disk").owner() == "libvirt-qemu"
+    assert open_to_others(directory.parent) == []
     assert _link(vif.devname).joinpath("master").resolve().name == bridge
     assert _link(vif.devname).joinpath("mtu").read_text().strip() == "1450"
     driver.destroy(instance, [vif])
@@ -161,6 +195,28 @@ def test_spawn_gives_domain_disk_drive_nic_and_console(driver, conf, hypervisor,
     assert not directory.exists()
     assert not _link(vif.devname).exists()
     driver.destroy(instance, [vif])     # gone already is no error
+
+
+def test_a_guest_that_stops_takes_no_file_from_another(driver, conf, fetch):
+    """They share a base image, and libvirt gives back what a guest had open."""
+    image = ImageMeta(str(uuid.uuid4()))
+    one, two = guests = [_instance(image_ref=image.id, image=image) for _ in range(2)]
+    try:
+        for guest in guests:
+            driver.spawn(guest, [], FILES, fetch)
+        driver.power_off(one, 0)
+        root = pathlib.Path(conf.state_path, "instances")
+        assert [(root / name).owner() for name in (f"{one.uuid}/disk", f"{two.uuid}/disk", f"_base/{image.id}")] \
+            == ["root", "libvirt-qemu", "libvirt-qemu"]
+        with driver.snapshot(two) as copy:
+            assert open_to_others(root) == []
+            _qemu_io(copy.path, "read -P 0 4M 64k")
+        driver.power_on(one, [])
+        assert driver.power_states() == {guest.uuid: states.RUNNING for guest in guests}
+        assert open_to_others(root) == []
+    finally:
+        for guest in guests:
+            driver.destroy(guest, [])
 
 
 def test_each_operation_twice(driver, hypervisor, instance, fetch):
@@ -441,7 +497,7 @@ def test_a_real_guest_from_boot_to_delete(driver, conf, hypervisor, told, tmp_pa
 
 
 def _boot(driver, instance):
-    return wait_for("the login prompt", lambda: "login:" in (text := driver.console_output(instance, None)) and text, 120, 0.5)
+    return wait_for("the login prompt", lambda: "login:" in (text := driver.console_output(instance, None)) and text, 300, 0.5)
 
 
 def test_a_copy_of_the_disk_of_a_guest_that_runs_or_not(driver, conf, hypervisor, instance, tmp_path):

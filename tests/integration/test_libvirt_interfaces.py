@@ -65,7 +65,7 @@ def test_a_nic_comes_and_goes_while_the_guest_runs_and_while_it_is_off(driver, h
     first, second = _vif(bridge), _vif(bridge)
     driver.spawn(guest, [first], GuestFiles(), lambda _image, path: shutil.copyfile(tiny_image(), path))
     try:
-        wait_for("the login prompt", lambda: "login:" in driver.console_output(guest, None), 180, 0.5)
+        wait_for("the login prompt", lambda: "login:" in driver.console_output(guest, None), 240, 0.5)
         for _ in range(2):
             driver.attach_interface(guest, second)
         tap = pathlib.Path("/sys/class/net", second.devname)

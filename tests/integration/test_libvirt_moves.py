@@ -14,7 +14,7 @@ import uuid
 import pytest
 
 import nova_lite.conf
-from nova_lite import exception
+from nova_lite import exception, keymgr
 from nova_lite.compute import evacuate
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.work import Host, Work
@@ -22,6 +22,7 @@ from nova_lite.context import admin_context
 from nova_lite.network import base as network_base
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
@@ -46,7 +47,7 @@ def drivers(hypervisor, tmp_path):
     made = []
     for name in ("one", "two"):
         conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / name),
-                                   libvirt__connection_uri=hypervisor.uri)
+                                   libvirt__connection_uri=hypervisor.uri, key_manager__fixed_key="5ec2e7" * 10)
         made.append(virt_driver.load(conf, name))
         made[-1].init_host(lambda *_: None)
     yield made
@@ -304,6 +305,78 @@ def test_one_that_ends_when_the_files_are_its_own_leaves_the_shared_ones(drivers
     assert drivers[1].left_behind() == set()
 
 
+# encrypted volumes ------------------------------------------------------------------------------------------------------
+def _secrets(hypervisor):
+    return subprocess.run(["virsh", "-q", "-c", hypervisor.uri, "secret-list"], capture_output=True, text=True,
+                          check=True).stdout.split()[::3]
+
+
+@pytest.fixture
+def encrypted(drivers, instance, tmp_path):
+    """A volume of the server that was empty when the host connected it; the server is off."""
+    path = tmp_path / "volume.raw"
+    path.touch()
+    os.truncate(path, 4 << 20)
+    said = {"provider": "luks", "encryption_key_id": keymgr.FIXED_KEY_ID, "cipher": "aes-xts-plain64", "key_size": 256}
+    info = {"driver_volume_type": "local", "data": {"device_path": str(path), "encrypted": True, "encryption": said}}
+    device = BlockDevice(id=str(uuid.uuid4()), source_type="volume", volume_id=str(uuid.uuid4()))
+    device.connection_info = drivers[0].connect_volume(instance, device, info)
+    assert path.read_bytes()[:4] == b"LUKS"
+    return device, info
+
+
+def test_the_passphrase_of_a_volume_is_there_while_its_guest_is(drivers, hypervisor, instance, encrypted, monkeypatch):
+    one, (device, _info) = drivers[0], encrypted
+    one.attach_volume(instance, device)
+    instance.block_devices = [device]
+    assert _secrets(hypervisor) == []       # of a guest that is off
+    one.power_on(instance, [])
+    [secret] = _secrets(hypervisor)
+    one.pause(instance)
+    one.unpause(instance)
+    assert _secrets(hypervisor) == [secret]
+    one.suspend(instance)
+    assert _secrets(hypervisor) == []
+    one.resume(instance, [])
+    subprocess.run(["virsh", "-c", hypervisor.uri, "secret-undefine", secret], check=True, capture_output=True)
+    one.reboot(instance, [], hard=True, timeout=0)      # as after a restart of libvirt
+    assert _secrets(hypervisor) == [secret]
+    one.power_off(instance, 0)
+
+    def away(_self, _key_id):
+        raise exception.ServiceUnavailable(what="The key manager", reason="it is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keymgr.KeyManager, "passphrase", away)
+        with pytest.raises(exception.ServiceUnavailable, match="key manager"):
+            one.power_on(instance, [])
+        assert one.power_state(instance) == states.SHUTDOWN
+    one.power_on(instance, [])
+    one.destroy(instance, [])
+    assert _secrets(hypervisor) == []
+    for _ in range(2):
+        one.disconnect_volume(instance, device)
+
+
+def test_the_passphrase_of_a_volume_goes_where_its_server_goes(drivers, hypervisor, instance, encrypted, fetch):
+    (old, new), (device, info) = drivers, encrypted
+    instance.block_devices = [device]
+    old.power_on(instance, [])
+    before = _secrets(hypervisor)
+    old.set_aside(instance, [], 0, MOVE)
+    old.disconnect_volume(instance, device)
+    assert _secrets(hypervisor) == []
+    offer = old.offer_disks(instance)
+    new.receive_guest(instance, offer, fetch, MOVE)
+    old.withdraw_disks(instance)
+    device.connection_info = new.connect_volume(instance, device, info)
+    new.finish_move(instance, [], fetch, True)
+    assert _secrets(hypervisor) == before
+    assert new.power_state(instance) == states.RUNNING
+    new.destroy(instance, [])
+    assert _secrets(hypervisor) == []
+
+
 # live migrations --------------------------------------------------------------------------------------------------------
 def test_where_the_guest_of_a_copy_is(drivers, instance, hypervisor, tmp_path):
     live = drivers[0].live
@@ -331,7 +404,7 @@ def shared(hypervisor, tmp_path):
     made = []
     for name in ("a", "b"):
         conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / "one"),
-                                   libvirt__connection_uri=hypervisor.uri)
+                                   libvirt__connection_uri=hypervisor.uri, key_manager__fixed_key="5ec2e7" * 10)
         made.append(virt_driver.load(conf, name))
         made[-1].init_host(lambda *_: None)
     yield made

@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 import nova_lite.conf
-from nova_lite import exception
+from nova_lite import exception, keymgr
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
@@ -20,7 +20,7 @@ from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
-from nova_lite.virt.libvirt import guest_devices, volumes
+from nova_lite.virt.libvirt import encryption, guest_devices, volumes
 from tests.guest import tiny_image
 from tests.libvirt_host import LibvirtHost
 from tests.support import storage
@@ -54,7 +54,11 @@ watch() {
 watch > /dev/console 2>&1 &
 """
 SHARED = "5ba4ed00-0000-4000-8000-000000000001"
+FIXED_KEY = "5ec2e7" * 10 + "0f0e"
+ENCRYPTED = {"encrypted": True, "encryption": {"provider": "luks", "encryption_key_id": keymgr.FIXED_KEY_ID,
+                                               "cipher": "aes-xts-plain64", "key_size": 256}}
 MARK, SIZE = b"written-by-host", 8 * 1024 * 1024
+HEADER = 2068480            # bytes that LUKS as QEMU makes it takes at the beginning
 _number = iter(range(1, 1000))
 
 
@@ -67,7 +71,8 @@ def hypervisor(tmp_path_factory):
 @pytest.fixture(scope="module")
 def driver(hypervisor, tmp_path_factory):
     state = tmp_path_factory.mktemp("state")
-    conf = nova_lite.conf.load([], config_files=[], state_path=str(state), libvirt__connection_uri=hypervisor.uri)
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(state), libvirt__connection_uri=hypervisor.uri,
+                               key_manager__backend="nova.keymgr.conf_key_mgr.ConfKeyManager", key_manager__fixed_key=FIXED_KEY)
     made = virt_driver.load(conf, "node-vol")
     made.init_host(lambda *_news: None)
     yield made
@@ -98,7 +103,7 @@ def _fetch(_image_id, path):
 
 
 def _boot(driver, instance):
-    return wait_for("the login prompt", lambda: "login:" in (text := driver.console_output(instance, None)) and text, 180, 0.5)
+    return wait_for("the login prompt", lambda: "login:" in (text := driver.console_output(instance, None)) and text, 240, 0.5)
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +190,41 @@ def test_attach_write_read_detach_and_nothing_stays(driver, hypervisor, guest, b
         for side in ([], ["--inactive"]):
             assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid, *side)
     wait_for("the guest to see it go", lambda: serial not in _disks(driver, guest), 30)
+    for _ in range(2):
+        driver.disconnect_volume(guest, device)
+    assert _virsh(hypervisor, "secret-list") == ""
+
+
+def test_an_encrypted_volume_is_clear_to_the_guest_only_and_its_key_is_nowhere(driver, hypervisor, guest, tmp_path):
+    luks = storage.Luks(tmp_path, FIXED_KEY)
+    path = luks.make(_raw(tmp_path, "clear", 1024 ** 3 - HEADER), "raw", tmp_path / "volume")
+    assert path.stat().st_size == 1024 ** 3
+    info = {"driver_volume_type": "local", "data": {"device_path": str(path), **ENCRYPTED}}
+    device = _connected(driver, guest, _device(), info)
+    serial, secret = device.volume_id[:20], encryption.secret_uuid(guest, device.volume_id)
+    assert _virsh(hypervisor, "secret-list").split()[0] == secret
+    xml = _virsh(hypervisor, "secret-dumpxml", secret)
+    assert "ephemeral='yes' private='yes'" in xml
+    assert "<usage type='volume'>" in xml
+    assert _virsh(hypervisor, "secret-get-value", secret) == ""
+    driver.attach_volume(guest, device)
+    wait_for("the guest to write", lambda: f"wrote vdb={serial}" in driver.console_output(guest, None), 60)
+    assert f": {MARK.decode()}" in driver.console_output(guest, None).split(f"read vdb={serial}")[1]
+    with path.open("rb") as stream:
+        seen = stream.read(HEADER + SIZE)
+    assert b"guest-was-here" not in seen
+    assert MARK not in seen
+    assert b"guest-was-here" in luks.read(path)
+    driver.extend_volume(guest, device, 2)
+    wait_for("the new size", lambda: _disks(driver, guest)[serial] == (2 * 1024 ** 3 - HEADER) // 512, 60)
+    assert path.stat().st_size == 2 * 1024 ** 3
+    with pytest.raises(exception.NotImplementedByDriver, match="encrypted"):
+        driver.swap_volume(guest, device, dataclasses.replace(device, volume_id=str(uuid.uuid4())))
+    for where in (str(device.connection_info), _command_lines().decode(errors="replace"),
+                  *(_virsh(hypervisor, "dumpxml", "--security-info", guest.uuid, *side) for side in ((), ("--inactive",)))):
+        assert FIXED_KEY not in where
+
+    driver.detach_volume(guest, device)
     for _ in range(2):
         driver.disconnect_volume(guest, device)
     assert _virsh(hypervisor, "secret-list") == ""
@@ -339,22 +379,26 @@ def test_volumes_come_and_go_on_a_machine_with_pci_express(driver, tmp_path):
     finally:
         driver.destroy(instance, [])
 
-def test_boot_from_an_iscsi_volume_with_chap(driver, hypervisor, target, tmp_path):
-    root, data = tmp_path / f"root-{uuid.uuid4()}", _raw(tmp_path)
-    subprocess.run(["qemu-img", "convert", "-O", "raw", tiny_image(), root], check=True)
+
+def test_boot_from_an_encrypted_iscsi_volume_with_chap(driver, hypervisor, target, tmp_path):
+    data = _raw(tmp_path)
+    root = storage.Luks(tmp_path, FIXED_KEY).make(tiny_image(), "qcow2", tmp_path / f"root-{uuid.uuid4()}")
     os.truncate(root, 300 * 1024 * 1024)
     server = storage.NbdServer(data)
     instance = _instance(flavor=Flavor("1", "tiny", 128, 1, 0))
-    first, second = _device(boot_index=0), _device()
+    first, second, exported = _device(boot_index=0), _device(), target.export(root)
     instance.block_devices = [_connected(driver, instance, second, server.connection_info),
-                              _connected(driver, instance, first, target.export(root))]
+                              _connected(driver, instance, first, {**exported, "data": {**exported["data"], **ENCRYPTED}})]
+    passphrase = encryption.secret_uuid(instance, first.volume_id)
     try:
         driver.spawn(instance, [], _files(instance), lambda *_: pytest.fail("an image was fetched"))
         wait_for("the second disk", lambda: f"wrote vdb={second.volume_id[:20]}" in driver.console_output(instance, None), 240)
         assert int(re.search(r"tiny: root (\d+) MiB", _boot(driver, instance))[1]) > 200
         assert sorted(os.listdir(pathlib.Path(driver._root, instance.uuid))) == ["console.log", "disk.config", "owner"]
 
+        assert passphrase in _virsh(hypervisor, "secret-list")
         driver.power_off(instance, 60)
+        assert passphrase not in _virsh(hypervisor, "secret-list")
         instance.block_devices.remove(second)
         driver.detach_volume(instance, second)      # of a guest that is off
         assert second.volume_id not in _virsh(hypervisor, "dumpxml", instance.uuid)
@@ -362,7 +406,7 @@ def test_boot_from_an_iscsi_volume_with_chap(driver, hypervisor, target, tmp_pat
         instance.block_devices.append(second)
         driver.power_on(instance, [])
         assert _virsh(hypervisor, "dumpxml", instance.uuid).count(second.volume_id) == 1
-        _boot(driver, instance)                     # the secret is there at every start
+        _boot(driver, instance)                     # the secrets are there at every start
         driver.reboot(instance, [], hard=True, timeout=0)
         _boot(driver, instance)
         assert driver.power_state(instance) == states.RUNNING

@@ -16,6 +16,7 @@ from nova_lite.context import RequestContext
 from nova_lite.db import migration
 from nova_lite.db import networks as rows
 from nova_lite.db.core import Database
+from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.network.base import NetworkAPI, Requests, load
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
@@ -88,7 +89,7 @@ class Embedded(Side):
         migration.sync(conf)
         self.db = Database(conf)
         users = [RequestContext(user_id=p, project_id=p, roles=["member"], overwrite=False) for p in ("demo", "alt_demo")]
-        super().__init__(load(conf, rows.DatabasePortStore(self.db)), *users)
+        super().__init__(load(conf, DatabasePortStore(self.db)), *users)
 
     def add_network(self, name: str, cidr: str) -> str:
         return self.db.write(rows.create_network, name=name, cidr=cidr, project_id=self.user.project_id, mtu=1400)["uuid"]

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from tests.support.guest_files import open_to_others, process_user
 from tests.support.process import wait_for
 from tests.support.two_hosts import run
 
@@ -40,6 +41,24 @@ def test_a_guest_is_on_one_host_and_reached_from_the_switch(two_hosts, guest, ss
     assert two_hosts.host_of(server_id) is two_hosts.a
     assert two_hosts.ssh(ssh_key, address, "hostname") == "mover"
     assert two_hosts.b.left() == {}
+    owner = (two_hosts.a.instances / server_id / "disk").owner()
+    assert process_user(int(run("pgrep", "-f", f"qemu-system.*-uuid {server_id}"))) == owner == two_hosts.a.daemon.qemu_user()
+    assert open_to_others(two_hosts.a.instances) == []
+
+
+def test_a_rule_that_goes_closes_a_guest_that_runs(two_hosts, user, guest):
+    def is_open() -> bool:
+        said = run("ip", "netns", "exec", two_hosts.switch, "timeout", "5", "bash", "-c",
+                   f"exec 3<>/dev/tcp/{guest[1]}/22 && echo open", check=False)
+        return said.strip() == "open"
+    assert is_open()
+    user.ok("DELETE", f"/os-security-group-rules/{two_hosts.ssh_rule}", "2.35")
+    try:
+        wait_for("a closed door", lambda: not is_open(), 120)
+        run("ip", "netns", "exec", two_hosts.switch, "ping", "-c", "1", "-w", "30", guest[1])      # another rule is still there
+    finally:
+        two_hosts.ssh_rule = user.let_in("tcp", 22, 22)
+    wait_for("an open door", is_open, 120)
 
 
 def _migrate(user, server_id, host=None, **more):
@@ -51,7 +70,7 @@ def _moves(user, server_id):
 
 
 def _uptime(two_hosts, ssh_key, address):
-    return float(two_hosts.ssh(ssh_key, address, "cat /proc/uptime").split()[0])
+    return float(two_hosts.wait_ssh(ssh_key, address, "cat /proc/uptime").split()[0])
 
 
 def test_a_running_guest_moves_with_its_disks_and_does_not_notice(two_hosts, user, guest, ssh_key):
@@ -64,11 +83,13 @@ def test_a_running_guest_moves_with_its_disks_and_does_not_notice(two_hosts, use
     assert server["OS-EXT-SRV-ATTR:host"] == "host-b"
     assert two_hosts.where(server_id) == {"b": "running"}
     assert two_hosts.a.left() == {}
+    assert (two_hosts.b.instances / server_id / "disk").owner() == two_hosts.b.daemon.qemu_user()
+    assert open_to_others(two_hosts.b.instances) == []
     assert _uptime(two_hosts, ssh_key, address) > before
     silent = pings.stop()
     # a machine with more to do than it has processors stretches everything, and the guests' emulation most of all
     assert silent <= 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), silent
-    assert two_hosts.ssh(ssh_key, address, "sync; echo 3 > /proc/sys/vm/drop_caches; md5sum /root/data") == digest
+    assert two_hosts.wait_ssh(ssh_key, address, "sync; echo 3 > /proc/sys/vm/drop_caches; md5sum /root/data") == digest
     assert "disk.config" in two_hosts.b.files(server_id)
     assert _moves(user, server_id)[0]["status"] == "completed"
 
@@ -113,6 +134,7 @@ def test_resize_to_the_other_host_and_confirm(two_hosts, user, guest, ssh_key, k
     assert "disk" in old.files(f"{server_id}_resize")
     base = new.instances / "_base" / user.server(server_id)["image"]["id"]
     assert _flat(new, server_id) == str(base)
+    assert open_to_others(old.instances) + open_to_others(new.instances) == []
     user.action(server_id, "confirmResize")
     assert user.wait(server_id, "ACTIVE")["flavor"]["original_name"] == "larger"
     assert old.left() == {}
@@ -197,7 +219,7 @@ def test_an_aborted_copy_leaves_nothing_at_the_other_host(two_hosts, user, guest
     server_id, address = guest
     source = two_hosts.host_of(server_id)
     other = two_hosts.other(source)
-    _slow(source, server_id, 1)
+    _slow(source, server_id, 3)         # a minute for all, of which the disk, whose bytes go first, takes half
     _migrate(user, server_id)
     move = _copying(user, server_id)
     assert (move["status"], move["dest_compute"]) == ("running", other.name)
@@ -210,6 +232,65 @@ def test_an_aborted_copy_leaves_nothing_at_the_other_host(two_hosts, user, guest
     assert other.left() == {}
     assert _moves(user, server_id)[0]["status"] == "cancelled"
     assert two_hosts.ssh(ssh_key, address, "hostname") == "mover"
+
+
+def _memory(host, server_id):
+    return host.virsh("domstate", server_id, "--reason", check=False)
+
+
+def _by_post_copy(user, server_id, source, speed):
+    """Begin a slow copy and force it: the rest follows with so many MiB a second."""
+    _slow(source, server_id, 1)
+    source.virsh("migrate-setspeed", server_id, str(speed), "--postcopy")
+    _migrate(user, server_id)
+    move = _copying(user, server_id)
+    user.ok("POST", f"/servers/{server_id}/migrations/{move['id']}/action", json={"force_complete": None})
+    wait_for("the switch", lambda: "post-copy" in _memory(source, server_id) or server_id not in source.guests(), 120, 0.1)
+
+
+@pytest.mark.timeout(900)
+def test_a_forced_copy_goes_on_by_post_copy(two_hosts, user, guest, ssh_key):
+    server_id, address = guest
+    source = two_hosts.host_of(server_id)
+    other = two_hosts.other(source)
+    two_hosts.ssh(ssh_key, address, "head -c 20000000 /dev/urandom > /dev/shm/data")
+    digest, before = two_hosts.ssh(ssh_key, address, "md5sum /dev/shm/data"), _uptime(two_hosts, ssh_key, address)
+    assert digest
+    _by_post_copy(user, server_id, source, 1000)
+    user.wait(server_id, "ACTIVE", 240)
+    assert two_hosts.host_of(server_id) is other
+    assert two_hosts.where(server_id) == {other.name[-1]: "running"}
+    wait_for("nothing to be left", lambda: source.left() == {}, 60)
+    assert two_hosts.wait_ssh(ssh_key, address, "md5sum /dev/shm/data; rm /dev/shm/data") == digest
+    assert _uptime(two_hosts, ssh_key, address) > before
+    assert "post-copy" not in other.files(server_id)
+    log = two_hosts.processes[f"compute-{source.name[-1]}"].log.read_text()
+    assert f"live migration: the guest goes on at {other.address}" in log
+
+
+@pytest.mark.timeout(900)
+def test_half_a_guest_never_runs_again(two_hosts, user, guest, ssh_key, kept):
+    """The way between the hosts breaks while memory follows, and then the destination's half dies: what there is are the disks,
+    which are the destination's by now. Meanwhile no daemon is there to have the copy taken up: libvirt 9 never lets go of its
+    lock on a guest whose process ends in the middle of that."""
+    server_id, address = guest
+    source = two_hosts.host_of(server_id)
+    daemon, other = two_hosts.processes[f"compute-{source.name[-1]}"], two_hosts.other(source)
+    _by_post_copy(user, server_id, source, 1)
+    wait_for("the guest to go on", lambda: _memory(other, server_id) == "running (post-copy)", 120, 0.1)
+    daemon.kill()
+    source.virsh("domjobabort", server_id, "--postcopy")
+    wait_for("the break", lambda: _memory(source, server_id) == "paused (post-copy failed)", 120, 0.2)
+    assert user.server(server_id)["OS-EXT-STS:task_state"] == "migrating"
+    other.virsh("destroy", server_id, check=False)      # QEMU may have ended by itself
+    daemon.start()
+    user.wait(server_id, "ERROR", 240)
+    assert two_hosts.host_of(server_id) is other
+    assert two_hosts.where(server_id) in ({}, {other.name[-1]: "shut off"})
+    wait_for("nothing to be left", lambda: source.left() == {}, 60)
+    user.action(server_id, "reboot", {"type": "HARD"})
+    wait_for("the boot", lambda: user.server(server_id)["status"] == "ACTIVE", 120)
+    _same_guest(two_hosts, guest, ssh_key, kept, other)
 
 
 @pytest.mark.parametrize("status", ["ACTIVE", "PAUSED"])

@@ -118,7 +118,7 @@ class Services:
     def remove_bridges(self) -> None:
         """Take down the bridges of the embedded network, with dnsmasq and nftables, after all guests are gone."""
         from nova_lite.db.core import Database
-        from nova_lite.db.networks import DatabasePortStore
+        from nova_lite.db.port_store import DatabasePortStore
         from nova_lite.network.bridge import BridgeNetwork
 
         conf = conf_module.load([], config_files=[str(self.config)])

@@ -34,7 +34,7 @@ class FakeCinder:
         parts = urlsplit(call.path)
         token = call.headers["X-Auth-Token"]
         project = None if token.startswith("service-") else self.tokens[token]
-        match = re.fullmatch(r"/v3/([^/]+)/(volumes|snapshots|attachments)(?:/([^/]+))?(/action)?", parts.path)
+        match = re.fullmatch(r"/v3/([^/]+)/(volumes|snapshots|attachments)(?:/([^/]+))?(/action|/encryption)?", parts.path)
         if match is None or match[1] != (project or PROJECT):
             return fault(404, f"there is no {parts.path}")
         wanted = "volume 3.68" if b'"os-reimage"' in (call.body or b"") else "volume 3.44"
@@ -48,6 +48,8 @@ class FakeCinder:
             return self._list(kind, table, {k: v[0] for k, v in parse_qs(parts.query).items()}, project)
         if name not in table or project not in (None, self._owner(table[name])):
             return fault(404, f"{kind[:-1]} {name} could not be found.")
+        if match[4] == "/encryption":
+            return Answer(200, table[name]["encryption"])
         if call.method == "GET":
             return Answer(200, {kind[:-1]: table[name]})
         return getattr(self, f"_{call.method.lower()}_{kind}")(name, json.loads(call.body or b"{}"))
@@ -58,7 +60,7 @@ class FakeCinder:
         self.volumes[volume_id] = {
             "id": volume_id, "status": "available", "size": 1, "name": "", "description": None, "volume_type": "lvm",
             "availability_zone": "nova", "bootable": "false", "multiattach": False, "encrypted": False, "snapshot_id": None,
-            "attachments": [], "metadata": {}, "created_at": "2026-01-01T00:00:00.000000",
+            "attachments": [], "metadata": {}, "encryption": {}, "created_at": "2026-01-01T00:00:00.000000",
             "os-vol-tenant-attr:tenant_id": project, **values}
         return volume_id
 
@@ -175,8 +177,9 @@ class FakeCinder:
         row["status"] = "attaching"
         row["connection_info"] = {
             "driver_volume_type": "iscsi", "target_portal": "10.0.0.1:3260", "target_iqn": "iqn.x", "target_lun": 1,
-            "auth_method": "CHAP", "auth_username": "u", "auth_password": SECRET, "encrypted": False,
-            "attachment_id": attachment_id, "told": body["attachment"]["connector"]["host"]}
+            "auth_method": "CHAP", "auth_username": "u", "auth_password": SECRET,
+            "encrypted": self.volumes[row["volume_id"]]["encrypted"], "attachment_id": attachment_id,
+            "told": body["attachment"]["connector"]["host"]}
         return Answer(200, {"attachment": row})
 
     def _post_attachments(self, attachment_id: str, body: dict[str, Any]) -> Answer:

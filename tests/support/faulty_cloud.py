@@ -5,7 +5,7 @@ import contextlib
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -35,7 +35,7 @@ class FaultyCloud:
             service_user__retries=1, network__vif_plugging_timeout=0, fake__fetch_images=True, fake__hosts=2, fake__delay=0.3,
             fake__state_file=directory / "guests", **options)
         self.made: list[str] = []
-        self.ready: list[str] = []      # servers that are ACTIVE
+        self._ready: dict[bool, list[str]] = {False: [], True: []}
         self._lock = threading.Lock()
 
     def start(self) -> FaultyCloud:
@@ -53,6 +53,14 @@ class FaultyCloud:
             self.services.stop()
         finally:
             self.proxies.close()
+
+    def ready(self, more: Mapping[str, Any] | None = None) -> list[str]:
+        """The servers that are ACTIVE and wait to be used; those with volumes are apart, as ``more`` of :meth:`boot` says."""
+        return self._ready["block_device_mapping_v2" in (more or {})]
+
+    def spare(self) -> set[str]:
+        """All that are ACTIVE, with and without volumes."""
+        return {*self._ready[False], *self._ready[True]}
 
     # what users do --------------------------------------------------------------------------------------------------
     def boot(self, **more: Any) -> requests.Response:
@@ -84,16 +92,16 @@ class FaultyCloud:
             return None
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()["server"]
-        return found if found["OS-EXT-STS:task_state"] is None and found["status"] in ("ACTIVE", "ERROR") else {}
+        return found if _idle(found) else {}
 
     def settled(self, servers: list[str]) -> dict[str, dict[str, Any] | None]:
-        """Their states, when all have one."""
-        states: dict[str, dict[str, Any] | None] = {}
+        """Their states, when all have one. Lists say whether it is time to ask for each."""
+        wanted, states = set(servers), dict[str, dict[str, Any] | None]()
 
         def all_of_them() -> bool:
-            for server in servers:
-                if not states.get(server, {}):
-                    states[server] = self.state(server)
+            if any(not _idle(found) for found in self.user.servers() if found["id"] in wanted):
+                return False
+            states.update({server: self.state(server) for server in servers if not states.get(server, {})})
             return {} not in states.values()
         wait_for("everything to come to an end", all_of_them, SETTLED, 0.5)
         return states
@@ -101,10 +109,11 @@ class FaultyCloud:
     def delete(self, servers: list[str]) -> None:
         """Delete them, as often as it takes, until they are gone."""
         def gone() -> bool:
-            left = [s for s in servers if self.state(s) is not None]
+            left = [found for found in self.user.servers() if found["id"] in servers]
             for server in left:
-                self.user.request("DELETE", f"/servers/{server}")
-            return not left
+                if server["OS-EXT-STS:task_state"] != "deleting":
+                    self.user.request("DELETE", f"/servers/{server['id']}")
+            return not left and all(self.state(server) is None for server in servers)
         wait_for("the servers to be gone", gone, SETTLED, 1)
         self.made = [s for s in self.made if s not in servers]
 
@@ -134,8 +143,9 @@ class FaultyCloud:
     def ports(self) -> dict[str, list[str]]:
         """server -> its ports in Neutron, of all the servers that this test has made."""
         found: dict[str, list[str]] = {}
+        made = self._all_made()
         for port in self.neighbours.call("GET", "neutron", "/v2.0/ports?fields=id&fields=device_id", "admin")["ports"]:
-            if port["device_id"] in self._all_made():
+            if port["device_id"] in made:
                 found.setdefault(port["device_id"], []).append(port["id"])
         return found
 
@@ -144,8 +154,9 @@ class FaultyCloud:
         answer = self.neighbours.call("GET", "cinder", "/attachments/detail?all_tenants=1", "admin",
                                       headers={"OpenStack-API-Version": "volume 3.44"})
         found: dict[str, list[str]] = {}
+        made = self._all_made()
         for one in answer["attachments"]:
-            if one["instance"] in self._all_made():
+            if one["instance"] in made:
                 found.setdefault(one["instance"], []).append(one["id"])
         return found
 
@@ -153,8 +164,9 @@ class FaultyCloud:
         """server -> the volumes in Cinder that were made for it."""
         answer = self.neighbours.call("GET", "cinder", "/volumes/detail?all_tenants=1", "admin")
         found: dict[str, list[str]] = {}
+        made = self._all_made()
         for one in answer["volumes"]:
-            if one["metadata"].get("nova_lite_server") in self._all_made():
+            if one["metadata"].get("nova_lite_server") in made:
                 found.setdefault(one["metadata"]["nova_lite_server"], []).append(one["id"])
         return found
 
@@ -190,7 +202,7 @@ class FaultyCloud:
             self.problems = {k: v for k, v in problems.items() if v}
             return not self.problems
         try:
-            wait_for("nothing to be left behind", check, timeout, 1)
+            wait_for("nothing to be left behind", check, timeout, 2)
         except AssertionError:
             raise AssertionError(f"left behind after {timeout} s: {self.problems}") from None
 
@@ -203,20 +215,26 @@ class FaultyCloud:
             server = answer.json()["server"]["id"]
             good = (self.settled([server])[server] or {}).get("status") == "ACTIVE"
             if good:
-                self.ready.append(server)
+                self.ready(more).append(server)
             else:
                 self.delete([server])
             return good
         wait_for("builds to go on", builds, 90, 0.5)
 
 
+def _idle(server: Mapping[str, Any]) -> bool:
+    """Whether nothing works on it any more."""
+    return server["OS-EXT-STS:task_state"] is None and server["status"] in ("ACTIVE", "ERROR")
+
+
 def storm(cloud: FaultyCloud, begin: Callable[[], None], end: Callable[[], None], count: int = 20,
           **more: Any) -> tuple[list[requests.Response], dict[str, dict[str, Any] | None]]:
     """``count`` builds and ``count`` deletes; after half of them were asked for, the neighbours ``begin`` to fail; when all
     came to an end, they ``end``. The answers to the requests, and how the servers ended."""
-    missing = count - len(cloud.ready)
-    cloud.ready += cloud.active(missing, **more) if missing > 0 else []
-    victims, cloud.ready = cloud.ready[:count], cloud.ready[count:]
+    ready = cloud.ready(more)
+    ready += cloud.active(count - len(ready), **more) if len(ready) < count else []
+    victims = ready[:count]
+    del ready[:count]
     answers: list[requests.Response] = []
 
     def one(number: int) -> None:
@@ -232,5 +250,5 @@ def storm(cloud: FaultyCloud, begin: Callable[[], None], end: Callable[[], None]
         ended = cloud.settled([*new, *victims])
     finally:
         end()
-    cloud.ready += [s for s in new if (ended[s] or {}).get("status") == "ACTIVE"]
+    ready += [s for s in new if (ended[s] or {}).get("status") == "ACTIVE"]
     return answers, ended

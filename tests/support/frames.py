@@ -68,9 +68,9 @@ def name_of(sent: bytes) -> str:
     return sent.rpartition(_MARK)[2][:-1].decode()
 
 
-def heard(sender: str, receiver: str, frames: list[bytes], last: str) -> list[str]:
-    """The names of those frames, sent by eth0 of one namespace, that arrive at eth0 of another until ``last`` does."""
-    listener = subprocess.Popen(["ip", "netns", "exec", receiver, sys.executable, "-c", _HEAR, "eth0", last],
+def heard(sender: str, receiver: str, frames: list[bytes], last: str, interface: str = "eth0") -> list[str]:
+    """The names of those frames, sent by eth0 of one namespace, that arrive at ``interface`` of another until ``last`` does."""
+    listener = subprocess.Popen(["ip", "netns", "exec", receiver, sys.executable, "-c", _HEAR, interface, last],
                                 stdout=subprocess.PIPE, text=True)
     assert listener.stdout is not None
     try:

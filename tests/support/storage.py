@@ -9,6 +9,7 @@ import socket
 import subprocess
 from typing import Any
 
+from nova_lite.virt.libvirt.config import Auth, Disk, NetworkSource
 from tests.support.process import wait_for
 
 PROGRAMS = ("tgtd", "tgtadm", "qemu-nbd")
@@ -86,3 +87,36 @@ class NbdServer:
     def _listens(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def iscsi_disk(info: dict[str, Any]) -> Disk:
+    """The disk of a guest for an exported file."""
+    data = info["data"]
+    host, port = data["target_portal"].split(":")
+    name = f"{data['target_iqn']}/{data['target_lun']}"
+    return Disk("", "vdb", network=NetworkSource("iscsi", name, ((host, port),), Auth(data["auth_username"], "iscsi", "")))
+
+
+class Luks:
+    """Volumes encrypted with one passphrase, as their back end makes them, and what they hold."""
+
+    def __init__(self, directory: pathlib.Path, passphrase: str) -> None:
+        self._secret = directory / "passphrase"
+        self._secret.write_text(passphrase)
+
+    def make(self, source: pathlib.Path | str, form: str, path: pathlib.Path) -> pathlib.Path:
+        """A new file with the data of another; quick to open."""
+        self._run("convert", "-f", form, "-O", "luks", "-o", "key-secret=s,iter-time=10", str(source), str(path))
+        return path
+
+    def read(self, path: pathlib.Path) -> bytes:
+        """The first mebibyte of what is encrypted; it may be in use."""
+        clear = path.with_suffix(".clear")
+        self._run("dd", "-U", "--image-opts", "-O", "raw", "bs=1M", "count=1",
+                  f"if=driver=luks,key-secret=s,file.driver=file,file.filename={path}", f"of={clear}")
+        found = clear.read_bytes()
+        clear.unlink()
+        return found
+
+    def _run(self, verb: str, *words: str) -> None:
+        subprocess.run(["qemu-img", verb, "--object", f"secret,id=s,file={self._secret}", *words], check=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pwd
 import re
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from nova_lite import conf as conf_module
 from nova_lite.db import networks
 from nova_lite.db.core import Database
 from nova_lite.virt.libvirt.local_daemon import LocalDaemon
+from tests.libvirt_host import give_capabilities, keep_capabilities
+from tests.support.certificates import Authority
 from tests.support.cloud import Services, _ini
 from tests.support.engines import RabbitMQ
 from tests.support.process import BIN, Process, wait_for
@@ -62,9 +65,9 @@ class Hypervisor:
         return re.findall(r"^\d+: (tap[^:@]+)", run("ip", "-n", self.netns, "-o", "link"), re.MULTILINE)
 
     def filters(self) -> list[str]:
-        """The guests' network devices for which there are rules of what they may send."""
-        return re.findall(r"^\s*chain (tap\S+)", run("ip", "netns", "exec", self.netns, "nft", "list", "chains", "bridge"),
-                          re.MULTILINE)
+        """The guests' network devices for which there are rules of what they may send and get."""
+        listed = run("ip", "netns", "exec", self.netns, "nft", "list", "chains")
+        return sorted(set(re.findall(r"^\s*chain (?:to-|from-)?(tap\S+)", listed, re.MULTILINE)))
 
     def left(self) -> dict[str, object]:
         """What a host without guests must not have; {} when it has nothing of it."""
@@ -94,23 +97,28 @@ class Pings:
 class TwoHosts(Services):
     """``Services`` with two libvirt hosts in place of its one compute: processes compute-a and compute-b.
 
-    ``shared``: both hosts have the same ``instances`` directory, as with NFS. ``options`` go to all five services.
+    ``shared``: both hosts have the same ``instances`` directory, as with NFS. ``tls``: no host lets a guest go or takes one but
+    by TLS, with certificates of both sides. ``options`` go to all five services.
     """
 
     def __init__(self, directory: pathlib.Path, rabbit: RabbitMQ, database_url: str, shared: bool = False,
-                 **options: object) -> None:
+                 tls: bool = False, **options: object) -> None:
         number = os.getpid() % 1000
         net = f"10.{100 + number % 100}"
         self.prefix, self.switch = f"nt{number}", f"nt{number}s"
         self.management, self._tenant = f"{self.prefix}m", f"{net}.8"
         self.short = pathlib.Path(tempfile.mkdtemp(prefix="nl2-"))
+        self.short.chmod(0o711)     # QEMU's own user passes through
         self.hosts = {letter: Hypervisor(f"host-{letter}", f"{self.prefix}{letter}", self.short / letter, f"{net}.7.{last}")
                       for letter, last in (("a", 2), ("b", 3))}
         self.gateway = f"{net}.7.1"
         super().__init__(directory, rabbit.url, database_url, image__local_path=directory / "images",
-                         volume__local_path=directory / "volumes", network__driver="bridge", network__bridge_prefix=self.prefix,
-                         compute__driver="libvirt", compute__shutdown_timeout=30, **options)
+                         volume__local_path=self.short / "volumes", network__driver="bridge",
+                         network__bridge_prefix=self.prefix, compute__driver="libvirt", compute__shutdown_timeout=30,
+                         libvirt__live_migration_with_native_tls=tls, **options)
         del self.processes["compute"]
+        if tls:
+            self._demand_tls()
         for letter, host in self.hosts.items():
             host.state.mkdir()
             if shared:
@@ -137,9 +145,12 @@ class TwoHosts(Services):
         self._remove_networks()
         self._make_networks()
         for host in self.hosts.values():
+            give_capabilities(host.state / "libvirt")
             host.daemon.start()
         super().start(hosts)
         self._make_tenant_network()
+        self.client().let_in("icmp")
+        self.ssh_rule = self.client().let_in("tcp", 22, 22)
         return self
 
     def where(self, server_id: str) -> dict[str, str]:
@@ -175,8 +186,18 @@ class TwoHosts(Services):
         finally:
             for host in self.hosts.values():
                 host.daemon.stop()
+                keep_capabilities(host.state / "libvirt")
             self._remove_networks()
             run("rm", "-rf", self.short)
+
+    def _demand_tls(self) -> None:
+        pki = Authority(self.short / "pki", pwd.getpwnam("libvirt-qemu").pw_uid)
+        addresses = [host.address for host in self.hosts.values()]
+        pki.sign("server", *addresses)
+        pki.sign("client", *addresses, client=True)
+        for host in self.hosts.values():
+            host.daemon.qemu_options |= {"migrate_tls_x509_cert_dir": str(pki.directory), "migrate_tls_x509_verify": 1,
+                                         "migrate_tls_force": 1}
 
     # networks -----------------------------------------------------------------------------------------------------------
     def _make_networks(self) -> None:

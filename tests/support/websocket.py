@@ -75,6 +75,10 @@ class WebSocket:
             found += more
         return found
 
+    def read_until_end(self) -> bytes:
+        """All that comes until the server hangs up."""
+        return b"".join(iter(self.receive, None))
+
     def close(self) -> None:
         self.sock.close()
 

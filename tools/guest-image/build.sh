@@ -39,7 +39,8 @@ fi
 version=${kernel#linux-image-}
 
 for package in "$kernel" busybox-static dropbear-bin jq libjq1 libonig5 libc6 libcrypt1 libtomcrypt1 libtommath1 libgmp10 \
-               zlib1g e2fsprogs libext2fs2 libcom-err2 libblkid1 libuuid1; do
+               zlib1g e2fsprogs libext2fs2 libcom-err2 libblkid1 libuuid1 util-linux libmount1 libsmartcols1 libudev1 \
+               libselinux1 libpcre2-8-0; do
   deb=$(find "$cache" -maxdepth 1 -name "${package}_*.deb" | head -1)
   if [ -z "$deb" ]; then
     echo "guest image: downloading $package"
@@ -54,7 +55,7 @@ done
 
 # --- root file system -------------------------------------------------------------------------------------------------
 mkdir -p "$root"/{bin,sbin,usr/bin,usr/sbin,lib64,lib/x86_64-linux-gnu,boot,dev,etc,mnt,proc,root,run,sys,tmp,var/lib/tiny,var/log}
-chmod 1777 "$root/tmp"; chmod 700 "$root/root"
+chmod 1777 "$root/tmp"; chmod 700 "$root/root"; ln -s ../run "$root/var/run"
 cp "$pkg/bin/busybox" "$root/bin/busybox"
 "$root/bin/busybox" --list-full | while read -r applet; do
   [ "$applet" = bin/busybox ] || ln -sf /bin/busybox "$root/$applet"
@@ -80,12 +81,15 @@ needed_by() {
   "$pkg/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" --list --library-path \
     "$pkg/lib/x86_64-linux-gnu:$pkg/usr/lib/x86_64-linux-gnu" "$1" | awk '$2 == "=>" && $1 !~ "/" { print $1 }'
 }
-for program in usr/sbin/dropbear usr/bin/dropbearkey usr/bin/jq sbin/resize2fs; do install_program "$program"; done
+for program in usr/sbin/dropbear usr/bin/dropbearkey usr/bin/jq sbin/resize2fs sbin/mkfs sbin/mkfs.ext4 sbin/blkid bin/lsblk; do
+  install_program "$program"
+done
 cp -L "$pkg/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" "$root/lib/x86_64-linux-gnu/"
 ln -s ../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 "$root/lib64/ld-linux-x86-64.so.2"
 cp -a "$here/rootfs/." "$root/"
 mkdir -p "$root/etc/dropbear"
-chmod 600 "$root/etc/shadow"; chmod 755 "$root"/etc/init.d/* "$root"/etc/acpi/PWRF/* "$root"/etc/udhcpc/* "$root"/usr/sbin/tiny-*
+chmod 600 "$root/etc/shadow"; chmod 755 "$root"/etc/init.d/* "$root"/etc/acpi/PWRF/* "$root"/etc/udhcpc/* "$root"/usr/sbin/tiny-* \
+  "$root"/usr/bin/{sudo,curl} "$root/sbin/mkfs.vfat"
 
 # --- kernel modules: what a virtual machine has, no more --------------------------------------------------------------
 depmod -b "$pkg" "$version"
@@ -113,6 +117,7 @@ cp "$root/bin/busybox" "$initrd/bin/"
 install -m 755 "$here/initrd-init" "$initrd/init"
 (cd "$initrd" && find . | sort | cpio --quiet -o -H newc) | gzip -6 > "$root/boot/initrd"
 cp "$pkg/boot/vmlinuz-$version" "$root/boot/vmlinuz"
+# no_timer_check: emulated on a busy machine, the timer ticks too late for the check, and the kernel panics
 cat > "$root/boot/extlinux.conf" <<'CONF'
 DEFAULT tiny
 PROMPT 0
@@ -120,7 +125,7 @@ TIMEOUT 1
 LABEL tiny
   LINUX /boot/vmlinuz
   INITRD /boot/initrd
-  APPEND console=tty0 console=ttyS0,115200 panic=10 quiet net.ifnames=0
+  APPEND console=tty0 console=ttyS0,115200 panic=10 quiet net.ifnames=0 no_timer_check
 CONF
 chown -R 0:0 "$root"
 

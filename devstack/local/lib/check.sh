@@ -130,7 +130,7 @@ names() { # KIND: names of this run
 no_names() { [ -z "$(names "$1")" ]; }
 
 # --- after all servers are gone
-no_ports() { ! OS_CLOUD=nova-lite cloud port list --project demo -f value -c ID -c device_owner | grep compute:; }
+no_ports() { ! OS_CLOUD=nova-lite cloud port list -f value -c ID -c device_owner | grep compute:; }
 no_attachments() { [ -z "$(OS_CLOUD=nova-lite cloud --os-volume-api-version 3.27 volume attachment list --all-projects -f value)" ]; }
 no_taps() { ! ip -o link | grep -E ': (tap|qvo|qvb|vhu)[0-9a-f-]{11}[:@]'; }
 no_files() {
@@ -143,7 +143,6 @@ no_guests() { [ -z "$(virsh -q -c "qemu+unix:///system?socket=$STACK_DIR/libvirt
 check_leftovers() {
     check "no server's port is left in Neutron" try 20 no_ports
     check "volume attachment list is empty" no_attachments
-    check "no volume is left" try 30 no_names volume
     check "no tap is left" no_taps
     check "no file of a guest is left" no_files
     check "no domain is left in libvirt" no_guests

@@ -13,10 +13,12 @@ install_tempest() {
     echo "$pins" >"$TEMPEST_VENV/.pins"
 }
 
-# MINIMUM MAXIMUM, both may be empty. Without guests nobody can log in (run_validation) or use a console (vnc_console,
-# spice_console, serial_console); all else that a client can ask for is on.
+# MINIMUM MAXIMUM, both may be empty. Kind "api": nobody can log in to a fake guest (run_validation); all else that a client can
+# ask for is on, but consoles (vnc_console, spice_console, serial_console). Kind "real": guests of the file STACK_IMAGE, under
+# emulation, so there is time; /tmp is not on their disk. There is no key manager, so volumes are not encrypted.
 configure_tempest() {
-    local public image other
+    local public image other guests=False seconds=60 backend=dataless protocol=iSCSI
+    if [ "$STACK_KIND" = real ]; then guests=True seconds=300 backend=rbd protocol=ceph; fi
     mkdir -p "$TEMPEST_DIR"/{etc,logs,locks}
     read -r image other public < <(seed tempest)
     cat >"$TEMPEST_DIR/.stestr.conf" <<EOF
@@ -65,8 +67,8 @@ flavor_ref = 42
 flavor_ref_alt = 84
 ${1:+min_microversion = $1}
 ${2:+max_microversion = $2}
-min_compute_nodes = $STACK_FAKE_HOSTS
-build_timeout = 60
+min_compute_nodes = ${STACK_FAKE_HOSTS:-1}
+build_timeout = $seconds
 build_interval = 1
 ready_wait = 0
 [compute-feature-enabled]
@@ -103,24 +105,34 @@ floating_network_name = public
 project_network_cidr = 10.200.0.0/16
 project_network_mask_bits = 26
 project_networks_reachable = False
-build_timeout = 60
+build_timeout = $seconds
 [network-feature-enabled]
 ipv6 = True
 port_security = True
 floating_ips = True
 [validation]
-run_validation = False
+run_validation = $guests
 connect_method = floating
+auth_method = keypair
+image_ssh_user = root
+ssh_key_type = rsa
+ssh_timeout = $seconds
+ping_timeout = $seconds
+[scenario]
+img_file = ${STACK_IMAGE:-}
+img_disk_format = qcow2
+dhcp_client = udhcpc
+target_dir = /root
 [volume]
 catalog_type = block-storage
-storage_protocol = iSCSI
+storage_protocol = $protocol
 vendor_name = nova_lite
 min_microversion = 3.0
 max_microversion = latest
 volume_size = 1
-volume_type = dataless
+volume_type = $backend
 volume_type_multiattach = multiattach
-build_timeout = 60
+build_timeout = $seconds
 build_interval = 1
 [volume-feature-enabled]
 backup = False

@@ -3,6 +3,7 @@
 usage: results.py read                                 subunit on stdin -> "status<TAB>seconds<TAB>test<TAB>reason" a line
        results.py compare RESULTS EXPECTED [--whole]   exit status 1 when a test does not end as EXPECTED says
        results.py table RESULTS                        passed, failed, skipped per module
+       results.py list RESULTS                         how each test ended
 
 EXPECTED names only tests that do not pass: "status<TAB>test<TAB>reason" a line, # begins a comment. With --whole, tests that
 EXPECTED names and that did not run are told of, too.
@@ -16,6 +17,7 @@ import sys
 from typing import Any, NamedTuple
 
 ORDER = ("success", "fail", "skip")
+WORDS = {"success": "passed", "fail": "FAILED", "skip": "skipped"}
 
 
 class Result(NamedTuple):
@@ -62,8 +64,8 @@ def load(path: str) -> list[Result]:
 
 
 def module(test: str) -> str:
-    """tempest.api.compute.servers.test_servers.ServersTestJSON.test_x -> servers/test_servers."""
-    name = re.search(r"(?:(serial)_tests\.)?api\.compute\.(.*?test_\w+)\.", f"{test}.".replace(")", "."))
+    """tempest.api.compute.servers.test_servers.ServersTestJSON.test_x -> servers/test_servers; scenario/test_x likewise."""
+    name = re.search(r"(?:(serial)_tests\.)?(?:api\.compute\.|(?=scenario\.))(.*?test_\w+)\.", f"{test}.".replace(")", "."))
     return "/".join(filter(None, (name[1], name[2].replace(".", "/")))) if name else test
 
 
@@ -77,6 +79,12 @@ def table(results: list[Result]) -> None:
         print(f"{name:52}" + "".join(f"{counts[name][status]:8}" for status in ORDER))
     total = collections.Counter(one.status for one in results)
     print(f"{'all':52}" + "".join(f"{total[status]:8}" for status in ORDER))
+
+
+def each(results: list[Result]) -> None:
+    """One line a test."""
+    for one in results:
+        print(f"{WORDS[one.status]:8}{one.seconds:6.0f} s  {one.test}{one.reason and ': '}{one.reason}")
 
 
 def compare(results: list[Result], expected_path: str, whole: bool) -> bool:
@@ -105,5 +113,7 @@ if __name__ == "__main__":
             sys.exit(not compare(load(path), expectations, "--whole" in options))
         case ["table", path]:
             table(load(path))
+        case ["list", path]:
+            each(load(path))
         case _:
             sys.exit(__doc__)

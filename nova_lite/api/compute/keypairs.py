@@ -5,7 +5,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite import crypto, exception, units
+from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import keypairs as schema
 from nova_lite.api.openstack import pagination
@@ -47,6 +47,8 @@ def create(req: Request) -> dict[str, Any]:
     name, kind, public = body["name"], body.get("type", "ssh"), body.get("public_key")
     if set(name) - (SAFE_292 if req.since("2.92") else SAFE):
         raise exception.InvalidKeypair(reason="Keypair name contains unsafe characters")
+    from nova_lite import crypto  # 7 MiB of certificates and keys, for those who make keys
+
     private = None
     if public is not None:
         fingerprint = crypto.x509_fingerprint(public) if kind == "x509" else crypto.ssh_fingerprint(public)

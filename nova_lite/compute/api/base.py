@@ -1,6 +1,7 @@
 """What all parts of the compute API stand on: the lookup of a server, and the one way to begin an operation on it."""
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute import rpcapi
-from nova_lite.compute.api.wakeups import Wakeups
+from nova_lite.compute.wakeups import Wakeups
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances
@@ -20,6 +21,8 @@ from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import states
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.hardware import pci
 from nova_lite.objects.instance import Instance
 from nova_lite.share import base as share_base
 from nova_lite.volume.base import VolumeAPI
@@ -51,9 +54,15 @@ class Base:
         self.network = network
         self.volume = volume
         self.share = share_base.load(conf)
+        self.pci_aliases = pci.aliases(conf.pci.alias)
         self.compute_rpc = rpcapi.ComputeAPI(transport)
         self.conductor_rpc = ConductorAPI(transport)
         self.wakeups = Wakeups()
+
+    def with_devices(self, flavor: Flavor) -> Flavor:
+        """A flavor as a server is to have it, with what its PCI aliases mean now. Raises PciRequestAliasNotDefined, or
+        InvalidHardware for what cannot be read (400)."""
+        return dataclasses.replace(flavor, pci_requests=pci.requests(flavor, self.pci_aliases))
 
     def get(self, context: RequestContext, uuid: str, deleted: bool = False) -> Instance:
         """A server that the caller may know of: one of its project, or any for an admin. Raises InstanceNotFound."""

@@ -121,7 +121,7 @@ class Creation(Volumes):
         devices = block_devices.parse(mapping, request.legacy_block_devices, request.image_id)
         networks = validate.network_requests(request.networks, request.max_count)
         with self.db.read() as connection:
-            flavor = validate.get_flavor(connection, context, request.flavor_id)
+            flavor = self.with_devices(validate.get_flavor(connection, context, request.flavor_id))
             keypair = self._keypair(connection, context, request.key_name)
             self._check_zone_and_host(connection, request)
             if request.hints.get("group"):

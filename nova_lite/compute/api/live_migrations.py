@@ -39,6 +39,8 @@ class LiveMigrations(Base):
         if hardware.demand(instance.flavor, instance.image) is not None:
             raise exception.MigrationPreCheckError(reason="its CPUs, NUMA nodes or pages are bound to those of its host: "
                                                           "it can be migrated cold")
+        if instance.flavor.pci_requests:
+            raise exception.MigrationPreCheckError(reason="it has PCI devices of its host: it can be migrated cold")
         if host is not None:
             self._check_destination(instance, host)
         self.operate(context, instance.uuid, "live_migrate", {

@@ -32,7 +32,7 @@ class Moves(Base):
         states.check(states.OPERATIONS["resize"], instance, may_override_lock=bool(context.is_admin))
         automatic = validate.auto_disk_config(instance.image, disk_config) if instance.image and disk_config else None
         with self.db.read() as conn:
-            flavor = self._flavor(conn, context, flavor_id)
+            flavor = self.with_devices(self._flavor(conn, context, flavor_id))
             self._check_host_is_up(conn, instance)
         _check_flavor(instance, flavor)
         extra = {} if disk_config is None else {"auto_disk_config": bool(automatic)}

@@ -21,7 +21,7 @@ from nova_lite.conductor.heartbeats import Hearing
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.tasks.base import group_facts, group_of, request_spec
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, hosts, instances, server_groups, services
+from nova_lite.db import actions, claims, clock, hosts, instances, server_groups, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -166,10 +166,9 @@ class BuildTask:
         if not again:
             return []
         claims.lock_places(conn, [a.instance_uuid for a in again])
-        flavor = spec.flavor
         granted = claims.claim_many(conn, [
-            claims.Claim(a.instance_uuid, selections[a.instance_uuid][0].compute_node_id, flavor.vcpus, flavor.memory_mb,
-                         flavor.disk_gb) for a in again], spec.group)
+            claims.Claim.of(a.instance_uuid, selections[a.instance_uuid][0].compute_node_id, spec.flavor) for a in again],
+            spec.group)
         return [a for a in again if a.instance_uuid not in granted]
 
     def _give_back(self, conn: sa.Connection, lost: Sequence[str]) -> None:
@@ -214,9 +213,9 @@ class BuildTask:
         if not self.hearing.grace():
             return False
         with self.db.read() as conn:
-            rows = services.list_all(conn, binary=services.COMPUTE)
-        just_now = started - datetime.timedelta(seconds=LOOK_SECONDS)
-        return any(not services.is_up(row, self.conf.compute.service_down_time) or row["last_seen_at"] >= just_now
+            rows, now = services.list_all(conn, binary=services.COMPUTE), clock.read(conn)
+        since = now - (units.utcnow() - started) - datetime.timedelta(seconds=LOOK_SECONDS)
+        return any(not services.is_up(row, self.conf.compute.service_down_time, now) or row["last_seen_at"] >= since
                    for row in rows if not (row["disabled"] or row["forced_down"]))
 
     def _release(self, conn: sa.Connection, action_ids: Sequence[int], failed: bool) -> None:
@@ -250,8 +249,7 @@ class BuildTask:
         group = group_of(conn, found.uuid)
         while rest:
             place = rest.pop(0)
-            flavor = found.placed_flavor
-            if not claims.claim(conn, found.uuid, place.compute_node_id, flavor.vcpus, flavor.memory_mb, flavor.disk_gb, group):
+            if not claims.claim_many(conn, [claims.Claim.of(found.uuid, place.compute_node_id, found.placed_flavor)], group):
                 continue
             instances.update(conn, found.uuid, {
                 "host": place.host, "node": place.node, "launched_on": place.host, "task_state": states.SCHEDULING,

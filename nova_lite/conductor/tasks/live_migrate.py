@@ -122,8 +122,10 @@ def partner(conn: sa.Connection, action: Action) -> str | None:
     return move.source_compute if action.host == move.dest_compute else move.dest_compute
 
 
-def after_death(action: Action, alive: Collection[str], other: str | None) -> tuple[str, dict[str, Any]] | None:
-    """Who goes on when ``action.host`` is dead, and with which arguments; None: what there is to do can only be done there."""
+def after_death(action: Action, alive: Collection[str], other: str | None,
+                given_up: bool) -> tuple[str, dict[str, Any]] | None:
+    """Who goes on when ``action.host`` is dead, and with which arguments; None: what there is to do can only be done there.
+    ``given_up``: it was declared down, or nobody has heard of it for REST_SECONDS."""
     step = action.arguments.get("step")
     if other is None or other not in alive:
         return None
@@ -132,4 +134,7 @@ def after_death(action: Action, alive: Collection[str], other: str | None) -> tu
         return other, {"step": "settle", "error": reason}
     if step in ("copy", "left"):
         return other, {"step": "lost"}
+    if step == "mend" and given_up:
+        return other, {"step": "alone", objects.LOST: f"the guest had gone on at {other} before all of it was there, and "
+                                                      f"{action.host}, which has the rest, does not come back"}
     return None

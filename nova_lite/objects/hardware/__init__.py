@@ -11,7 +11,7 @@ SECURE_BOOT = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 
 
 def check(flavor: Flavor, image: ImageMeta | None) -> None:
-    """Raise InvalidHardware, FlavorImageConflict or PciRequestAliasNotDefined (400) for a guest that cannot be."""
+    """Raise InvalidHardware or FlavorImageConflict (400) for a guest that cannot be."""
     asked = Asked(flavor, image)
     refused.check(asked)
     cpu.topology(asked)

@@ -15,7 +15,7 @@ _VALUES = {"pmem": "persistent memory is not offered", "viommu_model": "an IOMMU
 
 
 def check(asked: Asked) -> None:
-    """Raises InvalidHardware, or PciRequestAliasNotDefined."""
+    """Raises InvalidHardware."""
     for name, reason in _FLAGS.items():
         for key, value in _both(asked, name):
             if is_true(value):
@@ -24,9 +24,10 @@ def check(asked: Asked) -> None:
         for key, value in _both(asked, name):
             if value not in ("", "0"):
                 raise exception.InvalidHardware(reason=f"{key}={value}: {reason}")
-    alias = asked.spec("pci_passthrough:alias")
-    if alias is not None:       # no host offers PCI devices by alias, so that none is defined
-        raise exception.PciRequestAliasNotDefined(alias=alias.partition(":")[0])
+    policy = asked.either("pci_numa_affinity_policy")
+    if policy in ("required", "socket") and asked.spec("pci_passthrough:alias") is not None:
+        raise exception.InvalidHardware(reason=f"hw:pci_numa_affinity_policy={policy}: PCI devices are not chosen by their "
+                                               "NUMA node")
     profile = asked.spec("accel:device_profile")
     if profile is not None:
         raise exception.InvalidHardware(reason=f"accel:device_profile={profile}: there is no accelerator service")

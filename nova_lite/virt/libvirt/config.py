@@ -34,7 +34,8 @@ class Disk:
     """One disk: a file, a block device (``block``) or a network volume (``network`` instead of ``path``).
 
     ``device`` is disk or cdrom; ``tune`` are limits by their libvirt names, e.g. total_iops_sec. ``alias`` is the name by which
-    libvirt is to know the device. ``shareable``: other guests write to it, too.
+    libvirt is to know the device. ``shareable``: other guests write to it, too. ``luks_secret``: uuid of libvirt's secret with
+    the passphrase of a disk that is encrypted.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Disk:
     shareable: bool = False
     discard: bool = False
     alias: str | None = None
+    luks_secret: str = ""
 
 
 @dataclass(frozen=True)
@@ -190,3 +192,4 @@ class GuestConfig:
     watchdog: str | None = None
     tb_cache_mb: int | None = None
     balloon_period: int = 10
+    hostdevs: tuple[str, ...] = ()      # addresses of PCI devices of the host: 0000:0a:00.1

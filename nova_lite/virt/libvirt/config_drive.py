@@ -29,9 +29,7 @@ def make(path: pathlib.Path, contents: Mapping[str, bytes]) -> None:
         for name, data in contents.items():
             _put(tree, name, data)
         with written_whole(path) as part:
-            os.close(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
             images.run(*program, "-quiet", "-o", part, "-V", LABEL, "-l", "-r", "-J", "-joliet-long", tree)
-            os.chmod(part, 0o600)
     finally:
         shutil.rmtree(tree, ignore_errors=True)
 

@@ -23,7 +23,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.virt.driver import Checker, DiskOffer
 from nova_lite.virt.libvirt import copying, images
-from nova_lite.virt.libvirt.files import BASES
+from nova_lite.virt.libvirt.files import BASES, written_whole
 
 LOG = log.getLogger(__name__)
 USER = "nova-lite"          # whose the key is, as TLS wants to know it
@@ -65,9 +65,8 @@ class DiskServer:
                 if attempt == _TRIES - 1:
                     raise
         offer = DiskOffer(self._address, port, names, base.name if base else "", base_format, disk_format=disk_format)
-        part = self._state.with_name(self._state.name + ".part")
-        part.write_text(json.dumps(offer.to_primitive()))
-        os.rename(part, self._state)
+        with written_whole(self._state) as part:
+            part.write_text(json.dumps(offer.to_primitive()))
         return DiskOffer.from_primitive(offer.to_primitive() | {"key": self._key()})
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Fetcher
 from nova_lite.virt.libvirt import images
-from nova_lite.virt.libvirt.files import BASES, PART, GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory, instances_root, written_whole
 
 LOG = log.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class DiskMaker:
                 with written_whole(path) as part:
                     fetch(image.id, str(part))
                     images.inspect(part, image.id, image.disk_format)
-                    os.chmod(part, 0o644)
+                    os.chmod(part, BASE_MODE)
             os.utime(path)      # used now: see tidy
             return path, images.inspect(path, image.id, image.disk_format)
 
@@ -122,7 +122,7 @@ class DiskMaker:
                 with written_whole(path) as part:
                     pull(part)
                     images.inspect(part, name, disk_format)
-                    os.chmod(part, 0o644)
+                    os.chmod(part, BASE_MODE)
             os.utime(path)
         return path
 
@@ -145,7 +145,7 @@ class DiskMaker:
     def _locked(self, image_id: str) -> Iterator[None]:
         """One at a time per image: among our threads by a lock, so that waiters hold no native thread; among processes by
         a lock file."""
-        self._base.mkdir(parents=True, exist_ok=True)
+        self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
         with self._guard:
             lock = self._locks.setdefault(image_id, threading.Lock())
         with lock, open(self._base / f".{image_id}.lock", "w") as lock_file:

@@ -161,8 +161,8 @@ class LibvirtDriver:
         """The domain is defined with the rescue disk for this time; ``unrescue`` defines it as it was."""
         with self._working(instance, states.RUNNING):
             guest, paths, facts = self._guest(instance), self._files(instance), self._ready().facts
-            config = rescue.rescued(self._guest_config(instance, network_info), instance, image,
-                                    paths, facts)
+            config = rescue.rescued(self._guest_config(instance, network_info), instance, image, paths, facts)
+            self._volumes.unlock(instance)
             paths.make()
             self._disks.make_rescue(image, paths.rescue_disk, fetch_image)
             if instance.config_drive:
@@ -188,17 +188,18 @@ class LibvirtDriver:
         return self._volumes.connector()
 
     def connect_volume(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
-        """Keep its secret in libvirt; the connection_info without it."""
+        """Keep its secrets in libvirt; the connection_info without them."""
         return self._volumes.connect(instance, device, connection_info)
 
     def disconnect_volume(self, instance: Instance, device: BlockDevice) -> None:
-        """Forget its secret."""
+        """Forget its secrets."""
         self._volumes.disconnect(instance, device)
 
     def attach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Live where the guest runs, and in its configuration."""
         disk = guest_config.volume(instance, device)
         GuestDisks(self._guest(instance)).attach(domain_xml.build_disk(disk), str(device.volume_id))
+        self._volumes.lock_unless_read(instance, [device])
 
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Ask the guest, several times when it does not answer."""
@@ -340,6 +341,7 @@ class LibvirtDriver:
             guest = self._guest(instance)
             if guest.power_state() is None:
                 self._start(instance, network_info)
+            self._volumes.unlock(instance)
             guest.start()
             guest.unpause()
 
@@ -396,10 +398,13 @@ class LibvirtDriver:
 
     @contextlib.contextmanager
     def _working(self, instance: Instance, expected: int | None) -> Iterator[None]:
-        """Events of the guest are of our own making now."""
+        """Events of the guest are of our own making now. Where it does not run after all, its volumes are locked."""
         self._ready()
         with self._watcher.busy(instance.uuid, expected) if self._watcher else contextlib.nullcontext():
-            yield
+            try:
+                yield
+            finally:
+                self._volumes.lock_unless_read(instance, instance.block_devices)
 
     def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher) -> None:
         """Up to the guest's first instruction."""
@@ -439,7 +444,7 @@ class LibvirtDriver:
         name = instance.domain_name(self._conf.compute.instance_name_template)
         files, host = self._files(instance), self._ready()
         cells = host.bindings.bind(instance, files, host.cells)
-        return guest_config.make(instance, name, vifs, files, host.facts, cells)
+        return guest_config.make(instance, name, vifs, files, host.facts, cells, instance.pci_addresses(self._name))
 
     def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
         guest = self._guest(instance)
@@ -450,8 +455,9 @@ class LibvirtDriver:
         guest.start(paused)
 
     def _define(self, instance: Instance, vifs: list[VIF]) -> None:
-        """The domain as the server's record says it."""
+        """The domain as the server's record says it, to be started next."""
         self._tpms.restore(instance.uuid, self._files(instance))
+        self._volumes.unlock(instance)
         self._guest(instance).define(self._config(instance, vifs))
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:

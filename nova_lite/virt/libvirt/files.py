@@ -5,18 +5,20 @@ import contextlib
 import os
 import pathlib
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite import durable
+from nova_lite import concurrency, durable
 
 PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests
+BASE_MODE = 0o440       # many guests read a base image: QEMU owns it, by libvirt, and does not write to it
 BINDING = "binding.json"
 ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it can come back to
-GONE = ".gone"         # after the name of a directory whose removal has begun: nobody takes what is left of it for a guest's
+GONE = ".gone"         # after the name of a directory whose removal has begun, or that is not made yet: no guest has it
 NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
 NEW = "new"             # with the host that a guest was moved to: it is no move, but built there, and has never run yet
 SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
@@ -62,6 +64,7 @@ class GuestDirectory:
         self.console_log = self.path / "console.log"
         self.moved_from = self.path / "moved-from"
         self.moved_to = self.path / "moved-to"
+        self.switched = self.path / "post-copy"     # the guest goes on elsewhere: its memory here is worth nothing alone
         self.owner = self.path / "owner"    # the host whose guest it is: hosts may share their directories
 
     @property
@@ -72,6 +75,15 @@ class GuestDirectory:
     def make(self) -> None:
         """Create it. Others may pass through (QEMU may run as another user), but see no names."""
         self.path.mkdir(mode=0o711, parents=True, exist_ok=True)
+
+    def begin(self, host: str, move: str = "") -> None:
+        """Make it anew with the mark ``moved-to`` in it, in place of what has its name. It gets its name last: whoever dies on
+        the way, there is no directory that does not say whose it is."""
+        concurrency.native(self.remove)
+        begun = GuestDirectory(self.path.parent, self.path.name + GONE)
+        begun.make()
+        write_mark(begun.moved_to, host, move)
+        durable.put_in_place(begun.path, self.path)
 
     def remove(self, keep: Sequence[pathlib.Path] = ()) -> None:
         """Remove it with all that is in it; gone already is no error. ``keep`` are files that stay, with the directory and its
@@ -101,6 +113,15 @@ def instances_root(conf: cfg.ConfigOpts) -> pathlib.Path:
     return pathlib.Path(conf.state_path).absolute() / "instances"
 
 
+def close_to_others(root: pathlib.Path) -> None:
+    """What older versions have left open to all users of the host."""
+    for path in root.glob("*/*"):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat().st_mode
+            if stat.S_ISREG(found) and found & 0o007:
+                path.chmod(BASE_MODE if path.parent.name == BASES else stat.S_IMODE(found) & ~0o007)
+
+
 def finish_removals(root: pathlib.Path) -> None:
     """Remove what killed processes have left of directories whose removal had begun."""
     for path in root.glob("*" + GONE):
@@ -118,7 +139,8 @@ def _discard(path: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def written_whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """The name of a temporary file beside ``path`` that becomes ``path`` when the block succeeds, and vanishes when not.
+    """The name of a temporary file beside ``path`` that becomes ``path`` when the block succeeds, and vanishes when not. It is
+    there, empty, so that whoever writes it leaves it closed to others.
 
     It is on the disk before it has its name: after a loss of power, too, ``path`` is whole or not there.
     What a killed process left under the temporary name is thrown away first.
@@ -126,6 +148,7 @@ def written_whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
     part = path.with_name(path.name + PART)
     part.unlink(missing_ok=True)
     try:
+        os.close(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
         yield part
         durable.put_in_place(part, path)
     finally:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from nova_lite import exception, units, version
 from nova_lite.objects.block_device import BlockDevice
-from nova_lite.objects.hardware import cpu, devices, limits
+from nova_lite.objects.hardware import cpu, devices, limits, pci
 from nova_lite.objects.hardware.asked import Asked, is_true
 from nova_lite.objects.hardware.placement import BoundCell
 from nova_lite.objects.instance import Instance
@@ -69,9 +69,9 @@ class HostFacts:
 
 
 def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirectory, host: HostFacts,
-         cells: tuple[BoundCell, ...] = ()) -> GuestConfig:
-    """The guest as it is to be started, bound to ``cells`` of the host. Raises BuildAborted or InvalidHardware for what cannot
-    be had, BuildFailed for what only this host lacks."""
+         cells: tuple[BoundCell, ...] = (), hostdevs: Sequence[str] = ()) -> GuestConfig:
+    """The guest as it is to be started, bound to ``cells`` of the host, with ``hostdevs`` of its PCI devices. Raises
+    BuildAborted or InvalidHardware for what cannot be had, BuildFailed for what only this host lacks."""
     asked = Asked(instance.flavor, instance.image)
     vifs = list(vifs)
     kvm = host.virt_type == "kvm"
@@ -85,6 +85,7 @@ def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirecto
         boot_menu=is_true(asked.either("boot_menu")), local_time=_property(instance, "os_type", "linux") == "windows",
         scsi_model=_choice(instance, "hw_scsi_model", SCSI_MODELS, "virtio-scsi"), guest_agent=has_agent(instance),
         watchdog=devices.watchdog(asked), serial_ports=devices.serial_ports(asked), cells=cells,
+        hostdevs=_hostdevs(instance, hostdevs),
         hide_hypervisor=kvm and _hides_hypervisor(asked), tb_cache_mb=None if kvm else TB_CACHE_MB)
 
 
@@ -156,6 +157,14 @@ def _tpm(instance: Instance, host: HostFacts) -> Tpm | None:
     if asked.version not in host.tpm_versions:
         raise _lacks(instance, f"a TPM {asked.version} is asked for, and this host has none (Debian: swtpm, swtpm-tools)")
     return Tpm(asked.version, asked.model)
+
+
+def _hostdevs(instance: Instance, claimed: Sequence[str]) -> tuple[str, ...]:
+    """A guest does not start without what its flavor promises."""
+    asked = pci.count(instance.flavor.pci_requests)
+    if len(claimed) != asked:
+        raise _lacks(instance, f"{asked} PCI devices are asked for, and it holds {len(claimed)} of this host")
+    return tuple(claimed)
 
 
 def _lacks(instance: Instance, reason: str) -> exception.BuildFailed:

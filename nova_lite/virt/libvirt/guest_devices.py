@@ -40,7 +40,12 @@ class GuestDevices:
         for flag in self._both():
             side = self.side(flag)
             if side is not None and self.element(side, key) is None:
-                self.guest.do(functools.partial(_attach, xml, flag))
+                self.guest.do(functools.partial(_attach, self.fitted(xml, side), flag))
+
+    @staticmethod
+    def fitted(xml: str, domain: etree._Element) -> str:
+        """A device's XML as this domain takes it."""
+        return xml
 
     def detach(self, key: str) -> None:
         """Take one away and wait until the guest let go; VirtDriverError when it never does."""

@@ -1,6 +1,8 @@
 """Disks that come and go while a guest lives, found by their serial: the id of the volume."""
 from __future__ import annotations
 
+from typing import Any
+
 from lxml import etree
 
 from nova_lite import units
@@ -17,11 +19,29 @@ class GuestDisks(GuestDevices):
         """By serial."""
         return next((d for d in domain.iterfind("devices/disk") if d.findtext("serial") == key), None)
 
+    @staticmethod
+    def fitted(xml: str, domain: etree._Element) -> str:
+        """A guest that was started by an older version has no thread for its disks."""
+        disk = etree.fromstring(xml)
+        driver = disk.find("driver")
+        if domain.find("iothreads") is not None or driver is None or "iothread" not in driver.attrib:
+            return xml
+        del driver.attrib["iothread"]
+        return etree.tostring(disk, encoding="unicode")
+
     def resize(self, serial: str, gigabytes: int) -> None:
         """Tell a running guest the new size; one that is off sees it when it starts."""
         found = self.find(serial, self.lib.VIR_DOMAIN_AFFECT_LIVE)
         if found is None:
             return
-        target = etree.fromstring(found).find("target")
+        disk = etree.fromstring(found)
+        target, is_encrypted = disk.find("target"), disk.find(".//encryption") is not None
         name, flag = target.get("dev") if target is not None else None, self.lib.VIR_DOMAIN_BLOCK_RESIZE_BYTES
-        self.guest.do(lambda domain: domain.blockResize(name, gigabytes * units.GiB, flag))
+
+        def resize(domain: Any) -> None:
+            size = gigabytes * units.GiB
+            if is_encrypted:        # what its size lacks of whole gigabytes is the header's, which the guest does not see
+                size -= -domain.blockInfo(name)[0] % units.GiB
+            domain.blockResize(name, size, flag)
+
+        self.guest.do(resize)

@@ -9,11 +9,12 @@ from oslo_config import cfg
 
 from nova_lite import units
 from nova_lite.objects import hardware
+from nova_lite.objects.hardware import pci
+from nova_lite.objects.hardware.pci import PciDevice
 from nova_lite.virt.driver import Inventory
-from nova_lite.virt.libvirt import disks, host_cells, images, virt_type
+from nova_lite.virt.libvirt import disks, files, host_cells, images, node_devices, virt_type
 from nova_lite.virt.libvirt.bindings import Bindings
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.files import instances_root
 from nova_lite.virt.libvirt.guest_config import HostFacts
 
 _MACHINES = {"x86_64": "pc", "i686": "pc", "aarch64": "virt", "ppc64le": "pseries", "s390x": "s390-ccw-virtio"}
@@ -25,14 +26,16 @@ class Host:
 
     def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
         self._connection = connection
-        self._root, self._images_type = instances_root(conf), conf.libvirt.images_type
-        self._root.mkdir(mode=0o755, parents=True, exist_ok=True)
-        self._capabilities = connection.run(lambda c: c.getCapabilities(), retry=True)
-        self._arch = etree.fromstring(self._capabilities).findtext("host/cpu/arch") or "x86_64"
+        self._root, self._images_type = files.instances_root(conf), conf.libvirt.images_type
+        self._root.mkdir(mode=0o711, parents=True, exist_ok=True)
+        files.close_to_others(self._root)
+        self.capabilities = connection.run(lambda c: c.getCapabilities(), retry=True)
+        self._arch = etree.fromstring(self.capabilities).findtext("host/cpu/arch") or "x86_64"
         self.hostname, self._type, self._version = connection.run(
             lambda c: (c.getHostname(), c.getType(), c.getVersion()), retry=True)
         self.facts = self._facts(conf)
-        self.cells = host_cells.of_capabilities(self._capabilities)
+        self.cells = host_cells.of_capabilities(self.capabilities)
+        self._device_specs = pci.device_specs(conf.pci.device_spec)
         self.bindings = Bindings(self._root, conf.host)
 
     def inventory(self) -> Inventory:
@@ -41,17 +44,21 @@ class Host:
         total, free = disks.free_space(self._root)
         least = (free - images.overcommitted(self._root, self._images_type)) // units.GiB
         kvm = self.facts.virt_type == virt_type.KVM
-        supported = [[arch, domain_type, "hvm"] for arch, domain_type in virt_type.offers(self._capabilities)
+        supported = [[arch, domain_type, "hvm"] for arch, domain_type in virt_type.offers(self.capabilities)
                      if kvm or domain_type != virt_type.KVM]
         return Inventory(hypervisor_hostname=self.hostname, hypervisor_type=self._type, hypervisor_version=self._version,
                          vcpus=info[2], memory_mb=info[1], local_gb=total // units.GiB, free_disk_gb=free // units.GiB,
                          disk_available_least=max(-_MOST, min(least, _MOST)),
                          cpu_info=self._cpu_info(), supported_instances=supported, traits=self._traits(),
-                         numa_topology=[cell.to_primitive() for cell in self.bindings.in_use(self.cells)])
+                         numa_topology=[cell.to_primitive() for cell in self.bindings.in_use(self.cells)],
+                         pci_devices=[device.to_primitive() for device in self._pci_devices()])
+
+    def _pci_devices(self) -> list[PciDevice]:
+        return pci.offered(node_devices.all_pci(self._connection), self._device_specs) if self._device_specs else []
 
     def _facts(self, conf: cfg.ConfigOpts) -> HostFacts:
         options = conf.libvirt
-        chosen = virt_type.choose(options.virt_type, self._arch, self._capabilities)
+        chosen = virt_type.choose(options.virt_type, self._arch, self.capabilities)
         machine = options.machine_type or _MACHINES.get(self._arch, "virt")
         mode = options.cpu_mode or ("host-model" if chosen == virt_type.KVM else "none")
         cache = options.disk_cachemode
@@ -83,11 +90,11 @@ class Host:
         return traits
 
     def _cpu_info(self) -> dict[str, Any]:
-        cpu = etree.fromstring(self._capabilities).find("host/cpu")
+        cpu = etree.fromstring(self.capabilities).find("host/cpu")
         if cpu is None:
             return {}
         topology = cpu.find("topology")
-        cells = etree.fromstring(self._capabilities).findall("host/topology/cells/cell")
+        cells = etree.fromstring(self.capabilities).findall("host/topology/cells/cell")
         counts = {"cells": max(1, len(cells))}
         if topology is not None:
             counts |= {k: int(topology.get(k, "1")) for k in ("sockets", "cores", "threads")}

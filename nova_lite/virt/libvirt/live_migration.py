@@ -6,6 +6,8 @@ migration the disks are made at the destination over the same base images, and o
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import pathlib
 import secrets
 import threading
@@ -17,13 +19,13 @@ from lxml import etree
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception, units
+from nova_lite import exception, units
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.copies import Copies
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
-from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_check, migration_xml
+from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_check, migration_xml, post_copy
 from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -39,12 +41,25 @@ from nova_lite.virt.libvirt.files import (
 )
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.host import Host
-from nova_lite.virt.live import ABORT, FORCE_COMPLETE, Plan, Progress, Report, SourceFacts
+from nova_lite.virt.live import (
+    ABORT,
+    BROKEN,
+    FORCE_COMPLETE,
+    GIVE_UP,
+    REST_SECONDS,
+    SPLIT,
+    WHOLE,
+    Plan,
+    Progress,
+    Report,
+    SourceFacts,
+    Waits,
+)
 
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 _REPORT_SECONDS = 1.0
-_COMPLETION_SECONDS = 800.0     # that a copy may take for each GiB, and for two at least, as in Nova
+_MEND_SECONDS = 5.0             # between attempts to take up a copy that broke
 _UNDEFINE_SECONDS = 10.0        # between the end of the source's guest and that of its domain
 
 
@@ -69,7 +84,8 @@ class LiveMigrations:
         kind, cpu = xml.find("os/type"), xml.find("cpu")
         token = secrets.token_hex(16)
         files.make()
-        (files.path / migration_check.TOKEN).write_text(token)
+        with written_whole(files.path / migration_check.TOKEN) as part:
+            part.write_text(token)
         return SourceFacts(
             hypervisor_type=inventory.hypervisor_type, hypervisor_version=inventory.hypervisor_version,
             power_state=guest.power_state() or states.NOSTATE, arch=kind.get("arch", "") if kind is not None else "",
@@ -94,7 +110,16 @@ class LiveMigrations:
         uri = self._conf.libvirt.live_migration_uri or "qemu+tcp://%s/system"
         return Plan(block=blocks, shared=shared, uri=uri.replace("%s", self._address), address=self._address,
                     power_state=there.power_state, disks=there.disks if blocks else [], source_root=there.root,
-                    root=str(self._root), listen=host.facts.listen)
+                    root=str(self._root), listen=host.facts.listen, post_copy=self._takes_post_copy(instance, there))
+
+    def _takes_post_copy(self, instance: Instance, there: SourceFacts) -> bool:
+        """One that its user has paused changes nothing while it is copied."""
+        if not self._conf.libvirt.live_migration_permit_post_copy or there.power_state != states.RUNNING:
+            return False
+        reason = post_copy.refusal(self._connection, self._host().capabilities)
+        if reason:
+            LOG.warning("the guest cannot come by post-copy: %s", reason, extra={"instance_uuid": instance.uuid})
+        return not reason
 
     def offer(self, instance: Instance, plan: Plan) -> DiskOffer | None:
         """The config drive: libvirt copies no disk that a guest cannot write to."""
@@ -109,9 +134,7 @@ class LiveMigrations:
         files = self._files(instance)
         if not plan.shared:
             self._remove(instance, network_info)
-            concurrency.native(files.remove)        # and what is nobody's: nothing of it is another host's
-            files.make()
-            write_mark(files.moved_to, self._name)
+            files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
         if plan.block:
             self._disks.make(instance, files, fetch_image)
             for disk in plan.disks:
@@ -139,30 +162,76 @@ class LiveMigrations:
     def turn(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
         """See LiveMigrations. A copy that has outlived a daemon is only looked at."""
         guest = self._guest(instance)
-        return self._copies.turn(ask, at_once=bool(self._job(guest)) or self._is_gone(guest))
+        at_once = self.post_copy(instance) != WHOLE or bool(self._job(guest)) or self._is_gone(guest)
+        return self._copies.turn(ask, at_once=at_once)
 
-    def copy(self, instance: Instance, plan: Plan, report: Report) -> None:
+    def post_copy(self, instance: Instance) -> str:
+        """See LiveMigrations. The file remembers it of a guest whose process has ended."""
+        found = post_copy.of(self._guest(instance))
+        return SPLIT if found == WHOLE and self._files(instance).switched.exists() else found
+
+    def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:
         """See LiveMigrations."""
         guest = self._guest(instance)
         with self._working(instance, None):
             if self._has_left(guest):
-                return
+                return None
             call = None
-            if not self._job(guest):
+            if not self._job(guest) and self.post_copy(instance) == WHOLE:
                 if not plan.shared:
                     write_mark(self._files(instance).moved_to, self._name)
                 LOG.info("moving to %s: %s", plan.address, "with its disks" if plan.block else "memory only",
                          extra={"instance_uuid": instance.uuid})
                 call = _Call(lambda: self._migrate(guest, plan))
-            aborted = self._watch(guest, instance, call, report)
-            if self._has_left(guest):
-                return
+            aborted = self._watch(guest, instance, call, report, plan)
+            deadline = time.monotonic() + REST_SECONDS
+            while not self._has_left(guest):
+                if self.post_copy(instance) == WHOLE:
+                    break
+                if call is not None and call.flowed:
+                    deadline = time.monotonic() + REST_SECONDS
+                lost = self._mend(guest, instance, plan, call.error if call is not None else None, report, waits, deadline)
+                if lost:
+                    return lost
+                call = _Call(lambda: self._migrate(guest, plan, mend=True))
+                self._watch(guest, instance, call, report, plan, deadline)
+            else:
+                return None
         if aborted:
             raise exception.LiveMigrationAborted(instance_id=instance.uuid)
         error = call.error if call is not None else None
         raise exception.VirtDriverError(what="Live migration", reason=str(error or "libvirt ended it")) from error
 
-    def _migrate(self, guest: Guest, plan: Plan) -> None:
+    def _mend(self, guest: Guest, instance: Instance, plan: Plan, error: exception.NovaLiteError | None, report: Report,
+              waits: Waits, deadline: float) -> str:
+        """Before a copy is taken up that broke after the guest had gone on at the destination: a pause, or why one half is lost
+        for good. Then the other host has what there is of it: its disks, as they were written last, or all."""
+        lost = ""
+        if post_copy.is_hopeless(error, guest.lib) or not guest.is_active() or (error is not None and not waits()):
+            lost = f"one half of it is gone ({error or 'here'})"
+        elif time.monotonic() > deadline:
+            lost = f"it could not be taken up for {REST_SECONDS / 3600:g} hours ({error or 'no answer'})"
+        else:
+            LOG.warning("the copy is taken up again in a moment: %s", error or "nobody waited for its end",
+                        extra={"instance_uuid": instance.uuid})
+            lost = self._pause(guest, report)
+        if lost:
+            lost = f"the copy broke after the guest had gone on at {plan.address}, and {lost}"
+            LOG.error("%s: unless it is whole there its memory is lost", lost, extra={"instance_uuid": instance.uuid})
+            guest.unplug()
+        return lost
+
+    def _pause(self, guest: Guest, report: Report) -> str:
+        """Why nobody will have the rest; empty: the pause is over."""
+        until = time.monotonic() + _MEND_SECONDS
+        while True:
+            if report(_progress(self._job(guest), BROKEN)) == GIVE_UP:
+                return "its new host was declared down, or it is being deleted"
+            if time.monotonic() >= until:
+                return ""
+            time.sleep(_REPORT_SECONDS)
+
+    def _migrate(self, guest: Guest, plan: Plan, mend: bool = False) -> None:
         lib, options = guest.lib, self._conf.libvirt
         xml = self._xml(guest)
         there = migration_xml.build(xml, plan)
@@ -177,45 +246,66 @@ class LiveMigrations:
             parameters[lib.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = targets
         elif plan.shared:
             flags |= lib.VIR_MIGRATE_UNSAFE      # the directory was seen to be the same: the cache mode says nothing about it
-        if options.live_migration_permit_post_copy:
-            flags |= lib.VIR_MIGRATE_POSTCOPY
+        if plan.post_copy and (options.live_migration_permit_post_copy or mend):
+            flags |= lib.VIR_MIGRATE_POSTCOPY | (lib.VIR_MIGRATE_POSTCOPY_RESUME if mend else 0)
         elif options.live_migration_permit_auto_converge:
             flags |= lib.VIR_MIGRATE_AUTO_CONVERGE
         if options.live_migration_with_native_tls:
             flags |= lib.VIR_MIGRATE_TLS
         guest.do(lambda domain: domain.migrateToURI3(plan.uri, parameters, flags), must_exist=True, lasts=True)
 
-    def _watch(self, guest: Guest, instance: Instance, call: _Call | None, report: Report) -> bool:
-        """Until the copy has ended; True when it was aborted, on request or because it takes too long."""
-        done, reported = set[str](), 0.0
+    def _watch(self, guest: Guest, instance: Instance, call: _Call | None, report: Report, plan: Plan,
+               deadline: float = math.inf) -> bool:
+        """Until the copy has ended, or is broken; True when it was aborted, on request or because it takes too long. An attempt
+        to take it up may hang: then until it is given up, or ``deadline``."""
+        done, tried, reported = set[str](), set[str](), 0.0
         while True:
             has_ended = call is None or call.ended     # before the look at the job: a call ends after its job
-            job = self._job(guest)
+            job, memory = self._job(guest), post_copy.of(guest) if plan.post_copy else WHOLE
+            if memory != WHOLE and not (switched := self._files(instance).switched).exists():
+                LOG.info("live migration: the guest goes on at %s", plan.address, extra={"instance_uuid": instance.uuid})
+                write_mark(switched, self._name)
+            if memory == BROKEN and BROKEN not in tried:
+                LOG.error("the copy broke after the guest had gone on at %s: it stands still on both hosts", plan.address,
+                          extra={"instance_uuid": instance.uuid})
+                tried.add(BROKEN)
+            if memory == SPLIT and call is not None:
+                call.flowed = True
             # libvirt may go on with a copy though the connection was lost on which it was asked for
-            if has_ended and not (job and (call is None or isinstance(call.error, ConnectionLost))):
+            goes_on = job and memory != BROKEN and (call is None or isinstance(call.error, ConnectionLost))
+            if has_ended and not goes_on:
                 return ABORT in done
             wanted = None
             if time.monotonic() - reported >= _REPORT_SECONDS:
-                reported, wanted = time.monotonic(), report(_progress(job))
-                if ABORT not in done and is_overdue(job):
-                    LOG.warning("the copy does not come to its end", extra={"instance_uuid": instance.uuid})
-                    wanted = ABORT
-            if wanted in (ABORT, FORCE_COMPLETE) and wanted not in done and job:
-                done.add(wanted)
-                self._intervene(guest, instance, wanted)
+                reported = time.monotonic()
+                wanted = report(_progress(job, memory))
+                if memory == BROKEN and (wanted == GIVE_UP or time.monotonic() > deadline):
+                    return False
+                if wanted != ABORT and is_overdue(job, self._conf.libvirt.live_migration_completion_timeout):
+                    wanted = self._conf.libvirt.live_migration_timeout_action
+            # a guest that has gone on there cannot come back
+            asked = wanted in (ABORT, FORCE_COMPLETE) and wanted not in done and job and memory == WHOLE
+            if asked and wanted:
+                if self._intervene(guest, instance, wanted, plan, again=wanted in tried) or wanted == ABORT:
+                    done.add(wanted)
+                tried.add(wanted)
             time.sleep(_LOOK_SECONDS)
 
-    def _intervene(self, guest: Guest, instance: Instance, wanted: str) -> None:
-        LOG.info("live migration: %s", wanted, extra={"instance_uuid": instance.uuid})
+    def _intervene(self, guest: Guest, instance: Instance, wanted: str, plan: Plan, again: bool) -> bool:
+        """False when it was refused: disks are copied first, before there can be a post-copy, or it may just have ended."""
+        LOG.log(logging.DEBUG if again else logging.INFO, "live migration: %s", wanted, extra={"instance_uuid": instance.uuid})
         try:
             if wanted == ABORT:
                 guest.do(lambda domain: domain.abortJob())
-            elif self._conf.libvirt.live_migration_permit_post_copy:
+            elif plan.post_copy and self._conf.libvirt.live_migration_permit_post_copy:
                 guest.do(lambda domain: domain.migrateStartPostCopy(0))
             else:
                 guest.pause()       # a guest that does not run changes nothing any more; it goes on at the destination
-        except exception.VirtDriverError as error:      # it may just have ended
-            LOG.warning("live migration: %s: %s", wanted, error, extra={"instance_uuid": instance.uuid})
+        except exception.VirtDriverError as error:
+            LOG.log(logging.DEBUG if again else logging.WARNING, "live migration: %s: %s", wanted, error,
+                    extra={"instance_uuid": instance.uuid})
+            return False
+        return True
 
     def _job(self, guest: Guest) -> dict[str, Any]:
         """The statistics of what libvirt does with the guest now; {}: nothing."""
@@ -241,6 +331,11 @@ class LiveMigrations:
         state = guest.do(lambda domain: domain.state(), retry=True)
         return state is None or tuple(state[:2]) == (guest.lib.VIR_DOMAIN_SHUTOFF, guest.lib.VIR_DOMAIN_SHUTOFF_MIGRATED)
 
+    def waits(self, instance: Instance) -> bool:
+        """See LiveMigrations."""
+        guest = self._guest(instance)
+        return guest.is_active() and (post_copy.of(guest) != WHOLE or guest.power_state() != states.RUNNING)
+
     # evacuation ---------------------------------------------------------------------------------------------------------
     def adopt(self, instance: Instance) -> None:
         """See LiveMigrations."""
@@ -252,8 +347,7 @@ class LiveMigrations:
         if files.path.exists():
             write_mark(files.owner, NOBODY)
         else:
-            files.make()
-            write_mark(files.moved_to, self._name)
+            files.begin(self._name)
 
     def adopted(self, instance: Instance) -> None:
         """See LiveMigrations."""
@@ -279,13 +373,17 @@ class LiveMigrations:
         if state is None:
             return False
         incoming = (lib.VIR_DOMAIN_PAUSED_MIGRATION, lib.VIR_DOMAIN_PAUSED_STARTING_UP)
-        if state[0] == lib.VIR_DOMAIN_PAUSED and state[1] in incoming:
+        if (state[0] == lib.VIR_DOMAIN_PAUSED and state[1] in incoming) or post_copy.of(guest) != WHOLE:
             return None
         return state[0] in (lib.VIR_DOMAIN_RUNNING, lib.VIR_DOMAIN_PAUSED)
 
     def arrive(self, instance: Instance, network_info: list[VIF], plan: Plan) -> int:
         """See LiveMigrations."""
-        files, state = self._files(instance), self._guest(instance).power_state()
+        files, guest = self._files(instance), self._guest(instance)
+        if post_copy.of(guest) == BROKEN:       # and the source has given it up
+            guest.unplug()
+        files.switched.unlink(missing_ok=True)
+        state = guest.power_state()
         if state not in (states.RUNNING, states.POWER_PAUSED):
             raise exception.VirtDriverError(what="Live migration", reason=f"the guest has left its host, but did not come to "
                                                                           f"{self._name}")
@@ -341,7 +439,7 @@ class _Call:
     """A call that lasts as long as the copy, in a thread of its own."""
 
     def __init__(self, function: Callable[[], None]) -> None:
-        self.ended, self._function = False, function
+        self.ended, self.flowed, self._function = False, False, function     # flowed: memory has followed a guest that went on
         self.error: exception.NovaLiteError | None = None
         threading.Thread(target=self._run, name="live-migration", daemon=True).start()
 
@@ -357,16 +455,17 @@ class _Call:
             self.ended = True
 
 
-def is_overdue(job: dict[str, Any]) -> bool:
-    """Whether a copy, by libvirt's statistics of it, takes so long that it will hardly end: the guest writes faster than is
-    copied."""
+def is_overdue(job: dict[str, Any], timeout: int) -> bool:
+    """Whether a copy, by libvirt's statistics of it, takes longer than ``timeout`` seconds for each GiB, and for two at least,
+    as in Nova: the guest writes faster than is copied. 0: never."""
     size = sum(int(job.get(f"{what}_total", 0)) for what in ("memory", "disk"))
-    return int(job.get("time_elapsed", 0)) / 1000 > _COMPLETION_SECONDS * max(2.0, size / units.GiB)
+    return timeout > 0 and int(job.get("time_elapsed", 0)) / 1000 > timeout * max(2.0, size / units.GiB)
 
 
-def _progress(job: dict[str, Any]) -> Progress:
-    return Progress(**{f"{what}_{part}": int(job.get(f"{what}_{part}", 0))
-                       for what in ("memory", "disk") for part in ("total", "processed", "remaining")})
+def _progress(job: dict[str, Any], memory: str = WHOLE) -> Progress:
+    numbers = {f"{what}_{part}": int(job.get(f"{what}_{part}", 0))
+               for what in ("memory", "disk") for part in ("total", "processed", "remaining")}
+    return Progress.from_primitive({**numbers, "post_copy": memory != WHOLE})
 
 
 def _bracketed(address: str) -> str:

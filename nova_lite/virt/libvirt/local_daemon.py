@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import grp
+import json
 import os
 import pathlib
 import pwd
@@ -24,13 +25,14 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import concurrency, exception
+from nova_lite.virt.libvirt import virt_type
 from nova_lite.virt.libvirt.connection import load_libvirt
 
 LOG = log.getLogger(__name__)
 
 START_TIMEOUT = 30.0
 _SOCKET_PATH_MAX = 107
-_QEMU_USER = "libvirt-qemu"
+_QEMU_USER, _KVM = "libvirt-qemu", virt_type.DEVICE
 _BOUND = {"etc": "/etc/libvirt", "lib": "/var/lib/libvirt", "log": "/var/log/libvirt", "cache": "/var/cache/libvirt",
           "run": "/run/libvirt"}
 _DAEMONS = ("virtlogd", "libvirtd")
@@ -41,14 +43,14 @@ unix_sock_rw_perms = "0700"
 host_uuid = "{host_uuid}"
 log_outputs = "3:file:{directory}/log/libvirtd.log"
 """
-# QEMU runs as root, without confinement: this daemon is for trials and tests on one's own machine
+# What a guest has open is QEMU's user's, by libvirt's doing, and root's when it is off.
 _QEMU_CONF = """\
 security_driver = "none"
-user = "root"
-group = "root"
+user = "{user}"
+group = "{user}"
 swtpm_user = "root"
 swtpm_group = "root"
-dynamic_ownership = 0
+dynamic_ownership = 1
 remember_owner = 0
 namespaces = []
 stdio_handler = "logd"
@@ -70,12 +72,14 @@ def ensure(conf: cfg.ConfigOpts) -> LocalDaemon | None:
 
 
 class LocalDaemon:
-    """libvirtd and virtlogd below ``directory``; with ``netns`` in that network namespace, where guests' bridges are."""
+    """libvirtd and virtlogd below ``directory``; with ``netns`` in that network namespace, where guests' bridges are.
+    ``qemu_options`` are more lines of its qemu.conf; they count from the next start on."""
 
     def __init__(self, directory: str | os.PathLike[str], hostname: str = "", netns: str = "") -> None:
         self._directory = pathlib.Path(directory).absolute()
         self._hostname = hostname or os.uname().nodename
         self._netns = netns
+        self.qemu_options: dict[str, str | int] = {}
         socket = self._directory / "run" / "libvirt-sock"
         if len(str(socket)) > _SOCKET_PATH_MAX:
             raise exception.ConfigError(reason=f"the path of libvirt's socket is too long: {socket}")
@@ -88,10 +92,11 @@ class LocalDaemon:
         self._check()
         for name in _BOUND:
             (self._directory / name).mkdir(parents=True, exist_ok=True)
-        self._configure()
+        user = self.qemu_user()
+        self._configure(user)
         self._end_daemons()     # one that does not answer would keep its pid file locked
         LOG.info("Starting libvirtd in %s", self._directory)
-        command = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-ec", self._script()]
+        command = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-ec", self._script(user)]
         if self._netns:
             command = ["nsenter", f"--net=/run/netns/{self._netns}", *command]
         with open(self._directory / "log" / "start.out", "ab") as output:
@@ -121,8 +126,7 @@ class LocalDaemon:
         if self._netns and not pathlib.Path("/run/netns", self._netns).exists():
             raise exception.ConfigError(reason=f"[network] netns = {self._netns}: there is no such network namespace")
 
-    def _configure(self) -> None:
-        _ensure_qemu_user()
+    def _configure(self, user: str) -> None:
         identity = self._directory / "host-uuid"
         if not identity.exists():
             identity.write_text(str(uuid.uuid4()))
@@ -130,9 +134,20 @@ class LocalDaemon:
             _LIBVIRTD_CONF.format(host_uuid=identity.read_text().strip(), directory=self._directory))
         first = _CONSOLES + zlib.crc32(str(self._directory).encode()) % _RANGES * _RANGE
         (self._directory / "etc" / "qemu.conf").write_text(
-            _QEMU_CONF.format(consoles=first, consoles_end=first + _RANGE - 1))
+            _QEMU_CONF.format(user=user, consoles=first, consoles_end=first + _RANGE - 1)
+            + "".join(f"{name} = {json.dumps(value)}\n" for name, value in self.qemu_options.items()))
 
-    def _script(self) -> str:
+    def qemu_user(self) -> str:
+        """As whom guests run: QEMU's own user, or root where that user cannot reach what it needs: this directory, beside which
+        the guests' files are, or a /dev/kvm that works."""
+        _ensure_qemu_user()
+        closed = next((path for path in (self._directory / "lib" / "qemu").parents if not path.stat().st_mode & 0o001), None)
+        if closed is None and (_opens_kvm() or _is_kvm_useless()):
+            return _QEMU_USER
+        LOG.warning("QEMU runs as root, as %s is closed to its own user, %s", closed or _KVM, _QEMU_USER)
+        return "root"
+
+    def _script(self, user: str) -> str:
         """What runs inside the new namespaces. A network namespace needs its own /sys, with the host's cgroups in it."""
         base = shlex.quote(str(self._directory))
         lines = [f"export PATH={shlex.quote(_path())}", f"hostname {shlex.quote(self._hostname)}"]
@@ -144,6 +159,9 @@ class LocalDaemon:
                   f"mount --bind {base}/hosts /etc/hosts"]
         for name, target in _BOUND.items():
             lines += [f"mkdir -p {target}", f"mount --bind {base}/{name} {target}"]
+        if user == _QEMU_USER and not _opens_kvm():
+            # libvirt would ask QEMU anew what it can, again and again: it asks with other rights than guests have
+            lines.append(f"touch {base}/kvm && chmod 0600 {base}/kvm && mount --bind {base}/kvm {_KVM}")
         lines.append(f"virtlogd -d -p {base}/run/virtlogd.pid")
         lines.append(f"libvirtd -d -f /etc/libvirt/libvirtd.conf -p {base}/run/libvirtd.pid")
         return "\n".join(lines)
@@ -193,8 +211,24 @@ def _ensure_qemu_user() -> None:
         grp.getgrnam(_QEMU_USER)
         pwd.getpwnam(_QEMU_USER)
     except KeyError:
+        of_kvm = ["--groups", "kvm"] if any(group.gr_name == "kvm" for group in grp.getgrall()) else []
         subprocess.run(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir",  # noqa: S603, S607
-                        "/nonexistent", "--shell", "/usr/sbin/nologin", _QEMU_USER], check=True)
+                        "/nonexistent", "--shell", "/usr/sbin/nologin", *of_kvm, _QEMU_USER], check=True)
+
+
+def _opens_kvm() -> bool:
+    """Whether QEMU's user may open /dev/kvm; also true where there is none."""
+    try:
+        found = os.stat(_KVM)
+    except FileNotFoundError:
+        return True
+    user = pwd.getpwnam(_QEMU_USER)
+    is_member = found.st_gid in os.getgrouplist(_QEMU_USER, user.pw_gid)
+    return found.st_mode & 0o006 == 0o006 or is_member and found.st_mode & 0o060 == 0o060
+
+
+def _is_kvm_useless() -> bool:
+    return bool(virt_type.missing(os.uname().machine, {virt_type.KVM}))
 
 
 def _answers(uri: str) -> bool:

@@ -114,9 +114,7 @@ class Moves:
         if offer is not None:
             self._check_format(files, offer)
         if read_mark(files.moved_to) != Mark(self._host, move):
-            concurrency.native(files.remove)
-            files.make()
-            write_mark(files.moved_to, self._host, move)
+            files.begin(self._host, move)
         if offer is None or _is_shared(aside, offer):
             for path in aside.movable:
                 if path.exists() and not (target := files.path / path.name).exists():
@@ -130,8 +128,6 @@ class Moves:
                     raise exception.VirtDriverError(what="Receiving a guest", reason=f"the other host offers a file {name!r}")
                 if not target.exists():
                     with written_whole(target) as part:
-                        if target == files.tpm:
-                            part.touch(mode=0o600)      # what it keeps is nobody else's
                         pull(offer, name, keys, part, check)
                         if target == files.disk:
                             self._rebase(instance, part, offer, fetch, lambda base: pull(offer, BASE, keys, base, check))
@@ -186,8 +182,7 @@ class Moves:
         that what a killed build leaves is found."""
         files = self._files(instance.uuid)
         if not files.path.exists():
-            files.make()
-            write_mark(files.moved_to, self._host, NEW)
+            files.begin(self._host, NEW)
         if read_mark(files.owner).host != NOBODY:
             write_mark(files.owner, self._host)
 

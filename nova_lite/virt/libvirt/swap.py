@@ -26,10 +26,14 @@ def swap(guest: Guest, serial: str, xml: str, larger: bool = False) -> None:
     ``larger``: the new source is. QEMU mirrors only what has the same size, so the guest is given the front part of it, and
     sees the rest when it is started the next time.
     """
-    found = GuestDisks(guest).find(serial, guest.lib.VIR_DOMAIN_AFFECT_LIVE)
-    if found is None:
+    domain = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_LIVE)
+    disk = None if domain is None else GuestDisks.element(domain, serial)
+    if domain is None or disk is None:
         raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the guest has no disk {serial}, or does not run")
-    disk, wanted = etree.fromstring(found), etree.fromstring(xml)
+    xml = GuestDisks.fitted(xml, domain)
+    wanted = etree.fromstring(xml)
+    if any(one.find(".//encryption") is not None for one in (disk, wanted)):
+        raise exception.NotImplementedByDriver(what="the exchange of encrypted volumes under a guest")
     if not is_same_source(disk, wanted):
         target = str(disk.find("target").get("dev"))    # type: ignore[union-attr]  # every disk has one
         _mirror(guest, target, _front_part(guest, target, xml) if larger else xml)

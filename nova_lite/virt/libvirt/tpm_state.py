@@ -32,8 +32,7 @@ class TpmStates:
         if not state.is_dir():
             return
         with written_whole(files.tpm) as part:
-            with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream, \
-                    tarfile.open(fileobj=stream, mode="w") as archive:
+            with tarfile.open(part, mode="w") as archive:
                 archive.add(state, arcname=uuid)
 
     def restore(self, uuid: str, files: GuestDirectory) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+from collections.abc import Collection
 
 from lxml import etree
 from oslo_log import log
@@ -13,10 +14,11 @@ from nova_lite import exception
 LOG = log.getLogger(__name__)
 
 KVM, QEMU = "kvm", "qemu"
+CPUINFO, DEVICE = pathlib.Path("/proc/cpuinfo"), "/dev/kvm"
 
 
-def choose(wanted: str, arch: str, capabilities: str, cpuinfo: pathlib.Path = pathlib.Path("/proc/cpuinfo"),
-           device: str = "/dev/kvm") -> str:
+def choose(wanted: str, arch: str, capabilities: str, cpuinfo: pathlib.Path = CPUINFO,
+           device: str = DEVICE) -> str:
     """kvm or qemu for ``[libvirt] virt_type``; raises ConfigError when libvirt does not offer what was asked for.
 
     ``auto`` looks further than libvirt, which offers kvm wherever /dev/kvm opens: without vmx or svm among the CPU's flags
@@ -28,11 +30,11 @@ def choose(wanted: str, arch: str, capabilities: str, cpuinfo: pathlib.Path = pa
             raise exception.ConfigError(reason=f"[libvirt] virt_type = {wanted}, but libvirt offers only "
                                                f"{', '.join(sorted(offered)) or 'nothing'} for {arch}")
         return wanted
-    missing = _missing(arch, offered, cpuinfo, device)
-    LOG.info("Guests run with %s%s", QEMU if missing else KVM, f": {missing}" if missing else "")
-    if missing and QEMU not in offered:
-        raise exception.ConfigError(reason=f"no hypervisor for {arch}: {missing}, and libvirt offers no qemu")
-    return QEMU if missing else KVM
+    reason = missing(arch, offered, cpuinfo, device)
+    LOG.info("Guests run with %s%s", QEMU if reason else KVM, f": {reason}" if reason else "")
+    if reason and QEMU not in offered:
+        raise exception.ConfigError(reason=f"no hypervisor for {arch}: {reason}, and libvirt offers no qemu")
+    return QEMU if reason else KVM
 
 
 def offers(capabilities: str) -> list[tuple[str, str]]:
@@ -42,8 +44,8 @@ def offers(capabilities: str) -> list[tuple[str, str]]:
             if guest.findtext("os_type") == "hvm" for arch in guest.iterfind("arch") for domain in arch.iterfind("domain")]
 
 
-def _missing(arch: str, offered: set[str], cpuinfo: pathlib.Path, device: str) -> str:
-    """Why KVM cannot be used; empty when it can."""
+def missing(arch: str, offered: Collection[str], cpuinfo: pathlib.Path = CPUINFO, device: str = DEVICE) -> str:
+    """Why KVM cannot be used by us, of the domain types that are ``offered``; empty when it can."""
     if KVM not in offered:
         return "libvirt does not offer kvm"
     try:

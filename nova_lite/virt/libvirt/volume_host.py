@@ -1,11 +1,17 @@
-"""What a host does for a volume before and after a guest has it: it keeps the secret, and says who it is."""
+"""What a host does for a volume before and after a guest has it: it keeps the secrets, and says who it is.
+
+A password of the storage is kept as long as the volume is connected. The passphrase of an encrypted volume is kept in libvirt's
+memory only, and only while there is a guest that reads it: it is asked of the key manager again at each start.
+"""
 from __future__ import annotations
 
 import base64
+import dataclasses
 import os
 import pathlib
 import re
 import stat
+from collections.abc import Iterable
 from typing import Any
 
 from lxml import etree
@@ -14,14 +20,19 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import concurrency, exception
+from nova_lite.keymgr import KeyManager
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
-from nova_lite.virt.libvirt import disks, volumes
+from nova_lite.virt.libvirt import disks, encryption, luks, volumes
 from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.domain_xml.elements import child
+from nova_lite.virt.libvirt.encryption import Encryption
+from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
 
 _INITIATOR_FILE = pathlib.Path("/etc/iscsi/initiatorname.iscsi")
+_USAGES = {"ceph": "name", "iscsi": "target", "volume": "volume"}       # kind of secret: element that says what it is for
 _IQN_PREFIX = "iqn.2010-10.org.openstack"
 
 
@@ -30,6 +41,7 @@ class VolumeHost:
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, connection: Connection) -> None:
         self._conf, self._name, self._connection = conf, host, connection
+        self._keys = KeyManager(conf)
 
     def connector(self) -> dict[str, Any]:
         """What the Volume service is told."""
@@ -37,23 +49,65 @@ class VolumeHost:
                 "os_type": "linux", "platform": os.uname().machine, "do_local_attach": False}
 
     def connect(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
-        """Keep the secret, look at the file; the connection_info that may be stored. Raises InvalidVolume."""
+        """Keep the secrets, look at the file; the connection_info that may be stored. Raises InvalidVolume, and what
+        ``KeyManager.passphrase`` and ``luks.make_ready`` raise."""
         made = volumes.prepared(instance, str(device.volume_id), connection_info)
-        data, kind = made["data"], made["driver_volume_type"]
+        data, kind, encrypted = made["data"], made["driver_volume_type"], encryption.of(made)
+        passphrase = self._keys.passphrase(encrypted.key_id) if encrypted is not None else ""
         found = volumes.secret(connection_info)
-        if found is not None:
-            self._keep(data["secret_uuid"], found[0], f"{instance.uuid}/{device.volume_id}", found[1])
         if kind == "iscsi":
             data["initiator"] = self._initiator()
         elif kind == "local":
             data |= concurrency.native(_look_at, str(data["device_path"]))
+        if encrypted is not None and kind != "rbd":     # Cinder formats those itself
+            disk = volumes.disk(instance, dataclasses.replace(device, connection_info=made), "vda")
+            luks.make_ready(disk, encrypted, passphrase, found[1] if found is not None else "")
+        if found is not None:
+            self._keep(data["secret_uuid"], found[0], f"{instance.uuid}/{device.volume_id}", found[1])
+        if encrypted is not None:
+            self._keep_passphrase(instance, device, encrypted, passphrase)
         return made
 
     def disconnect(self, instance: Instance, device: BlockDevice) -> None:
-        """Forget the secret; there may be none."""
+        """Forget the secrets; there may be none."""
         # after an exchange of volumes the secret has the new volume's name, the device perhaps the old one's
         name = (device.connection_info or {}).get("volume_id") or device.volume_id
-        lib, uuid = self._connection.libvirt, volumes.secret_uuid(instance, str(name))
+        self._forget(volumes.secret_uuid(instance, str(name)))
+        if encryption.of(device.connection_info) is not None:
+            self._forget(encryption.secret_uuid(instance, str(name)))
+
+    def unlock(self, instance: Instance) -> None:
+        """Before its guest starts: libvirt is to have the passphrases of its encrypted volumes. Raises what
+        ``KeyManager.passphrase`` raises."""
+        for device, encrypted in encryption.of_all(instance.block_devices):
+            if not self._has(encrypted.secret_uuid):
+                self._keep_passphrase(instance, device, encrypted, self._keys.passphrase(encrypted.key_id))
+
+    def lock_unless_read(self, instance: Instance, devices: Iterable[BlockDevice]) -> None:
+        """Forget the passphrases of a server's volumes where no guest reads them any more."""
+        found = encryption.of_all(devices)
+        if found and not Guest(self._connection, instance.uuid).is_active():
+            for _, encrypted in found:
+                self._forget(encrypted.secret_uuid)
+
+    def _keep_passphrase(self, instance: Instance, device: BlockDevice, encrypted: Encryption, passphrase: str) -> None:
+        self._keep(encrypted.secret_uuid, "volume", f"{instance.uuid}/{device.volume_id}", passphrase)
+
+    def _has(self, uuid: str) -> bool:
+        lib = self._connection.libvirt
+
+        def look(connection: Any) -> bool:
+            try:
+                return bool(connection.secretLookupByUUIDString(uuid))
+            except lib.libvirtError as error:
+                if error.get_error_code() != lib.VIR_ERR_NO_SECRET:
+                    raise
+                return False
+
+        return self._connection.run(look, retry=True)
+
+    def _forget(self, uuid: str) -> None:
+        lib = self._connection.libvirt
 
         def forget(connection: Any) -> None:
             try:
@@ -65,14 +119,23 @@ class VolumeHost:
         self._connection.run(forget)
 
     def _keep(self, uuid: str, kind: str, usage: str, value: str) -> None:
-        """Define it, over an older one. Private: libvirt gives it to QEMU only; it survives a restart of the host."""
-        element = E.secret(E.uuid(uuid), E.description("volume of a server"),
-                           E.usage(E.name(usage) if kind == "ceph" else E.target(usage), type=kind),
-                           ephemeral="no", private="yes")
+        """Define it, over an older one. Private: libvirt gives it to QEMU only. That of a storage (ceph, iscsi) survives a
+        restart of the host, a passphrase (volume) is never written to a disk."""
+        element = E.secret(E.uuid(uuid), E.description("volume of a server"), E.usage(child(_USAGES[kind], usage), type=kind),
+                           ephemeral="yes" if kind == "volume" else "no", private="yes")
         xml = etree.tostring(element, encoding="unicode")
         # ceph keys are base64 of what libvirt wants to have
         raw = base64.b64decode(value) if kind == "ceph" else value.encode()
-        self._connection.run(lambda connection: connection.secretDefineXML(xml).setValue(raw, 0) and None)
+
+        def keep(connection: Any) -> None:
+            made = connection.secretDefineXML(xml)
+            try:
+                made.setValue(raw, 0)
+            except BaseException:       # one without value would pass for one that is kept
+                made.undefine()
+                raise
+
+        self._connection.run(keep)
 
     def _initiator(self) -> str:
         """This host's IQN: that of its iSCSI initiator when it has one, else one of its name."""

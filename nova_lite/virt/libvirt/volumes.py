@@ -8,7 +8,7 @@ QEMU speaks to storage itself, so a host needs neither iscsid nor kernel modules
 - nbd: ``host``, ``port``, ``export``
 - local: ``device_path``, a raw file or a block device of this host
 
-and for all of them ``access_mode``, ``discard`` and ``qos_specs``.
+and for all of them ``access_mode``, ``discard``, ``qos_specs``, ``encrypted`` and ``encryption`` (see ``encryption.py``).
 """
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from nova_lite import exception
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import device_names
+from nova_lite.virt.libvirt import encryption
 from nova_lite.virt.libvirt.config import Auth, Disk, NetworkSource
 
 TYPES = ("rbd", "iscsi", "nbd", "local")
@@ -41,11 +42,13 @@ def prepared(instance: Instance, volume_id: str, connection_info: dict[str, Any]
     kind, data = connection_info.get("driver_volume_type"), connection_info.get("data") or {}
     if kind not in TYPES:
         raise exception.InvalidVolume(reason=f"connection type {kind} is not one of {', '.join(TYPES)}")
-    if data.get("encrypted"):
-        raise exception.InvalidVolume(reason="encrypted volumes are not supported")
     if kind == "iscsi" and data.get("auth_method", "CHAP") not in ("CHAP", None, ""):
         raise exception.InvalidVolume(reason=f"iSCSI authentication {data['auth_method']} is not supported")
     kept = {k: v for k, v in data.items() if not any(word in k for word in _SECRET_WORDS)}
+    kept.pop("encryption", None)
+    encrypted = encryption.prepared(instance, volume_id, data)
+    if encrypted is not None:
+        kept["encryption"] = encrypted.written()
     if secret(connection_info) is not None:
         kept["secret_uuid"] = secret_uuid(instance, volume_id)
     made = {**connection_info, "data": kept}
@@ -74,12 +77,13 @@ def disk(instance: Instance, device: BlockDevice, target: str) -> Disk:
     if bus not in device_names.PREFIXES:
         reason = f"disk bus {bus} of volume {device.volume_id} is not one of {', '.join(device_names.PREFIXES)}"
         raise exception.BuildAborted(instance_id=instance.uuid, reason=reason)
-    network = _source(info)
+    network, encrypted = _source(info), encryption.of(info)
     cache = "none" if network or data.get("direct_io", True) else "writeback"
     return Disk(path="" if network else str(data["device_path"]), target=target, bus=bus, format="raw", cache=cache,
                 serial=device.volume_id, tune=_limits(info), network=network, block=bool(data.get("block_device")),
                 readonly=data.get("access_mode") == "ro", shareable=device.multiattach,
-                discard=bool(data.get("discard")), alias=f"ua-{device.id}")
+                discard=bool(data.get("discard")), alias=f"ua-{device.id}",
+                luks_secret=encrypted.secret_uuid if encrypted else "")
 
 
 def _source(info: dict[str, Any]) -> NetworkSource | None:

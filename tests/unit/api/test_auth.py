@@ -7,10 +7,10 @@ import pytest
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.api import wsgi
-from nova_lite.db import migration
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.policy import Policy
 from tests.unit.api.conftest import ROUTES, Client, Make, Services, fault, module
+from tests.unit.db.databases import make_tables
 
 
 # noauth2 -----------------------------------------------------------------------------------------------------------
@@ -74,8 +74,7 @@ def test_nobody_makes_an_embedded_neighbour_read_a_large_body(make: Make, tmp_pa
     identity = LocalIdentity(f"{tmp_path}/identity")
     password = identity.ensure({"admin": ("admin", ["admin"])})["admin"]
     token, _ = identity.authenticate("admin", password, None)
-    migration.sync(nova_conf.load([], config_files=[], database__connection=f"sqlite:///{tmp_path}/db"))
-    api = make(api__auth_strategy="embedded", state_path=str(tmp_path), database__connection=f"sqlite:///{tmp_path}/db")
+    api = make(api__auth_strategy="embedded", state_path=str(tmp_path), database__connection=make_tables(f"sqlite:///{tmp_path}/db"))
     large = {"name": "x" * 120_000}
     for path in ("/identity/v3/auth/tokens", "/image/v2/images", "/network/v2.0/networks", "/volume/v3/p/volumes"):
         assert api(path, "POST", large, token=token).status_code == 413, path

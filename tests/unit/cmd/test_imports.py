@@ -9,14 +9,16 @@ import pytest
 MAINS = {"api": "from nova_lite.api import wsgi", "api_metadata": "from nova_lite.api.metadata import handler",
          "conductor": "from nova_lite.conductor import manager", "scheduler": "from nova_lite.scheduler import manager",
          "novncproxy": "from nova_lite.console import proxy",
-         "compute": "from nova_lite.compute import manager\nfrom nova_lite.virt import fake"}
-NEVER = {"api": {"numpy", "libvirt", "alembic", "oslo_reports"},
+         "compute": "from nova_lite.compute import manager\nfrom nova_lite.virt import fake\n"
+                    "from nova_lite import keymgr"}
+NEVER = {"api": {"numpy", "libvirt", "alembic", "oslo_reports", "cryptography"},
          "api_metadata": {"sqlalchemy", "numpy", "libvirt", "alembic", "oslo_reports"},
-         "conductor": {"numpy", "libvirt", "alembic", "oslo_reports", "webob"},
-         "scheduler": {"libvirt", "alembic", "oslo_reports", "webob"},
+         "conductor": {"numpy", "libvirt", "alembic", "oslo_reports", "webob", "cryptography"},
+         "scheduler": {"libvirt", "alembic", "oslo_reports", "webob", "cryptography"},
          # numpy is websockify's, which unmasks what browsers send with it
          "novncproxy": {"sqlalchemy", "libvirt", "alembic", "oslo_reports", "webob"},
-         "compute": {"sqlalchemy", "numpy", "alembic", "oslo_reports", "webob", "psycopg2", "pymysql"}}
+         "compute": {"sqlalchemy", "numpy", "alembic", "oslo_reports", "webob", "psycopg2", "pymysql",
+                     "cryptography", "castellan"}}
 
 
 @pytest.mark.parametrize("main", MAINS)

@@ -314,14 +314,7 @@ def test_a_copy_that_ended_while_the_daemon_of_its_source_was_away(make_cloud, t
         cloud.operate(server, "pause")
         cloud.wait(server, states.PAUSED)
     old, new = cloud.get(server).host, _other(cloud, server)
-    cloud.delay(0.2)
-    action_id = _migrate(cloud, server)
-    cloud.wait_for(lambda: cloud.action(action_id).host == old and _move(cloud).memory_processed)
-    cloud.hosts[old].conductor.migration_update = _hang_up      # the daemon is gone, whatever it was about to tell
-    cloud.wait_for(lambda: not cloud.hosts[old].leases.in_flight())
-    assert cloud.action(action_id).arguments["step"] == "copy"
-    cloud.end_host(old)
-    cloud.delay(0.0)
+    action_id = _die_during_the_copy(cloud, server)
     for name, guests in ((old, {f"{server}_moved_to": {}}), (new, {server: {"power_state": power_state, "name": "s0"}})):
         (tmp_path / f"guests.{name}").write_text(json.dumps(guests))
     cloud.end_host(new)
@@ -339,12 +332,9 @@ def _hang_up(*_):
     raise exception.LeaseLost(action_id=0, owner="a daemon that is gone")
 
 
-@pytest.mark.parametrize("has_guest", [True, False])
-def test_a_daemon_that_died_during_the_copy_has_the_destination_prepare_anew(make_cloud, tmp_path, has_guest):
-    """But for one that has the guest: it is asked once."""
-    cloud = make_cloud("h1", "h2", fake__state_file=str(tmp_path / "guests"))
-    server = cloud.active()
-    old, new = cloud.get(server).host, _other(cloud, server)
+def _die_during_the_copy(cloud, server):
+    """The source's daemon is gone in the middle, whatever it was about to tell; the action's id."""
+    old = cloud.get(server).host
     cloud.delay(0.2)
     action_id = _migrate(cloud, server)
     cloud.wait_for(lambda: cloud.action(action_id).host == old and _move(cloud).memory_processed)
@@ -353,6 +343,16 @@ def test_a_daemon_that_died_during_the_copy_has_the_destination_prepare_anew(mak
     assert cloud.action(action_id).arguments["step"] == "copy"
     cloud.end_host(old)
     cloud.delay(0.0)
+    return action_id
+
+
+@pytest.mark.parametrize("has_guest", [True, False])
+def test_a_daemon_that_died_during_the_copy_has_the_destination_prepare_anew(make_cloud, tmp_path, has_guest):
+    """But for one that has the guest: it is asked once."""
+    cloud = make_cloud("h1", "h2", fake__state_file=str(tmp_path / "guests"))
+    server = cloud.active()
+    old, new = cloud.get(server).host, _other(cloud, server)
+    action_id = _die_during_the_copy(cloud, server)
     if has_guest:
         cloud.end_host(new)
         (tmp_path / f"guests.{new}").write_text(json.dumps({server: {"power_state": states.RUNNING, "name": "s0"}}))

@@ -259,7 +259,8 @@ def test_an_unshelve_whose_host_dies_goes_back_to_the_shelf(cloud, images, monke
     assert (cloud.get(server).host, room(cloud, server)) == (None, [])
 
 
-def test_an_unshelve_whose_host_was_only_cut_off_leaves_no_guest_there(cloud, images, monkeypatch):
+def lost_in_the_middle(cloud, images, monkeypatch):
+    """An unshelve on h2, which is taken for dead while it spawns; what lets it go on."""
     server, _ = offloaded(cloud, images)
     held, go_on = cloud.hold(monkeypatch, "spawn")
     action_id = wake(cloud, begin(cloud, server, "unshelve", destination="h2"))
@@ -268,22 +269,19 @@ def test_an_unshelve_whose_host_was_only_cut_off_leaves_no_guest_there(cloud, im
     cloud.expire(action_id)
     cloud.sweep()
     cloud.wait_action(action_id, "error")
-    go_on.set()
+    return go_on
+
+
+def test_an_unshelve_whose_host_was_only_cut_off_leaves_no_guest_there(cloud, images, monkeypatch):
+    lost_in_the_middle(cloud, images, monkeypatch).set()
     cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
     assert cloud.guests("h2") == {}
 
 
 def test_who_lost_an_unshelve_and_fails_leaves_the_volumes_alone(cloud, images, monkeypatch):
-    server, _ = offloaded(cloud, images)
+    go_on = lost_in_the_middle(cloud, images, monkeypatch)
     let_go = []
     monkeypatch.setattr(shelve_on_host, "_let_go_all", lambda *_: let_go.append(True))
-    held, go_on = cloud.hold(monkeypatch, "spawn")
-    action_id = wake(cloud, begin(cloud, server, "unshelve", destination="h2"))
-    cloud.wait_for(held.is_set)
-    cloud.silence("h2")
-    cloud.expire(action_id)
-    cloud.sweep()
-    cloud.wait_action(action_id, "error")
     cloud.fail("spawn@h2")
     go_on.set()
     cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())

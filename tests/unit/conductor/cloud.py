@@ -26,6 +26,7 @@ from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.scheduler.manager import SchedulerManager
+from tests.unit.db.databases import make_tables
 
 # seconds after which an idle thread of an RPC server sees that it shall end: the end of each test waits for it twice
 ThreadWorker.MAX_IDLE_FOR = 0.05
@@ -43,8 +44,8 @@ class Cloud:
         self.conf = nova_conf.load([], config_files=[str(file)], **{
             "state_path": str(directory), "host": "control", "database__connection": f"sqlite:///{directory}/nova.sqlite",
             "compute__driver": "fake", "network__driver": "null", **options})
+        make_tables(self.conf.database.connection)
         self.db = core.Database(self.conf)
-        models.metadata.create_all(self.db.engine)
         self.transport = rpc.get_transport(self.conf)
         self._servers, self._managers = [], []
         self.conductor = self._serve(rpc.CONDUCTOR, "conductor-1", ConductorManager(self.conf, self.transport))
@@ -101,10 +102,15 @@ class Cloud:
         self.hosts[name]._heartbeat()
         self.conductor.heartbeats.flush()
 
-    def silence(self, host):
-        """Nobody has heard of the host for an hour."""
+    def silence(self, host, hours=1):
+        """Nobody has heard of the host for so long."""
         table = models.services
-        self.run(sa.update(table).where(table.c.host == host).values(last_seen_at=units.utcnow() - HOUR))
+        self.run(sa.update(table).where(table.c.host == host).values(last_seen_at=units.utcnow() - hours * HOUR))
+
+    def force_down(self, host):
+        """An admin says that the host is dead."""
+        table = models.services
+        self.run(sa.update(table).where(table.c.host == host).values(forced_down=True))
 
     def guests(self, host):
         return self.hosts[host].host.driver.power_states()
@@ -214,15 +220,20 @@ class Cloud:
         return self.db.write(lambda conn: conn.execute(statement).rowcount)
 
     def wait_for(self, condition, timeout=60.0):
-        deadline = time.monotonic() + timeout
+        began = time.monotonic()
         while not condition():
-            assert time.monotonic() < deadline, "timed out"
-            time.sleep(0.01)
+            waited = time.monotonic() - began
+            assert waited < timeout, "timed out"
+            time.sleep(min(0.05, 0.01 + waited / 10))       # each look takes time from what is waited for
 
     def wait(self, server, vm_state, timeout=60.0):
         """Wait until the server is idle in a state; returns it."""
-        self.wait_for(lambda: (self.get(server).vm_state, self.get(server).task_state) == (vm_state, None), timeout)
-        return self.get(server)
+        def found():
+            shown.append(self.get(server))
+            return (shown[-1].vm_state, shown[-1].task_state) == (vm_state, None)
+        shown = []
+        self.wait_for(found, timeout)
+        return shown[-1]
 
     def wait_action(self, action_id, state, timeout=60.0):
         self.wait_for(lambda: self.action(action_id).state == state, timeout)

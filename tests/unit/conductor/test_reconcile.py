@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from nova_lite import units
 from nova_lite.conductor.reconcile import Reconciler
-from nova_lite.db import actions, claims, instances, models
+from nova_lite.db import actions, claims, instances, models, moves
 from nova_lite.objects import states
 from tests.unit.conductor.cloud import HOUR
 
@@ -36,6 +36,20 @@ def test_room_that_belongs_to_no_server_is_given_back_when_it_is_old(cloud):
     age(cloud)
     cloud.conductor.reconciler.run()
     assert cloud.claimed() == {host: {server}}
+
+
+def test_room_that_was_claimed_anew_since_the_look_stays(cloud, monkeypatch):
+    nobody = str(uuid.uuid4())
+    claim(cloud, nobody, "h1")
+    age(cloud)
+    holding = moves.holding
+
+    def claimed_anew(conn, uuids):
+        conn.execute(sa.update(models.allocations).values(created_at=units.utcnow()))
+        return holding(conn, uuids)
+    monkeypatch.setattr(moves, "holding", claimed_anew)
+    cloud.conductor.reconciler.run()
+    assert cloud.claimed() == {"h1": {nobody}}
 
 
 def test_room_of_a_server_that_was_deleted_behind_the_back_of_all_is_given_back(cloud):

@@ -5,15 +5,16 @@ import pytest
 
 from nova_lite import conf as conf_module
 from nova_lite.context import admin_context
-from nova_lite.db import actions, migration
+from nova_lite.db import actions
 from nova_lite.db.core import Database
 from tests.support.servers import add_server
+from tests.unit.db.databases import make_tables
 
 
 @pytest.fixture
 def db(tmp_path):
     conf = conf_module.load([], config_files=[], database__connection=f"sqlite:///{tmp_path}/db")
-    migration.sync(conf)
+    make_tables(conf.database.connection)
     database = Database(conf)
     yield database
     database.dispose()

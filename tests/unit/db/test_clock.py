@@ -5,13 +5,14 @@ import pytest
 
 from nova_lite import conf as nova_conf
 from nova_lite import status, units
-from nova_lite.db import clock, core, migration
+from nova_lite.db import clock, core
+from tests.unit.db.databases import make_tables
 
 
 @pytest.fixture
 def conf(tmp_path):
     made = nova_conf.load([], config_files=[], database__connection=f"sqlite:///{tmp_path}/db")
-    migration.sync(made)
+    make_tables(made.database.connection)
     return made
 
 

@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception
-from nova_lite.db import core, migration, models
+from nova_lite.db import core, migration, models, networks, security_groups
 from tests.support.servers import add_server
 from tests.unit.db.databases import URLS, empty_database
 
@@ -69,6 +69,26 @@ def test_servers_of_old_have_a_time_of_change_too(conf):
         [(created, updated)] = connection.execute(sa.select(models.instances.c.created_at, models.instances.c.updated_at)).all()
     database.dispose()
     assert created == updated is not None, old.uuid
+
+
+def test_ports_of_old_go_on_letting_everything_in(conf):
+    migration.sync(conf)
+    database = core.Database(conf)
+    network = database.write(networks.create_network, name="n", cidr="10.1.0.0/24")
+    port = database.write(networks.create_port, network["uuid"], "p")["uuid"]
+    new = (models.port_security_groups, models.security_group_rules, models.security_groups)
+    for table in new:
+        database.write(lambda c, table=table: table.drop(c))
+    for _ in range(2):      # as if the first run had been killed at its end
+        database.write(lambda c: c.exec_driver_sql("UPDATE alembic_version SET version_num = '0008'"))
+        migration.sync(conf)
+    with database.read() as connection:
+        [group] = security_groups.list_groups(connection, "p")
+        assert networks.get_port(connection, port)["security_groups"] == [group["uuid"]]
+    assert group["uuid"] == database.write(security_groups.ensure_default, "p")
+    assert [(r["direction"], r["ethertype"], r["remote_group_uuid"], r["remote_cidr"]) for r in group["rules"]] == [
+        (direction, version, None, None) for direction in ("egress", "ingress") for version in ("IPv4", "IPv6")]
+    database.dispose()
 
 
 def test_processes_that_sync_at_the_same_time_all_succeed(conf):

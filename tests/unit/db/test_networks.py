@@ -9,7 +9,7 @@ import pytest
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.db import core, instances, networks
-from nova_lite.db.networks import DatabasePortStore
+from nova_lite.db.port_store import DatabasePortStore
 from tests.support.servers import add_server
 from tests.unit.db.databases import URLS, empty_database
 
@@ -95,9 +95,9 @@ def test_an_address_that_is_asked_for_is_not_given_to_another_nic_of_the_server_
 
 def test_the_same_server_gets_the_same_ports_on_any_host(db, store, network):
     server = add_server(db).uuid
-    requests = [{"network_id": network["uuid"]}, {"network_id": network["uuid"], "address": "10.1.0.9"}]
+    requests = [{"network_id": network["uuid"], "address": "10.1.0.9"}, {"network_id": network["uuid"]}]
     first = store.allocate_ports(server, "p", "one", requests)
-    assert first[1]["address"] == "10.1.0.9"
+    assert first[0]["address"] == "10.1.0.9"
     assert first[0]["network"]["bridge"] == network["bridge"]
     again = store.allocate_ports(server, "p", "two", requests)
     assert _ids(again) == _ids(first)

@@ -5,11 +5,12 @@ import pytest
 import webob
 
 from nova_lite import conf as conf_module
-from nova_lite.db import migration, networks
+from nova_lite.db import networks, security_groups
 from nova_lite.db.core import Database
 from nova_lite.embedded import identity as identity_api
 from nova_lite.embedded import network as network_api
 from nova_lite.identity.local import LocalIdentity
+from tests.unit.db.databases import make_tables
 
 USERS = {"admin": ("admin", ["admin", "member", "reader"]), "demo": ("demo", ["member", "reader"])}
 
@@ -17,7 +18,7 @@ USERS = {"admin": ("admin", ["admin", "member", "reader"]), "demo": ("demo", ["m
 @pytest.fixture
 def conf(tmp_path):
     made = conf_module.load([], config_files=[], state_path=str(tmp_path), database__connection=f"sqlite:///{tmp_path}/db")
-    migration.sync(made)
+    make_tables(made.database.connection)
     return made
 
 
@@ -103,6 +104,67 @@ def test_a_port_is_made_shown_and_deleted_by_its_owner(conf, passwords):
     port = _send(app, "POST", "/v2.0/ports", body, demo).json["port"]
     assert port["fixed_ips"] == [{"subnet_id": network["uuid"], "ip_address": "10.1.0.77"}]
     assert _send(app, "POST", "/v2.0/ports", body, demo).status_code in (400, 409)
+    for name in ("x" * 256, 7, ["x"]):      # MariaDB and PostgreSQL would refuse the first with an error of their own
+        assert _send(app, "PUT", f"/v2.0/ports/{port['id']}", {"port": {"name": name}}, demo).status_code == 400
+        assert _send(app, "POST", "/v2.0/ports", {"port": {"network_id": network["uuid"], "name": name}},
+                     demo).status_code == 400
     assert _send(app, "DELETE", f"/v2.0/ports/{port['id']}", token=demo).status_code == 204
     assert _send(app, "GET", f"/v2.0/ports/{port['id']}", token=demo).status_code == 404
     assert _send(app, "PUT", "/v2.0/ports", token=demo).status_code == 405
+
+
+def test_security_groups_as_the_stock_clients_ask_for_them(conf, passwords):
+    network = Database(conf).write(networks.create_network, name="shared", cidr="10.1.0.0/24")
+    app = network_api.factory(conf)
+    demo, admin = (_login(conf, passwords, name).headers["X-Subject-Token"] for name in ("demo", "admin"))
+
+    def ask(method, path, body=None, token=demo, status=200):
+        answer = _send(app, method, f"/v2.0/{path}", body, token)
+        assert answer.status_code == status, answer.text
+        return answer.json if answer.body else None
+    [default] = ask("GET", "security-groups")["security_groups"]
+    mine = default["project_id"]
+    assert (default["name"], default["tenant_id"], len(default["security_group_rules"])) == ("default", mine, 4)
+    body = {"security_group": {"name": "web", "description": "text"}}
+    web = ask("POST", "security-groups", body, status=201)["security_group"]
+    assert (web["description"], [r["direction"] for r in web["security_group_rules"]]) == ("text", ["egress", "egress"])
+    assert [g["id"] for g in ask("GET", "security-groups?name=web")["security_groups"]] == [web["id"]]
+    path = f"security-groups/{web['id']}"
+    assert ask("PUT", path, {"security_group": {"name": "www"}})["security_group"]["name"] == "www"
+    body = {"direction": "ingress", "ethertype": "IPv4", "security_group_id": web["id"], "protocol": "tcp",
+            "port_range_min": 80, "port_range_max": 80, "remote_ip_prefix": "10.0.0.0/8"}
+    rule = ask("POST", "security-group-rules", {"security_group_rule": body}, status=201)["security_group_rule"]
+    assert body.items() <= rule.items()
+    ask("POST", "security-group-rules", {"security_group_rule": body}, status=409)
+    ask("POST", "security-group-rules", {"security_group_rule": {**body, "protocol": "x"}}, status=400)
+    ask("POST", "security-group-rules", {"security_group_rule": {**body, "remote_address_group_id": web["id"]}}, status=400)
+    ask("POST", "security-groups", {"security_group": {"name": "quick", "stateful": False}}, status=400)
+    assert ask("GET", f"security-group-rules/{rule['id']}")["security_group_rule"] == rule
+    listed = ask("GET", f"security-group-rules?security_group_id={web['id']}&direction=ingress")["security_group_rules"]
+    assert listed == [rule]
+    assert ask("GET", path)["security_group"]["security_group_rules"][2:] == [rule]
+
+    port = ask("POST", "ports", {"port": {"network_id": network["uuid"], "security_groups": [web["id"]]}}, status=201)["port"]
+    assert port["security_groups"] == [web["id"]]
+    ask("DELETE", path, status=409)
+    changed = ask("PUT", f"ports/{port['id']}", {"port": {"name": "p", "security_groups": [default["id"]]}})["port"]
+    assert (changed["name"], changed["security_groups"]) == ("p", [default["id"]])
+    ask("PUT", f"ports/{port['id']}", {"port": {"security_groups": "x"}}, status=400)
+    ask("DELETE", f"security-group-rules/{rule['id']}", status=204)
+    ask("DELETE", path, status=204)
+    ask("GET", path, status=404)
+    ask("DELETE", f"security-groups/{default['id']}", status=409)
+    ask("POST", "security-groups", {"security_group": {"name": "default"}}, status=409)
+    ask("POST", "security-groups", {"security_group": {"name": "x", "project_id": "admin"}}, status=403)
+    theirs = ask("POST", "security-groups", {"security_group": {"name": "x", "project_id": mine}}, admin, 201)
+    assert theirs["security_group"]["project_id"] == mine
+    hidden = ask("POST", "security-groups", {"security_group": {"name": "hidden"}}, admin, 201)["security_group"]
+    ask("GET", f"security-groups/{hidden['id']}", status=404)
+    ask("PUT", f"ports/{port['id']}", {"port": {"security_groups": [hidden["id"]]}}, status=404)
+
+
+def test_more_groups_than_the_limit_are_a_conflict(conf, passwords, monkeypatch):
+    monkeypatch.setattr(security_groups, "MAX_GROUPS", 1)
+    demo = _login(conf, passwords, "demo").headers["X-Subject-Token"]
+    answer = _send(network_api.factory(conf), "POST", "/v2.0/security-groups", {"security_group": {"name": "n"}}, demo)
+    assert (answer.status_code, answer.json["NeutronError"]["message"]) == (409, "Quota exceeded, too many security groups.")

@@ -46,6 +46,16 @@ def test_an_image_is_queued_until_its_data_came(images, tmp_path):
         images.upload(ALICE, queued.id, [b"other"])
 
 
+def test_images_are_closed_to_others(images, directory):
+    """One may be the copy of a guest's disk."""
+    before = os.umask(0)
+    try:
+        _made(images)
+    finally:
+        os.umask(before)
+    assert directory.stat().st_mode & 0o007 == 0
+
+
 def test_data_that_changed_on_disk_is_refused(images, directory, tmp_path):
     image = _made(images)
     (directory / f"{image.id}.data").write_bytes(b"abcdeF")

@@ -6,13 +6,15 @@ import pytest
 from nova_lite import conf as conf_module
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.db import migration, networks
+from nova_lite.db import networks
 from nova_lite.db.core import Database
+from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.network import base
 from nova_lite.network.dhcp import Lease, configuration
 from nova_lite.network.host import check_name
 from nova_lite.objects.network import NetworkRequest
 from tests.support.servers import add_server
+from tests.unit.db.databases import make_tables
 
 CONTEXT = RequestContext(user_id="u", project_id="p", overwrite=False)
 ADMIN = RequestContext(user_id="a", project_id="a", is_admin=True, overwrite=False)
@@ -22,7 +24,7 @@ NOWHERE = "00000000-0000-4000-8000-000000000000"
 @pytest.fixture
 def conf(tmp_path):
     made = conf_module.load([], config_files=[], state_path=str(tmp_path), database__connection=f"sqlite:///{tmp_path}/db")
-    migration.sync(made)
+    make_tables(made.database.connection)
     return made
 
 
@@ -35,7 +37,7 @@ def db(conf):
 
 @pytest.fixture
 def driver(conf, db):
-    return base.load(conf, networks.DatabasePortStore(db))
+    return base.load(conf, DatabasePortStore(db))
 
 
 def test_a_nic_holds_what_guest_and_host_need(driver, db):

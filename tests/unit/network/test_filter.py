@@ -14,8 +14,14 @@ table bridge nlbr1 {
     map guests {
         type ifname : verdict
     }
+    map receivers {
+        type ifname : verdict
+    }
     chain from_guests {
         type filter hook prerouting priority -300; policy accept;
+    }
+    chain to_guests {
+        type filter hook postrouting priority 0; policy accept;
     }
 }
 """
@@ -25,6 +31,7 @@ flush chain bridge nlbr1 tap0a1b2c3d-4e
 table bridge nlbr1 {
     chain tap0a1b2c3d-4e {
         ether saddr != fa:16:3e:00:00:01 counter drop
+        ether type { 0x8100, 0x88a8 } counter drop
         ether type arp arp saddr ether fa:16:3e:00:00:01 arp saddr ip { 0.0.0.0, 10.1.0.5 } accept
         ether type 0x8035 accept
         ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept
@@ -34,11 +41,24 @@ table bridge nlbr1 {
     }
 }
 add element bridge nlbr1 guests { "tap0a1b2c3d-4e" : jump tap0a1b2c3d-4e }
+add chain bridge nlbr1 to-tap0a1b2c3d-4e
+flush chain bridge nlbr1 to-tap0a1b2c3d-4e
+table bridge nlbr1 {
+    chain to-tap0a1b2c3d-4e {
+        ether type { 0x8100, 0x88a8 } counter drop
+        ether type { arp, 0x8035 } accept
+        ip daddr 10.1.0.5 accept
+        ip daddr 255.255.255.255 udp sport 67 udp dport 68 accept
+        counter drop
+    }
+}
+add element bridge nlbr1 receivers { "tap0a1b2c3d-4e" : jump to-tap0a1b2c3d-4e }
 """
-ENTRY = "flush chain bridge nlbr1 from_guests\nadd rule bridge nlbr1 from_guests iifname vmap @guests\n"
+ENTRY = ("flush chain bridge nlbr1 from_guests\nadd rule bridge nlbr1 from_guests iifname vmap @guests\n"
+         "flush chain bridge nlbr1 to_guests\nadd rule bridge nlbr1 to_guests oifname vmap @receivers\n")
 
 
-def test_a_nic_has_a_chain_of_its_own():
+def test_a_nic_has_chains_of_its_own():
     assert rules("nlbr1", [NIC]) == TABLE + ENTRY + ONE
     assert rules("nlbr1", []) == TABLE + ENTRY
 
@@ -57,6 +77,10 @@ add chain bridge nlbr1 tap0a1b2c3d-4e
 add element bridge nlbr1 guests { "tap0a1b2c3d-4e" : jump tap0a1b2c3d-4e }
 delete element bridge nlbr1 guests { "tap0a1b2c3d-4e" : jump tap0a1b2c3d-4e }
 delete chain bridge nlbr1 tap0a1b2c3d-4e
+add chain bridge nlbr1 to-tap0a1b2c3d-4e
+add element bridge nlbr1 receivers { "tap0a1b2c3d-4e" : jump to-tap0a1b2c3d-4e }
+delete element bridge nlbr1 receivers { "tap0a1b2c3d-4e" : jump to-tap0a1b2c3d-4e }
+delete chain bridge nlbr1 to-tap0a1b2c3d-4e
 """
 
 

@@ -1,6 +1,9 @@
 """A cloud of fake hosts whose conductor tells what it does."""
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
+
 import pytest
 
 from nova_lite.notifications import events
@@ -14,10 +17,38 @@ class Heard:
     """A listener that keeps the events."""
 
     def __init__(self):
-        self.all = []
+        self._all, self._writing, self._changed = [], 0, threading.Condition()
+
+    @property
+    def all(self):
+        """All events of what is done by now: what is committed is told a moment later, and this waits for it."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._writing, 60)
+            return list(self._all)
 
     def tell(self, journal):
-        self.all += events.of(journal)
+        self._all += events.of(journal)
+
+    def listen_to(self, db, monkeypatch):
+        """Hear of all transactions of ``db``."""
+        write = db.write
+
+        def told(*args, **kwargs):
+            with self._one_more():
+                return write(*args, **kwargs)
+        monkeypatch.setattr(db, "listener", self)
+        monkeypatch.setattr(db, "write", told)
+
+    @contextmanager
+    def _one_more(self):
+        with self._changed:
+            self._writing += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._writing -= 1
+                self._changed.notify_all()
 
     def close(self):
         """Nothing waits."""
@@ -33,8 +64,9 @@ class Heard:
 
 
 @pytest.fixture
-def heard(cloud):
+def heard(cloud, monkeypatch):
     """What the conductor of ``cloud`` tells; operations that the test begins are told as the API would tell them."""
     listener = Heard()
-    cloud.conductor.db.listener = cloud.db.listener = listener
+    for db in {cloud.conductor.db, cloud.db}:
+        listener.listen_to(db, monkeypatch)
     return listener

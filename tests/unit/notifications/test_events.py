@@ -89,9 +89,10 @@ def test_a_build_that_fails_on_every_host(cloud, heard):
     assert "Traceback" in error.fault.traceback
 
 
-def test_no_place_for_a_server(make_cloud):
+def test_no_place_for_a_server(make_cloud, monkeypatch):
     cloud = make_cloud("h1", fake__memory_mb=100, compute__reserved_host_memory_mb=0)
-    heard = cloud.conductor.db.listener = Heard()
+    heard = Heard()
+    heard.listen_to(cloud.conductor.db, monkeypatch)
     [server] = cloud.build()
     cloud.wait(server, states.ERROR)
     assert heard.of(server) == ["create.error"]
@@ -148,9 +149,10 @@ def test_what_a_fault_says(details, name):
     assert fault.module == ("a.b" if "site-packages" in details else "")
 
 
-def test_volumes_come_and_go(make_volume_cloud):
+def test_volumes_come_and_go(make_volume_cloud, monkeypatch):
     cloud = make_volume_cloud()
-    heard = cloud.conductor.db.listener = Heard()
+    heard = Heard()
+    heard.listen_to(cloud.conductor.db, monkeypatch)
     server, volume = cloud.running(), cloud.volume()
     cloud.attach(server, volume)
     cloud.detach(server, volume)
@@ -161,9 +163,10 @@ def test_volumes_come_and_go(make_volume_cloud):
     assert heard.all[-1].instance.block_devices == []
 
 
-def test_a_volume_that_cannot_be_connected(make_volume_cloud):
+def test_a_volume_that_cannot_be_connected(make_volume_cloud, monkeypatch):
     cloud = make_volume_cloud()
-    heard = cloud.conductor.db.listener = Heard()
+    heard = Heard()
+    heard.listen_to(cloud.conductor.db, monkeypatch)
     server, volume = cloud.running(), cloud.volume()
     cloud.drivers["h1"].fail("attach_volume", exception.VirtDriverError(what="attach_volume", reason="no"))
     cloud.attach(server, volume, wait=False)

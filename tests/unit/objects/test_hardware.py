@@ -37,7 +37,7 @@ def test_the_topology_that_fits_best(specs, properties, vcpus, expected):
     ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}, "emulator"),
     ({"hw:cpu_realtime": "yes"}, {}, "realtime"), ({"hw:mem_encryption": "true"}, {}, "encrypted memory"),
     ({}, {"hw_mem_encryption": True}, "encrypted memory"), ({}, {"hw_sound_model": "ich9"}, "no sound"),
-    ({"pci_passthrough:alias": "gpu:2"}, {}, "PCI alias gpu is not defined"),
+    ({"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": "required"}, {}, "not chosen by their NUMA node"),
     ({"accel:device_profile": "x"}, {}, "accelerator"),
     ({"hw:numa_nodes": "3"}, {}, "cannot be evenly distributed"), ({"hw:numa_nodes": "8"}, {}, "4 vcpus cannot be divided"),
     ({"hw:numa_nodes": "2"}, {"hw_numa_nodes": "1"}, "not permitted to override NUMA"),

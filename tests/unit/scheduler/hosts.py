@@ -10,6 +10,7 @@ from nova_lite import units
 from nova_lite.db import core, hosts, models
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.scheduling import RequestSpec
+from tests.unit.db.databases import make_tables
 
 # SQLite always; MariaDB and PostgreSQL too where somebody gives an empty database of theirs
 URLS = ["sqlite", *os.environ.get("NOVA_LITE_TEST_DATABASES", "").split()]
@@ -25,8 +26,11 @@ class Hosts:
         self.conf = nova_conf.load([], config_files=[str(file)], database__connection=url, database__max_pool_size=20,
                                    **options)
         self.db = core.Database(self.conf)
-        models.metadata.drop_all(self.db.engine)
-        models.metadata.create_all(self.db.engine)
+        if self.db.engine.dialect.name == "sqlite":
+            make_tables(url)
+        else:
+            models.metadata.drop_all(self.db.engine)
+            models.metadata.create_all(self.db.engine)
 
     def close(self):
         self.db.dispose()

@@ -218,3 +218,15 @@ def test_no_cinder_is_told_by_name(volumes, openstack):
     openstack.stop()
     with pytest.raises(exception.ServiceUnavailable, match="Cinder is unavailable"):
         volumes.get(ALICE, SERVER)
+
+
+def test_how_a_volume_is_encrypted(volumes, cinder):
+    said = {"provider": "luks", "encryption_key_id": str(uuid.uuid4()), "cipher": "aes-xts-plain64", "key_size": 256,
+            "control_location": "front-end"}
+    volume = cinder.add_volume("alice", encrypted=True, encryption=said)
+    attachment = volumes.reserve(SERVICE, volume, SERVER, {"host": "one"})
+    assert attachment.connection_info["data"]["encrypted"]
+    assert volumes.encryption(SERVICE, volume) == said
+    assert volumes.encryption(SERVICE, cinder.add_volume("alice")) == {}
+    with pytest.raises(exception.VolumeNotFound):
+        volumes.encryption(SERVICE, str(uuid.uuid4()))

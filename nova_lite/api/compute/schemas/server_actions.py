@@ -41,7 +41,6 @@ CREATE_IMAGE = _body("createImage", {"type": "object", "properties": _IMAGE, "re
                                      "additionalProperties": False})
 CREATE_BACKUP = _body("createBackup", {"type": "object", "properties": _BACKUP, "additionalProperties": False,
                                        "required": ["name", "backup_type", "rotation"]})
-# a backup with rotation 0 has no image to name
 IMAGE_ANSWER = {"2.1": None, "2.45": {"type": "object", "properties": {"image_id": p.UUID}, "required": ["image_id"],
                                       "additionalProperties": False}}
 CONSOLE_OUTPUT = _body("os-getConsoleOutput", {"type": "object", "additionalProperties": False, "properties": {

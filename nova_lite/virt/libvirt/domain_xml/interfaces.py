@@ -1,15 +1,14 @@
 """Nics: libvirt makes the tap and puts it where it belongs, and removes it when the guest ends."""
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from lxml import etree
 from lxml.builder import E
 
 from nova_lite.virt.libvirt.config import GuestConfig, Nic
+from nova_lite.virt.libvirt.domain_xml.elements import pci_address
 
-_PCI = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _OFFLOADS = ("csum", "gso", "tso4", "tso6", "ecn", "ufo")       # what a guest may leave to the host
 
 
@@ -55,11 +54,7 @@ def _direct(nic: Nic) -> etree._Element:
 
 
 def _hostdev(nic: Nic) -> etree._Element:
-    match = _PCI.fullmatch(nic.source.lower())
-    if match is None:
-        raise ValueError(f"{nic.source!r} is no PCI address")
-    address = dict(zip(("domain", "bus", "slot", "function"), (f"0x{part}" for part in match.groups()), strict=True))
-    made = E.interface(E.mac(address=nic.mac), E.source(E.address(type="pci", **address)), type="hostdev", managed="yes")
+    made = E.interface(E.mac(address=nic.mac), E.source(pci_address(nic.source, type="pci")), type="hostdev", managed="yes")
     if nic.vlan is not None:
         made.append(E.vlan(E.tag(id=str(nic.vlan))))
     return made

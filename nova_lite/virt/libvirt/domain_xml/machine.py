@@ -16,7 +16,7 @@ MANUFACTURER = "OpenStack Foundation"
 
 def elements(config: GuestConfig) -> list[etree._Element]:
     """Everything between <memory> and <devices>."""
-    found = [E.vcpu(str(config.cpu.vcpus)), *numa.elements(config)]
+    found = [E.vcpu(str(config.cpu.vcpus)), E.iothreads("1"), *numa.elements(config)]
     tune = [child(name, str(value)) for name, value in sorted(config.cpu.tune.items())] + numa.pins(config)
     if tune:
         found.append(E.cputune(*tune))

@@ -27,11 +27,11 @@ def elements(config: GuestConfig) -> list[etree._Element]:
 
 
 def pins(config: GuestConfig) -> list[etree._Element]:
-    """The children of <cputune> for bound CPUs; the emulator runs where any of them may."""
+    """The children of <cputune> for bound CPUs; emulator and disks run where any of them may."""
     found = [E.vcpupin(vcpu=str(vcpu), cpuset=cpus) for cell in config.cells for vcpu, cpus in sorted(cell.pins.items())]
     if found:
         everywhere = ",".join(dict.fromkeys(cpus for cell in config.cells for _, cpus in sorted(cell.pins.items())))
-        found.append(E.emulatorpin(cpuset=everywhere))
+        found += [E.emulatorpin(cpuset=everywhere), E.iothreadpin(iothread="1", cpuset=everywhere)]
     return found
 
 

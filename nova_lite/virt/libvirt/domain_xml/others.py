@@ -5,6 +5,7 @@ from lxml import etree
 from lxml.builder import E
 
 from nova_lite.virt.libvirt.config import GuestConfig, Rng
+from nova_lite.virt.libvirt.domain_xml.elements import pci_address
 
 PORTS = 16      # on PCI Express each device takes one, and none can be added to a guest that lives
 
@@ -20,10 +21,16 @@ def elements(config: GuestConfig) -> list[etree._Element]:
         found.append(E.watchdog(model="i6300esb", action=config.watchdog))
     if config.tpm is not None:
         found.append(E.tpm(E.backend(type="emulator", version=config.tpm.version), model=config.tpm.model))
+    found += [_hostdev(address) for address in config.hostdevs]
     if config.rng is not None:
         found.append(_rng(config.rng))
     found.append(E.memballoon(E.stats(period=str(config.balloon_period)), model="virtio"))
     return found
+
+
+def _hostdev(address: str) -> etree._Element:
+    """libvirt takes it from its driver when the guest starts, and gives it back when that ends."""
+    return E.hostdev(E.source(pci_address(address)), mode="subsystem", type="pci", managed="yes")
 
 
 def _rng(rng: Rng) -> etree._Element:

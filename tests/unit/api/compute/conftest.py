@@ -23,7 +23,8 @@ from tests.unit.db.databases import URLS, empty_database
 
 SAMPLES: dict[str, dict[str, list[str]]] = json.loads((pathlib.Path(__file__).parent / "sample_keys.json").read_text())
 _FREE_KEYS = {"metadata", "extra_specs", "cpu_info", "hosts", "rules", "links"}
-TABLES = registry.load_modules()
+TABLE = registry.Registry(registry.load_modules(), check_schemas=True)
+"""All routes; what a test needs of them is checked and compiled once for all tests of a process."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,7 @@ class Cloud:
     def __init__(self, services: app.Services) -> None:
         self.services = services
         self.conf, self.db = services.conf, services.db
-        table = registry.Registry(TABLES, check_schemas=True)
-        self.app = auth.NoAuth2(auth.ContextFilter(router.Router(services, table, validate_responses=True)))
+        self.app = auth.NoAuth2(auth.ContextFilter(router.Router(services, TABLE, validate_responses=True)))
 
     def client(self, user: str = "fake", project: str = "project1", roles: tuple[str, ...] = ("member", "reader"),
                version: str = "2.1") -> Client:

@@ -27,6 +27,8 @@ def test_no_server_is_made(cloud, servers, member):
     assert "2 NUMA nodes" in member.fault("POST", "/servers", 400, servers.body(flavorRef="numa"))
     odd = _image(cloud, {"hw_vif_model": "nonsense"})
     assert "hw_vif_model=nonsense" in member.fault("POST", "/servers", 400, servers.body(imageRef=odd))
+    cloud.add_flavor("many", extra_specs={"pci_passthrough:alias": "gpu"})
+    assert "is not NAME:COUNT" in member.fault("POST", "/servers", 400, servers.body(flavorRef="many"))
     assert member.get("/servers")["servers"] == []
 
 

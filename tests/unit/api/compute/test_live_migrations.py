@@ -20,6 +20,16 @@ def server(servers, cloud, admin):
     return servers.active(admin)
 
 
+def test_a_guest_with_pci_devices_stays_where_it_is(cloud, servers, server, admin):
+    with cloud.db.read() as conn:
+        flavor = instances.get(conn, server).flavor.to_primitive()
+    asked = [{"alias": "a", "count": 1, "specs": [{}]}]
+    cloud.db.write(instances.update, server, {"flavor": {**flavor, "pci_requests": asked}})
+    body = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
+    assert "it has PCI devices of its host" in admin.at("2.90").fault("POST", _path(server), 400, body)
+    assert "live-migration" not in [action["action"] for action in servers.actions(server)]
+
+
 def _path(server: str) -> str:
     return f"/servers/{server}/action"
 

@@ -122,15 +122,62 @@ def test_until_2_35_and_for_whom(cloud, member, group):
     member.at("2.36").get("/os-security-groups", 404)
 
 
-def test_the_embedded_network_has_one_group_that_stays_as_it_is(member):
+def test_without_a_network_there_is_one_group_that_stays_as_it_is(cloud, member, monkeypatch):
+    monkeypatch.setattr(cloud.services.network, "groups", default_group.DefaultGroup())
     [only] = member.get("/os-security-groups")["security_groups"]
     assert only == {"id": default_group.of("project1").id, "name": "default", "description": "Allows all", "rules": [],
                     "tenant_id": "project1"}
     path = f"/os-security-groups/{only['id']}"
     assert member.get(path) == {"security_group": only}
     member.get(f"/os-security-groups/{UNKNOWN}", 404)
-    assert "lets everything in" in member.fault("POST", "/os-security-groups", 403, BODY)
+    assert "no others" in member.fault("POST", "/os-security-groups", 403, BODY)
     member.put(path, BODY, 400)
     member.delete(path, 400)
     member.post("/os-security-group-rules", rule_body(only["id"]), 403)
     member.delete(f"/os-security-group-rules/{UNKNOWN}", 404)
+
+
+def test_groups_of_the_embedded_network(cloud, member, admin):
+    [default] = member.get("/os-security-groups")["security_groups"]
+    assert (default["name"], default["tenant_id"], len(default["rules"])) == ("default", "project1", 2)
+    assert {rule["group"]["name"] for rule in default["rules"]} == {"default"}
+    made = member.post("/os-security-groups", BODY)
+    assert_like_sample(made, "os-security-groups/security-groups-create-resp", "2.1")
+    path = f"/os-security-groups/{made['security_group']['id']}"
+    assert made["security_group"]["rules"] == []
+    assert member.get(path) == made
+    changed = member.put(path, {"security_group": {"name": "other", "description": ""}})["security_group"]
+    assert (changed["name"], changed["description"]) == ("other", "")
+    stranger = cloud.client("x", "project2")
+    assert [one["name"] for one in stranger.get("/os-security-groups")["security_groups"]] == ["default"]
+    assert len(admin.get("/os-security-groups?all_tenants=1")["security_groups"]) >= 3
+    for method, body in (("GET", None), ("PUT", BODY), ("DELETE", None)):
+        stranger.ask(method, path, body, 404)
+    member.delete(f"/os-security-groups/{default['id']}", 400)
+    member.post("/os-security-groups", {"security_group": {"name": "default", "description": ""}}, 400)
+    member.delete(path, 202)
+    member.get(path, 404)
+
+
+@pytest.mark.parametrize(("values", "first", "last"), [
+    ({}, 22, 23), ({"ip_protocol": "icmp", "from_port": -1, "to_port": -1}, -1, -1),
+    ({"ip_protocol": "ICMP", "from_port": 8, "to_port": 0}, 8, 0), ({"cidr": "10.1.2.3/24"}, 22, 23),
+    ({"cidr": "::/0"}, 22, 23), ({"group": True, "from_port": None, "to_port": None}, 1, 65535)])
+def test_rules_of_the_embedded_network(cloud, member, values, first, last):
+    [default] = member.get("/os-security-groups")["security_groups"]
+    group = member.post("/os-security-groups", BODY)["security_group"]["id"]
+    if values.pop("group", None):
+        values["group_id"] = default["id"]
+    made = member.post("/os-security-group-rules", rule_body(group, **values))
+    rule = made["security_group_rule"]
+    if "group_id" in values:
+        assert (rule["group"], rule["ip_range"]) == ({"name": "default", "tenant_id": "project1"}, {})
+    else:
+        assert_like_sample(made, "os-security-groups/security-group-rules-post-resp", "2.1")
+    assert (rule["from_port"], rule["to_port"]) == (first, last)
+    assert member.get(f"/os-security-groups/{group}")["security_group"]["rules"] == [rule]
+    member.post("/os-security-group-rules", rule_body(group, **values), 400)
+    cloud.client("x", "project2").delete(f"/os-security-group-rules/{rule['id']}", 404)
+    member.delete(f"/os-security-group-rules/{rule['id']}", 202)
+    member.delete(f"/os-security-group-rules/{rule['id']}", 404)
+    member.post("/os-security-group-rules", rule_body(UNKNOWN), 404)

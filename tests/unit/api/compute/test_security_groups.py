@@ -1,6 +1,7 @@
 """The security groups of servers; what Neutron does is in tests/unit/network."""
 import pytest
 
+from nova_lite.db import networks
 from nova_lite.network import default_group
 from nova_lite.objects.network import SecurityGroup, SecurityGroupRule
 from tests.unit.api.compute.conftest import assert_like_sample
@@ -12,7 +13,8 @@ def servers(cloud):
     return Servers(cloud)
 
 
-def test_the_embedded_network_has_one_group(servers, member):
+def test_without_a_network_there_is_one_group(servers, cloud, member, monkeypatch):
+    monkeypatch.setattr(cloud.services.network, "groups", default_group.DefaultGroup())
     server = servers.active(member)
     answer = member.get(f"/servers/{server}/os-security-groups")
     assert_like_sample(answer, "os-security-groups/server-security-groups-list-resp", "2.1")
@@ -23,6 +25,40 @@ def test_the_embedded_network_has_one_group(servers, member):
     assert servers.row(server)["security_groups"] == ["default"]
     assert member.fault("POST", path, 404, {"addSecurityGroup": {"name": "web"}}) == "Security group web not found."
     assert "no other one" in member.fault("POST", path, 409, {"removeSecurityGroup": {"name": "default"}})
+
+
+def test_groups_of_the_embedded_network(servers, cloud, member):
+    server = servers.active(member)
+    cloud.db.write(networks.allocate_ports, server, "project1", "h", [{}])
+    path = f"/servers/{server}/action"
+
+    def groups():
+        listed = member.get(f"/servers/{server}/os-security-groups")["security_groups"]
+        shown = [one["name"] for one in member.get(f"/servers/{server}")["server"].get("security_groups", [])]
+        assert sorted(shown) == [one["name"] for one in listed]
+        return shown
+    member.post("/os-security-groups", {"security_group": {"name": "web", "description": ""}})
+    assert groups() == ["default"]
+    member.post(path, {"addSecurityGroup": {"name": "web"}}, 202)
+    assert groups() == ["default", "web"]
+    member.post(path, {"removeSecurityGroup": {"name": "default"}}, 202)
+    assert groups() == ["web"]
+    member.post(path, {"removeSecurityGroup": {"name": "default"}}, 404)
+    member.post(path, {"addSecurityGroup": {"name": "more"}}, 404)
+
+
+def test_a_new_server_names_its_groups(servers, cloud, member):
+    web = member.post("/os-security-groups", {"security_group": {"name": "web", "description": ""}})["security_group"]["id"]
+    row = servers.row(servers.create(member, security_groups=[{"name": web}, {"name": "default"}, {"name": "web"}]))
+    assert row["security_groups"] == ["web", "default"]
+    [request] = row["network_request"]
+    assert request["security_groups"] == [web, default_group.of("project1").id]
+    for nics in ("auto", "none"):
+        body = servers.body(security_groups=[{"name": "default"}, {"name": "more"}], networks=nics)
+        assert "more" in member.at("2.37").fault("POST", "/servers", 400, body)
+    body = servers.body(security_groups=[{"name": web}], networks="none")
+    bare = servers.row(member.at("2.37").post("/servers", body, 202)["server"]["id"])
+    assert (bare["security_groups"], bare["network_request"]) == (["web"], "none")
 
 
 class Network:

@@ -111,11 +111,49 @@ def test_a_volume_of_several_servers(cloud):
     assert cloud.status(volume) == "available"
 
 
-def test_whether_an_encrypted_volume_can_be_attached_the_hypervisor_says(cloud):
-    server, volume = cloud.running(), cloud.volume()
+@pytest.fixture
+def encrypted(cloud, monkeypatch):
+    """A volume that its service calls encrypted, with what the service says of it."""
+    volume = cloud.volume()
+    said = {"provider": "luks", "encryption_key_id": NOWHERE, "cipher": "aes-xts-plain64", "key_size": 256}
     cloud.volumes._volumes.write(volume, dataclasses.replace(cloud.volumes._volumes.read(volume), encrypted=True))
+    real = cloud.volumes.connect
+
+    def connect(*args):
+        attachment = real(*args)
+        attachment.connection_info["data"]["encrypted"] = True
+        return attachment
+
+    monkeypatch.setattr(cloud.volumes, "connect", connect)
+    monkeypatch.setattr(cloud.volumes, "encryption", lambda context, volume_id: said if volume_id == volume else {})
+    return volume, said
+
+
+def test_how_a_volume_is_encrypted_the_host_is_told(cloud, encrypted):
+    volume, said = encrypted
     assert cloud.api_volumes.get(cloud.user, volume).encrypted
+    server = cloud.running()
     cloud.attach(server, volume)
+    assert cloud.device(server, volume).connection_info["data"]["encryption"] == said
+    assert cloud.host_volumes["h1"].calls.count("encryption") == 1
+    plain = cloud.volume()
+    cloud.attach(server, plain)
+    assert cloud.host_volumes["h1"].calls.count("encryption") == 2      # this service calls all of its connections so
+    assert cloud.device(server, plain).connection_info["data"]["encryption"] == {}
+
+
+@pytest.mark.parametrize(("part", "method"), [("host_volumes", "encryption"), ("drivers", "connect_volume")])
+def test_an_encrypted_volume_whose_key_is_out_of_reach_is_given_back(cloud, encrypted, part, method):
+    volume, _said = encrypted
+    server = cloud.running()
+    away = exception.ServiceUnavailable(what="The key manager", reason="it is away")
+    getattr(cloud, part)["h1"].fail(method, away)
+    cloud.attach(server, volume, wait=False)
+    cloud.actions_end(server)
+    _nothing_is_left(cloud, server, volume)
+    request = cloud.last_action(server)["request_id"]
+    detail = cloud.admin.get(f"/servers/{server}/os-instance-actions/{request}")["instanceAction"]
+    assert detail["events"][0]["details"] == away.message
 
 
 # what is refused ----------------------------------------------------------------------------------------------------------

@@ -356,7 +356,7 @@ def test_a_volume_that_becomes_an_error(cloud):
         "__getattr__": lambda _self, name: getattr(cloud.volumes, name),
         "create": lambda _self, *args, **kwargs: broken(cloud, cloud.volumes.create(*args, **kwargs))})()
     server = cloud.boot(made_of("image", cloud.image, delete_on_termination=True))
-    found = cloud.wait(server, states.ERROR, 10)
+    found = cloud.wait(server, states.ERROR)
     assert "did not finish being created even after we waited" in found.fault["message"]
     assert "its status is error" in found.fault["message"]
     assert "Hosts tried" not in found.fault["message"]

@@ -13,7 +13,7 @@ import oslo_messaging as messaging
 
 from nova_lite import exception, units
 from nova_lite.api import app, auth
-from nova_lite.api.openstack import microversions, registry, router
+from nova_lite.api.openstack import microversions, router
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import flavors, models
@@ -22,7 +22,7 @@ from nova_lite.network import base as network_base
 from nova_lite.objects import states
 from nova_lite.policy import Policy
 from nova_lite.volume import base as volume_base
-from tests.unit.api.compute.conftest import TABLES, Client
+from tests.unit.api.compute.conftest import TABLE, Client
 from tests.unit.conductor.cloud import Cloud
 
 DOWN = exception.ServiceUnavailable(what="Cinder", reason="it does not answer")
@@ -74,8 +74,7 @@ class VolumeCloud(Cloud):
         self.api_volumes = Meddling(self.volumes)
         compute = ComputeAPI(self.conf, self.db, self.transport, image, network, self.api_volumes)
         self.services = app.Services(self.conf, self.db, Policy(self.conf), image, network, self.api_volumes, compute)
-        table = registry.Registry(TABLES, check_schemas=True)
-        self.app = auth.NoAuth2(auth.ContextFilter(router.Router(self.services, table, validate_responses=True)))
+        self.app = auth.NoAuth2(auth.ContextFilter(router.Router(self.services, TABLE, validate_responses=True)))
         self.member = Client(self.app, "u", "p", version="2.89")
         self.other = Client(self.app, "x", "other", version="2.89")
         self.admin = Client(self.app, "a", "p", ("admin",), version="2.89")

@@ -16,7 +16,7 @@ TCG = HostFacts("qemu")
 
 
 def instance(specs=None, properties=None, disk_format="qcow2", **values):
-    flavor = {k: values.pop(k) for k in ("vcpus", "root_gb", "ephemeral_gb", "swap") if k in values}
+    flavor = {k: values.pop(k) for k in ("vcpus", "root_gb", "ephemeral_gb", "swap", "pci_requests") if k in values}
     made = Flavor("42", "m1.tiny", 512, **{"vcpus": 1, "root_gb": 1, **flavor}, extra_specs=specs or {})
     image = ImageMeta(IMAGE, disk_format=disk_format, properties=properties or {})
     return Instance(**{"uuid": UUID, "id": 42, "project_id": "project", "user_id": "user", "display_name": "one",
@@ -43,6 +43,9 @@ ISCSI = _info("iscsi", target_portal="[fd00::2]:3260", target_iqn="iqn.2010-10.o
 NBD = _info("nbd", host="storage.example.org", export="volume-3")
 FILE = _info("local", device_path="/var/lib/nova_lite/volumes/4.raw", direct_io=False, block_device=False)
 BLOCK = _info("local", device_path="/dev/vg/volume-5", direct_io=True, block_device=True)
+
+ENCRYPTION = {"provider": "luks", "encryption_key_id": "00000000-0000-0000-0000-000000000000", "cipher": "aes-xts-plain64",
+              "key_size": 256, "secret_uuid": "657eb676-33da-42ec-9a8c-9293d545c337"}
 
 
 def volume(number=1, **values):

@@ -13,8 +13,9 @@ from nova_lite import exception, version
 from nova_lite.objects.hardware.placement import BoundCell
 from nova_lite.virt.libvirt import domain_xml, guest_config
 from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
-from .builders import BLOCK, FILE, ISCSI, KVM, NBD, RBD, TCG, UUID, instance, vif, volume
+from .builders import BLOCK, ENCRYPTION, FILE, ISCSI, KVM, NBD, RBD, TCG, UUID, instance, vif, volume
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 SCHEMA = pathlib.Path("/usr/share/libvirt/schemas/domain.rng")
@@ -51,17 +52,22 @@ CASES = {
         volume(1, boot_index=1, **RBD), volume(2, device_name="/dev/vdf", **ISCSI), volume(3, **NBD),
         volume(4, disk_bus="scsi", **FILE)], swap=64, config_drive=True), [], TCG),
     "boot_from_volume": (instance(block_devices=[volume(1, **BLOCK), volume(2, boot_index=0, tag="root", **RBD)]), [], KVM),
+    "encrypted_volumes": (instance(block_devices=[
+        volume(number, boot_index=number - 1, connection_info={**kind, "data": {**kind["data"], "encryption": ENCRYPTION}})
+        for number, kind in enumerate((one["connection_info"] for one in (RBD, ISCSI, NBD, FILE, BLOCK)), 1)]), [], TCG),
     "bound": (instance({"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2", "hw:mem_page_size": "2MB"}, vcpus=4), [], KVM, (
         BoundCell(256, 0, {0: "2", 1: "3"}, 2048, True), BoundCell(256, 1, {2: "6", 3: "7"}, 2048, True))),
     "shares_a_node": (instance({"hw:numa_nodes": "1"}, vcpus=2),
                       [vif(type="vhostuser", details={"vhostuser_socket": "/run/vhu"})], KVM,
                       (BoundCell(512, 0, {0: "0-3", 1: "0-3"}),)),
+    "pci_devices": (instance(pci_requests=[{"alias": "gpu", "count": 2, "specs": [{}]}]), [], KVM, (),
+                    ["0000:0a:00.0", "0001:af:10.7"]),
     "odd_names": (instance(display_name="<one> & \"two\"\x01ü"), [], TCG),
 }
 
 
-def _xml(instance, vifs, host, cells=()):
-    return domain_xml.build(guest_config.make(instance, "instance-0000002a", vifs, FILES, host, cells))
+def _xml(instance, vifs, host, cells=(), hostdevs=()):
+    return domain_xml.build(guest_config.make(instance, "instance-0000002a", vifs, FILES, host, cells, hostdevs))
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +168,8 @@ def test_what_cannot_be_had_ends_the_build(made, vifs, reason):
     (instance(properties={"hw_firmware_type": "uefi", "os_secure_boot": "required"}), KVM, "hw_machine_type=q35"),
     (instance({"os:secure_boot": "required"}, properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"}),
      dataclasses.replace(KVM, secure_boot=False), "no firmware"),
-    (instance({"hw:tpm_version": "1.2"}), KVM, "TPM 1.2")])
+    (instance({"hw:tpm_version": "1.2"}), KVM, "TPM 1.2"),
+    (instance(pci_requests=[{"alias": "gpu", "count": 2, "specs": [{}]}]), KVM, "2 PCI devices are asked for, and it holds 0")])
 def test_what_only_this_host_lacks_is_tried_on_another(made, host, reason):
     with pytest.raises(exception.BuildFailed, match=reason) as caught:
         _xml(made, [], host)
@@ -178,3 +185,23 @@ def test_secure_boot_that_is_optional_is_there_where_it_can_be():
 def test_there_is_a_usb_controller_where_a_disk_is_on_usb():
     assert _find(_xml(instance(), [], TCG), "devices/controller[@type='usb']/@model") == ["none"]
     assert _find(_xml(instance(properties={"hw_disk_bus": "usb"}), [], TCG), "devices/controller[@type='usb']") == []
+
+
+def test_virtio_disks_have_a_thread_of_their_own_and_others_do_not():
+    """One for each guest, as in Nova."""
+    scsi = {"hw_disk_bus": "scsi", "hw_cdrom_bus": "sata"}
+    for properties, disks, controllers in (({}, ["1"], []), (scsi, [], ["1"]), ({**scsi, "hw_scsi_model": "lsilogic"}, [], []),
+                                           ({"hw_disk_bus": "sata"}, [], [])):
+        xml = _xml(instance(properties=properties, config_drive=True), [], KVM)
+        assert _find(xml, "string(iothreads)") == "1"
+        assert _find(xml, "devices/disk/driver/@iothread") == disks
+        assert _find(xml, "devices/controller/driver/@iothread") == controllers
+
+
+def test_a_guest_of_an_older_version_is_given_a_disk_without_a_thread():
+    xml = domain_xml.build_disk(guest_config.volume(instance(), volume(1, **NBD)))
+    old, new = etree.fromstring("<domain/>"), etree.fromstring("<domain><iothreads>1</iothreads></domain>")
+    assert etree.fromstring(xml).xpath("driver/@iothread") == ["1"]
+    assert GuestDisks.fitted(xml, new) == xml
+    assert etree.fromstring(GuestDisks.fitted(xml, old)).xpath("driver/@*[name()!='iothread']") == \
+        etree.fromstring(GuestDisks.fitted(xml, old)).xpath("driver/@*") != []

@@ -1,14 +1,18 @@
 """When a copy has ended, and how long it may take."""
+import time
 import types
 
 import pytest
+from lxml import etree
 
 import nova_lite.conf
 from nova_lite.exception import VirtDriverError
 from nova_lite.units import GiB
+from nova_lite.virt.libvirt import domain_xml, guest_config, migration_xml
 from nova_lite.virt.libvirt.connection import ConnectionLost
 from nova_lite.virt.libvirt.live_migration import LiveMigrations, is_overdue
-from tests.unit.virt.libvirt.builders import instance
+from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE, Plan
+from tests.unit.virt.libvirt.builders import ENCRYPTION, NBD, instance, volume
 
 
 @pytest.mark.parametrize(("job", "overdue"), [
@@ -18,7 +22,8 @@ from tests.unit.virt.libvirt.builders import instance
     ({"time_elapsed": 7_999_000, "memory_total": 4 * GiB, "disk_total": 6 * GiB}, False),
     ({"time_elapsed": 8_001_000, "memory_total": 4 * GiB, "disk_total": 6 * GiB}, True)])
 def test_a_copy_has_800_seconds_for_each_gib_and_for_two_at_least(job, overdue):
-    assert is_overdue(job) == overdue
+    assert is_overdue(job, 800) == overdue
+    assert not is_overdue(job, 0)
 
 
 @pytest.mark.parametrize(("error", "looks"), [
@@ -33,5 +38,138 @@ def test_a_copy_goes_on_though_the_connection_was_lost_on_which_it_was_asked_for
         looked.append(jobs[len(looked)])
         return looked[-1]
     monkeypatch.setattr(live, "_job", job)
-    live._watch(None, instance(), types.SimpleNamespace(ended=True, error=error), lambda _progress: None)
+    live._watch(None, instance(), types.SimpleNamespace(ended=True, error=error), lambda _progress: None, Plan())
     assert len(looked) == looks
+
+
+@pytest.mark.parametrize(("error", "active", "waits", "wanted", "seconds", "lost"), [
+    ("what nobody has ever read", True, True, None, 9, ""),
+    ("what nobody has ever read", True, True, "abort", 9, ""),
+    (None, True, False, None, 9, ""),
+    ("what nobody has ever read", True, False, None, 9, "one half of it is gone"),
+    ("domain is no longer running", True, True, None, 9, "one half of it is gone"),
+    ("what nobody has ever read", False, True, None, 9, "one half of it is gone"),
+    ("what nobody has ever read", True, True, GIVE_UP, 9, "its new host was declared down, or it is being deleted"),
+    ("what nobody has ever read", True, True, None, -1, "it could not be taken up for 2 hours"),
+    (None, True, True, None, -1, "it could not be taken up for 2 hours")])
+def test_a_copy_that_broke_is_taken_up_as_long_as_the_other_host_waits_for_the_rest(
+        tmp_path, monkeypatch, error, active, waits, wanted, seconds, lost):
+    """And nobody gives it up. A daemon that has just started (no error yet) tries first."""
+    libvirt = pytest.importorskip("libvirt")
+    failure, told = None, []
+    if error is not None:
+        failure = VirtDriverError(what="libvirt", reason=error)
+        failure.__cause__ = libvirt.libvirtError(error)
+        failure.__cause__.err = (libvirt.VIR_ERR_OPERATION_FAILED, 0, error, 2, None, None, None, 0, 0)
+    guest = types.SimpleNamespace(lib=libvirt, is_active=lambda: active, unplug=lambda: told.append("unplug"))
+    live = LiveMigrations(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), "one", *[None] * 5)
+    monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._MEND_SECONDS", 0)
+    monkeypatch.setattr(live, "_job", lambda _guest: {})
+    why = live._mend(guest, instance(), Plan(), failure, lambda _progress: wanted, lambda: waits, time.monotonic() + seconds)
+    assert (bool(why), told) == (bool(lost), ["unplug"] if lost else [])
+    assert lost in why
+
+
+@pytest.mark.parametrize(("wanted", "seconds"), [(GIVE_UP, 9), (None, -1)])
+def test_an_attempt_to_take_a_copy_up_that_hangs_is_not_waited_for_once_it_is_given_up(tmp_path, monkeypatch, wanted, seconds):
+    live = LiveMigrations(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), "one", *[None] * 5)
+    live._files(instance()).make()
+    monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: BROKEN)
+    monkeypatch.setattr(live, "_job", lambda _guest: {})
+    hangs = types.SimpleNamespace(ended=False, error=None)
+    assert not live._watch(None, instance(), hangs, lambda _progress: wanted, Plan(post_copy=True), time.monotonic() + seconds)
+
+
+@pytest.mark.parametrize(("state", "waits"), [
+    (None, False), ("SHUTOFF FAILED", False), ("RUNNING MIGRATED", False), ("RUNNING POSTCOPY", True),
+    ("RUNNING POSTCOPY_FAILED", True), ("PAUSED POSTCOPY_FAILED", True), ("PAUSED MIGRATION", True), ("PAUSED IOERROR", True)])
+def test_a_host_waits_for_the_rest_of_a_guest_unless_it_is_gone_or_runs_in_one_piece(tmp_path, monkeypatch, state, waits):
+    libvirt = pytest.importorskip("libvirt")
+    kind, _, reason = (state or "NOSTATE UNKNOWN").partition(" ")
+    domain = types.SimpleNamespace(isActive=lambda: kind != "SHUTOFF", state=lambda: [
+        getattr(libvirt, f"VIR_DOMAIN_{kind}"), getattr(libvirt, f"VIR_DOMAIN_{kind}_{reason}")])
+
+    def lookup(_uuid):
+        if state is None:
+            error = libvirt.libvirtError("no domain")
+            error.err = (libvirt.VIR_ERR_NO_DOMAIN, 0, "no domain", 2, None, None, None, 0, 0)
+            raise error
+        return domain
+    connection = types.SimpleNamespace(libvirt=libvirt, run=lambda function, _retry: function(
+        types.SimpleNamespace(lookupByUUIDString=lookup)))
+    live = LiveMigrations(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), "one", connection, *[None] * 4)
+    assert live.waits(instance()) is waits
+
+
+class _Domain:
+    """A guest whose copy ends when it is told to: by ``verb``, or never."""
+
+    def __init__(self, log, refuse=()):
+        self.log, self._refuse = log, list(refuse)
+
+    def do(self, function, **_kind):
+        return function(self)
+
+    def pause(self):
+        self._told("pause")
+
+    def abortJob(self):  # noqa: N802
+        self._told("abort")
+
+    def migrateStartPostCopy(self, _flags):  # noqa: N802
+        self._told("post-copy")
+
+    def _told(self, what):
+        self.log.append(what)
+        if self._refuse:
+            raise self._refuse.pop()
+
+
+@pytest.mark.parametrize(("action", "takes", "log"), [
+    ("abort", True, ["abort"]), ("force_complete", True, ["post-copy"]), ("force_complete", False, ["pause"])])
+def test_what_becomes_of_a_copy_that_takes_too_long(tmp_path, monkeypatch, action, takes, log):
+    told = _watch(tmp_path, monkeypatch, takes, lambda _progress: None, live_migration_completion_timeout=1,
+                  live_migration_timeout_action=action)
+    assert told == log
+
+
+def test_a_forced_completion_is_asked_for_again_while_there_is_no_memory_to_copy_yet(tmp_path, monkeypatch):
+    refusals = [VirtDriverError(what="libvirt", reason="no")] * 2
+    assert _watch(tmp_path, monkeypatch, True, lambda _progress: "force_complete", refusals) == ["post-copy"] * 3
+
+
+def test_a_host_that_does_not_permit_post_copy_stops_the_guest(tmp_path, monkeypatch):
+    asked = {"live_migration_permit_post_copy": False}
+    assert _watch(tmp_path, monkeypatch, True, lambda _progress: "force_complete", **asked) == ["pause"]
+
+
+def _watch(tmp_path, monkeypatch, takes, report, refusals=(), **options):
+    """What the guest is told until its copy ends, one look after the last word to it."""
+    options = {"live_migration_permit_post_copy": True, **options}
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
+    for name, value in options.items():
+        conf.set_override(name, value, group="libvirt")
+    live, log = LiveMigrations(conf, "one", None, None, None, None, None), []
+    monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._REPORT_SECONDS", 0.01)
+    monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: WHOLE)
+    ends = len(refusals) + 1
+    monkeypatch.setattr(live, "_job", lambda _guest: {} if len(log) == ends else {"type": 2, "time_elapsed": 3_000})
+    live._watch(_Domain(log, refusals), instance(), None, report, Plan(post_copy=takes))
+    return log
+
+
+def test_an_encrypted_volume_is_opened_there_with_the_secret_of_the_destination():
+    """Its source is what the destination has connected; where the secret is named travels with it."""
+    def disk(port, secret):
+        data = {**NBD["connection_info"]["data"], "port": port, "encryption": {**ENCRYPTION, "secret_uuid": secret}}
+        device = volume(1, connection_info={"driver_volume_type": "nbd", "data": data})
+        return guest_config.volume(instance(block_devices=[device]), device)
+
+    here, there = (domain_xml.build_disk(disk(port, secret)) for port, secret in ((1, "old"), (2, "new")))
+    xml = f"<domain><devices>{here}</devices></domain>"
+    built = etree.fromstring(migration_xml.build(xml, Plan(root="/a", source_root="/a", volumes={volume(1).volume_id: there})))
+    [source] = built.findall("devices/disk/source")
+    assert source.find("host").get("port") == "2"
+    assert [s.get("uuid") for s in source.findall("encryption/secret")] == ["new"]
+    assert built.findall("devices/disk/encryption") == []

@@ -9,7 +9,7 @@ import pytest
 import nova_lite.conf
 from nova_lite.virt.libvirt import files as guest_files
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import ASIDE, GuestDirectory, finish_removals, instances_root, write_mark
+from nova_lite.virt.libvirt.files import ASIDE, GuestDirectory, Mark, finish_removals, instances_root, read_mark, write_mark
 from nova_lite.virt.libvirt.moves import Moves
 
 MOVE, OLDER = str(uuid.uuid4()), str(uuid.uuid4())
@@ -170,6 +170,26 @@ def test_two_that_remove_the_same_do_not_disturb_each_other(tmp_path, cut, monke
     files.remove()
     finish_removals(tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_has_its_mark_before_its_name(tmp_path, monkeypatch):
+    class Killed(BaseException):
+        """The process ends here."""
+
+    def kill(*_args):
+        raise Killed
+    files = GuestDirectory(tmp_path, "guest")
+    with monkeypatch.context() as patched:
+        patched.setattr(guest_files.durable, "put_in_place", kill)
+        with pytest.raises(Killed):
+            files.begin("one", "a move")
+    assert not files.path.exists()
+    files.begin("one", "a move")
+    assert read_mark(files.moved_to) == Mark("one", "a move")
+    assert os.listdir(tmp_path) == ["guest"]
+    assert os.listdir(files.path) == ["moved-to"]
+    files.begin("two")
+    assert read_mark(files.moved_to) == Mark("two")
 
 
 def test_what_is_kept_keeps_its_owner(tmp_path):

@@ -61,7 +61,7 @@ def test_iscsi_without_authentication_and_with_several_portals():
 @pytest.mark.parametrize(("told", "reason"), [
     ({"driver_volume_type": "fibre_channel", "data": {}}, "fibre_channel is not one of rbd, iscsi, nbd, local"),
     ({}, "None is not one of"),
-    (_info(NBD, encrypted=True), "encrypted"),
+    (_info(NBD, encrypted=True), r"provider \(none\)"),
     (_info(ISCSI, auth_method="KRB5"), "KRB5"),
     (_info(ISCSI, target_iqn=None), "incomplete.*target_iqns"),
     (_info(ISCSI, secret_uuid=None), "incomplete.*secret_uuid"),

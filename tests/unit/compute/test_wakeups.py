@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 
-from nova_lite.compute.api import wakeups
+from nova_lite.compute import wakeups
 
 
 def test_messages_go_out_in_order_although_one_fails(caplog):

@@ -1,0 +1,71 @@
+"""What the Volume service says of an encrypted volume, and what libvirt is told of it. Pure.
+
+QEMU itself decrypts, with a passphrase that libvirt keeps as a secret: so only what QEMU knows can be attached, which is the
+first version of LUKS.
+"""
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.instance import Instance
+
+LUKS = "luks"
+_OURS = uuid.UUID("0a3f8d52-7c1e-4f0b-b0d5-2f6c1f8f4e27")       # the namespace of the uuids of passphrases
+_BACK_END = "back-end"
+# before providers had names, classes of Nova and of os-brick stood there
+_CLASSES = {"LuksEncryptor": LUKS, "Luks2Encryptor": "luks2", "CryptsetupEncryptor": "plain"}
+_REFUSED = {"luks2": "QEMU reads version 1 of LUKS only", "plain": "QEMU does not read plain dm-crypt"}
+
+
+@dataclass(frozen=True)
+class Encryption:
+    """Of one volume. ``secret_uuid`` is the one of libvirt's secret with the passphrase of the key ``key_id``; ``cipher`` (as
+    aes-xts-plain64) and ``key_size`` (bits) are what a new volume is formatted with."""
+
+    key_id: str
+    secret_uuid: str
+    cipher: str = "aes-xts-plain64"
+    key_size: int = 256
+
+    def written(self) -> dict[str, Any]:
+        """As it stands in a connection_info that is kept; there is no secret in it."""
+        return {"provider": LUKS, "encryption_key_id": self.key_id, "secret_uuid": self.secret_uuid, "cipher": self.cipher,
+                "key_size": self.key_size}
+
+
+def of(info: dict[str, Any] | None) -> Encryption | None:
+    """That of a connection_info that was prepared; None: it is not encrypted."""
+    said = (info or {}).get("data", {}).get("encryption")
+    return Encryption(said["encryption_key_id"], said["secret_uuid"], said["cipher"], said["key_size"]) if said else None
+
+
+def of_all(devices: Iterable[BlockDevice]) -> list[tuple[BlockDevice, Encryption]]:
+    """The encrypted ones of a server's connected volumes."""
+    found = ((device, of(device.connection_info)) for device in devices)
+    return [(device, encryption) for device, encryption in found if encryption is not None]
+
+
+def secret_uuid(instance: Instance, volume_id: str) -> str:
+    """The same whoever asks, another for each server and volume."""
+    return str(uuid.uuid5(_OURS, f"{instance.uuid} {volume_id}"))
+
+
+def prepared(instance: Instance, volume_id: str, data: dict[str, Any]) -> Encryption | None:
+    """What the Volume service has said, in ``data`` of its connection. Raises InvalidVolume for what QEMU cannot decrypt."""
+    said = data.get("encryption") or {}
+    if not data.get("encrypted") or said.get("control_location") == _BACK_END:
+        return None
+    provider = str(said.get("provider") or "")
+    provider = _CLASSES.get(provider.rpartition(".")[2], provider)
+    if provider != LUKS:
+        why = _REFUSED.get(provider, "only luks is known")
+        raise exception.InvalidVolume(reason=f"it is encrypted with provider {provider or '(none)'}: {why}")
+    if not said.get("encryption_key_id"):
+        raise exception.InvalidVolume(reason="it is encrypted, but the Volume service names no key of it")
+    return Encryption(str(said["encryption_key_id"]), secret_uuid(instance, volume_id),
+                      str(said.get("cipher") or Encryption.cipher), int(said.get("key_size") or Encryption.key_size))

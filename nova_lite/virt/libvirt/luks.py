@@ -1,0 +1,112 @@
+"""An encrypted volume made ready for its first guest.
+
+Of many back ends a new encrypted volume is as empty as any other: whoever connects it first is to write the LUKS header. That
+is done to a volume whose beginning is blank, and to nothing else. qemu-img speaks to the storage itself, as QEMU does; what is
+secret goes to it by pipes, never by a command line or a file.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import tempfile
+
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt.config import Disk
+from nova_lite.virt.libvirt.encryption import Encryption
+
+LOG = log.getLogger(__name__)
+BLANK = 1 << 20             # bytes from the beginning that must be zeros
+SECONDS = 120.0             # that one look at the storage may take
+# milliseconds of work to try a passphrase: ours are random keys, which nobody guesses at any speed
+_ITERATION = 100
+_NOT_LUKS = "not in LUKS format"
+
+
+def make_ready(disk: Disk, encrypted: Encryption, passphrase: str, password: str = "") -> None:
+    """Format the volume behind ``disk`` unless it has a LUKS header. ``password``: that of its storage, where there is one.
+
+    Raises InvalidVolume for one that has other data, VirtDriverError when it cannot be read or written.
+    """
+    place = _place(disk)
+    look = _run({"storage": password}, "qemu-img", "info", "-U", "--image-opts", f"driver=luks,{place}")
+    if look.returncode == 0:
+        return
+    if _NOT_LUKS not in look.stderr:
+        raise _failed("Looking for the LUKS header", look)
+    blank = _run({"storage": password}, "qemu-io", "-r", "-U", "--image-opts", "-c", f"read -P 0 0 {BLANK}",
+                 f"driver=raw,{place}")
+    if "verification failed" in blank.stdout + blank.stderr:
+        raise exception.InvalidVolume(reason="it is said to be encrypted with luks, but has other data at its beginning")
+    if blank.returncode:
+        raise _failed("Looking at the volume", blank)
+    LOG.info("volume %s is empty: it gets a LUKS header", disk.serial)
+    with tempfile.TemporaryDirectory() as directory:
+        header = pathlib.Path(directory, "header")
+        made = _run({"passphrase": passphrase}, "qemu-img", "create", "-q", "-f", "luks", "-o", _options(encrypted), header,
+                    "0")
+        if made.returncode == 0:
+            made = _run({"storage": password}, "qemu-img", "convert", "-n", "-f", "raw", "--target-image-opts", header,
+                        f"driver=raw,{place}")
+    if made.returncode:
+        raise _failed("Writing the LUKS header", made)
+
+
+def _options(encrypted: Encryption) -> str:
+    """As Cinder reads a cipher: aes-xts-plain64 with 256 bits is aes-256, xts, plain64. Raises InvalidVolume."""
+    parts = encrypted.cipher.split("-")
+    if len(parts) != 3:
+        raise exception.InvalidVolume(reason=f"its cipher {encrypted.cipher} is not of the form aes-xts-plain64")
+    algorithm, mode, vector = map(images.option, parts)
+    return (f"key-secret=passphrase,cipher-alg={algorithm}-{encrypted.key_size},cipher-mode={mode},ivgen-alg={vector},"
+            f"iter-time={_ITERATION}")
+
+
+def _place(disk: Disk) -> str:
+    """Where it is, as qemu-img takes it. Raises InvalidVolume for a storage that formats its volumes itself (rbd)."""
+    network = disk.network
+    if network is None:
+        return f"file.driver={'host_device' if disk.block else 'file'},file.filename={images.option(disk.path)}"
+    host, port = network.hosts[0]
+    if network.protocol == "nbd":
+        values = {"driver": "nbd", "server.type": "inet", "server.host": host, "server.port": port, "export": network.name}
+    elif network.protocol == "iscsi":
+        target, _, lun = network.name.rpartition("/")
+        values = {"driver": "iscsi", "transport": "tcp", "portal": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+                  "target": target, "lun": lun}
+        if network.auth is not None:
+            values |= {"user": network.auth.username, "password-secret": "storage"}
+        if network.initiator:
+            values["initiator-name"] = network.initiator
+    else:
+        raise exception.InvalidVolume(reason=f"an encrypted volume of {network.protocol} must have been formatted")
+    return ",".join(f"file.{name}={images.option(value)}" for name, value in values.items() if value)
+
+
+def _run(secrets: dict[str, str], program: str, *arguments: str | os.PathLike[str]) -> subprocess.CompletedProcess[str]:
+    """With its secrets as QEMU's objects of these names. A program that takes too long is ended: VirtDriverError."""
+    objects, ends = list[str](), list[int]()
+    try:
+        for name, value in secrets.items():
+            if value:
+                read, write = os.pipe()
+                ends.append(read)
+                os.write(write, value.encode())         # far less than a pipe holds
+                os.close(write)
+                objects += ["--object", f"secret,id={name},file=/dev/fd/{read}"]
+        verb, rest = ([arguments[0]], arguments[1:]) if program == "qemu-img" else ([], arguments)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return subprocess.run([program, *verb, *objects, *rest], stdin=subprocess.DEVNULL, capture_output=True,  # noqa: S603
+                                  text=True, errors="replace", check=False, pass_fds=ends, timeout=SECONDS)
+        raise exception.VirtDriverError(what=program, reason=f"it did not end within {SECONDS:.0f} s")
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def _failed(what: str, done: subprocess.CompletedProcess[str]) -> exception.VirtDriverError:
+    return exception.VirtDriverError(what=what, reason=(done.stderr or done.stdout).strip()[-500:])

@@ -1,0 +1,67 @@
+"""Post-copy: a guest goes on at its new host before all its memory is there, and what is missing follows.
+
+From that switch on its memory is split, and what its disks were written since is at the new host only: the old one's copy must
+never run again. When the way between the hosts breaks, the guest stands still on both until the old one's libvirt has taken
+the copy up again.
+"""
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+from lxml import etree
+
+from nova_lite import exception
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.live import BROKEN, SPLIT, WHOLE
+
+_UNPRIVILEGED = pathlib.Path("/proc/sys/vm/unprivileged_userfaultfd")
+_DEVICE = pathlib.Path("/dev/userfaultfd")
+_RESUMES = 8_005_000                        # libvirt that can take up a copy which broke
+_ENDED = ("is not processing incoming migration", "domain is no longer running")
+_OPENS_DEVICE = (9_001_000, 8_000_000)      # libvirt and QEMU that use /dev/userfaultfd
+
+
+def refusal(connection: Connection, capabilities: str, unprivileged: pathlib.Path = _UNPRIVILEGED,
+            device: pathlib.Path = _DEVICE) -> str:
+    """Why guests cannot come to this host by post-copy; empty when they can. QEMU has to hear of the first touch of each page
+    (userfaultfd), which the kernel lets only root do, or all users where the operator has said so."""
+    libvirt, qemu = connection.run(lambda c: (c.getLibVersion(), c.getVersion()), retry=True)
+    if libvirt < _RESUMES:
+        return "libvirt is older than 8.5 and cannot take up a copy that broke"
+    if _runs_as_root(capabilities) or (unprivileged.exists() and unprivileged.read_text().strip() == "1"):
+        return ""
+    if libvirt >= _OPENS_DEVICE[0] and qemu >= _OPENS_DEVICE[1] and device.exists():
+        return ""
+    return f"QEMU is not root's here, and {unprivileged} is not 1 (sysctl vm.unprivileged_userfaultfd=1)"
+
+
+def _runs_as_root(capabilities: str) -> bool:
+    labels = etree.fromstring(capabilities).iterfind("host/secmodel[model='dac']/baselabel")
+    users = {(label.text or "").partition(":")[0].lstrip("+") for label in labels}
+    return bool(users) and users <= {"0", "root"}
+
+
+def of(guest: Guest) -> str:
+    """WHOLE, SPLIT or BROKEN, as libvirt of this host sees the guest."""
+    lib, state = guest.lib, guest.do(lambda domain: domain.state(), retry=True)
+    if state is None:
+        return WHOLE
+    found = tuple(state[:2])
+    if found in ((lib.VIR_DOMAIN_PAUSED, lib.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED),
+                 (lib.VIR_DOMAIN_RUNNING, getattr(lib, "VIR_DOMAIN_RUNNING_POSTCOPY_FAILED", None))):    # since libvirt 8.5
+        return BROKEN
+    under_way = ((lib.VIR_DOMAIN_PAUSED, lib.VIR_DOMAIN_PAUSED_POSTCOPY), (lib.VIR_DOMAIN_RUNNING,
+                                                                           lib.VIR_DOMAIN_RUNNING_POSTCOPY))
+    return SPLIT if found in under_way else WHOLE
+
+
+def is_hopeless(error: exception.NovaLiteError | None, lib: Any) -> bool:
+    """Whether a copy cannot be taken up again, by the error of the attempt: the other half of the guest has no process
+    any more. libvirt may know its domain there, and says by its text only that nothing is waited for."""
+    cause = error.__cause__ if error is not None else None
+    if not isinstance(cause, lib.libvirtError):
+        return False
+    text = cause.get_error_message() or ""
+    return cause.get_error_code() == lib.VIR_ERR_NO_DOMAIN or any(words in text for words in _ENDED)

@@ -1,0 +1,48 @@
+"""Files of guests are whole or not there, and closed to other users of the host."""
+import contextlib
+import os
+
+import pytest
+
+from nova_lite.virt.libvirt import files
+
+
+@pytest.fixture(autouse=True)
+def open_handed():
+    """Whatever the process's umask would leave open."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_what_is_written_is_closed(tmp_path):
+    path = tmp_path / "disk"
+    with files.written_whole(path) as part:
+        assert mode(part) == 0o600
+        part.write_bytes(b"one")
+    assert (mode(path), path.read_bytes()) == (0o600, b"one")
+    with contextlib.suppress(ValueError), files.written_whole(path) as part:
+        part.write_bytes(b"two")
+        raise ValueError
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"one", ["disk"])
+    files.write_mark(tmp_path / "owner", "host1", "move")
+    assert mode(tmp_path / "owner") == 0o600
+
+
+def test_what_older_versions_left_open(tmp_path):
+    """A directory is passed through; a link is nobody's mode."""
+    guest, base = tmp_path / "guest", tmp_path / files.BASES
+    for path in (guest / "disk", guest / "console.log", base / "image"):
+        path.parent.mkdir(exist_ok=True, mode=0o711)
+        path.touch(mode=0o644)
+    outside = tmp_path / "outside"
+    outside.touch(mode=0o644)
+    (guest / "link").symlink_to(outside)
+    (guest / "offer.tls").mkdir(mode=0o755)
+    files.close_to_others(tmp_path)
+    assert [mode(p) for p in (guest / "disk", guest / "console.log", base / "image")] == [0o640, 0o640, 0o440]
+    assert (mode(outside), mode(guest), mode(guest / "offer.tls")) == (0o644, 0o711, 0o755)
