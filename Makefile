@@ -57,10 +57,13 @@ scenario:
 WORKERS ?= 2
 BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # green threads are the default of everything; what differs with native threads is run with those too
+# each part is run whatever became of the one before: one run tells all that is broken
 test: install neighbours
-	$(PYTEST) -n 3 tests/unit
-	NOVA_LITE_CONCURRENCY=threading $(BESIDE) tests/functional
-	$(BESIDE) tests/chaos tests/functional tests/integration
+	@failed=0; \
+	$(PYTEST) -n 3 tests/unit || failed=1; \
+	NOVA_LITE_CONCURRENCY=threading $(BESIDE) tests/functional || failed=1; \
+	$(BESIDE) tests/chaos tests/functional tests/integration || failed=1; \
+	exit $$failed
 
 # the programs of the real Keystone, Glance, Neutron, Cinder, which tests/integration start; not in the directory of a cloud
 # that `make stack` has started

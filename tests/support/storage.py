@@ -106,7 +106,13 @@ class Luks:
 
     def make(self, source: pathlib.Path | str, form: str, path: pathlib.Path) -> pathlib.Path:
         """A new file with the data of another; quick to open."""
-        self._run("convert", "-f", form, "-O", "luks", "-o", "key-secret=s,iter-time=10", str(source), str(path))
+        for attempt in range(50):           # QEMU cannot always measure a busy machine (nova_lite/virt/libvirt/luks.py)
+            try:
+                self._run("convert", "-f", form, "-O", "luks", "-o", "key-secret=s,iter-time=10", str(source), str(path))
+                break
+            except subprocess.CalledProcessError:
+                if attempt == 49:
+                    raise
         return path
 
     def read(self, path: pathlib.Path) -> bytes:

@@ -25,6 +25,9 @@ SECONDS = 120.0             # that one look at the storage may take
 # milliseconds of work to try a passphrase: ours are random keys, which nobody guesses at any speed
 _ITERATION = 100
 _NOT_LUKS = "not in LUKS format"
+# QEMU measures how fast the machine is; on a busy one its clock of the thread's work now and then does not move meanwhile
+_UNMEASURED = "Unable to get accurate CPU usage"
+_ATTEMPTS = 50             # of some milliseconds each; one in five failed on a machine with two busy cores
 
 
 def make_ready(disk: Disk, encrypted: Encryption, passphrase: str, password: str = "") -> None:
@@ -47,13 +50,22 @@ def make_ready(disk: Disk, encrypted: Encryption, passphrase: str, password: str
     LOG.info("volume %s is empty: it gets a LUKS header", disk.serial)
     with tempfile.TemporaryDirectory() as directory:
         header = pathlib.Path(directory, "header")
-        made = _run({"passphrase": passphrase}, "qemu-img", "create", "-q", "-f", "luks", "-o", _options(encrypted), header,
-                    "0")
+        made = _header(header, encrypted, passphrase)
         if made.returncode == 0:
             made = _run({"storage": password}, "qemu-img", "convert", "-n", "-f", "raw", "--target-image-opts", header,
                         f"driver=raw,{place}")
     if made.returncode:
         raise _failed("Writing the LUKS header", made)
+
+
+def _header(path: pathlib.Path, encrypted: Encryption, passphrase: str) -> subprocess.CompletedProcess[str]:
+    """A header alone in the new file ``path``."""
+    for _attempt in range(_ATTEMPTS):
+        made = _run({"passphrase": passphrase}, "qemu-img", "create", "-q", "-f", "luks", "-o", _options(encrypted), path, "0")
+        if _UNMEASURED not in made.stderr:
+            break
+        LOG.info("qemu-img could not measure the speed of this machine: once more")
+    return made
 
 
 def _options(encrypted: Encryption) -> str:

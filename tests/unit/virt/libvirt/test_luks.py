@@ -80,6 +80,31 @@ def test_a_volume_with_other_data_is_never_overwritten(tmp_path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(("failures", "formatted"), [(3, True), (100, False)])
+def test_a_machine_too_busy_to_be_measured_is_asked_again(tmp_path, monkeypatch, failures, formatted):
+    """qemu-img 7.2 ends with an error when the thread's clock has not moved while it tried how fast the machine is."""
+    real, count = shutil.which("qemu-img"), tmp_path / "count"
+    busy = tmp_path / "bin" / "qemu-img"
+    busy.parent.mkdir()
+    busy.write_text(f"""#!/bin/sh
+if [ "$1" = create ] && echo >>{count} && [ "$(wc -l <{count})" -le {failures} ]; then
+    echo "qemu-img: header: Unable to get accurate CPU usage" >&2
+    exit 1
+fi
+exec {real} "$@"
+""")
+    busy.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{busy.parent}:{os.environ['PATH']}")
+    path, disk = _file(tmp_path)
+    if formatted:
+        luks.make_ready(disk, KEY, "the-right-one")
+        assert _opens(path, "the-right-one", tmp_path)
+    else:
+        with pytest.raises(exception.VirtDriverError, match="accurate CPU usage"):
+            luks.make_ready(disk, KEY, "the-right-one")
+        assert not any(path.read_bytes())
+
+
 def test_what_cannot_be_done_says_why_and_tells_no_secret(tmp_path, monkeypatch):
     path, disk = _file(tmp_path)
     for encrypted, kind, reason in ((Encryption("k", "u", "aes"), exception.InvalidVolume, "cipher aes"),
