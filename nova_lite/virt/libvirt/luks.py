@@ -1,16 +1,16 @@
 """An encrypted volume made ready for its first guest.
 
 Of many back ends a new encrypted volume is as empty as any other: whoever connects it first is to write the LUKS header. That
-is done to a volume whose beginning is blank, and to nothing else. qemu-img speaks to the storage itself, as QEMU does; what is
-secret goes to it by pipes, never by a command line or a file.
+is done to a volume whose beginning is blank, and to nothing else but what a killed run has left of such a header. qemu-img
+speaks to the storage itself, as QEMU does; what is secret goes to it by pipes, the header by memory: no command line and no
+file has any of it.
 """
 from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import subprocess
-import tempfile
+from collections.abc import Iterable, Iterator
 
 from oslo_log import log
 
@@ -22,12 +22,15 @@ from nova_lite.virt.libvirt.encryption import Encryption
 LOG = log.getLogger(__name__)
 BLANK = 1 << 20             # bytes from the beginning that must be zeros
 SECONDS = 120.0             # that one look at the storage may take
+SECTOR = 512                # bytes that are written all or not at all
+# of which the first sector is full as long as the rest of the header is written, so that nobody takes half a header for data
+BEGUN = ord("N")
 # milliseconds of work to try a passphrase: ours are random keys, which nobody guesses at any speed
 _ITERATION = 100
 _NOT_LUKS = "not in LUKS format"
 # QEMU measures how fast the machine is; on a busy one its clock of the thread's work now and then does not move meanwhile
 _UNMEASURED = "Unable to get accurate CPU usage"
-_ATTEMPTS = 50             # of some milliseconds each; one in five failed on a machine with two busy cores
+_ATTEMPTS = 50              # of some milliseconds each; one in five failed on a machine with two busy cores
 
 
 def make_ready(disk: Disk, encrypted: Encryption, passphrase: str, password: str = "") -> None:
@@ -41,31 +44,46 @@ def make_ready(disk: Disk, encrypted: Encryption, passphrase: str, password: str
         return
     if _NOT_LUKS not in look.stderr:
         raise _failed("Looking for the LUKS header", look)
-    blank = _run({"storage": password}, "qemu-io", "-r", "-U", "--image-opts", "-c", f"read -P 0 0 {BLANK}",
-                 f"driver=raw,{place}")
-    if "verification failed" in blank.stdout + blank.stderr:
+    if not _begins(place, password, 0, BLANK) and not _begins(place, password, BEGUN, SECTOR):
         raise exception.InvalidVolume(reason="it is said to be encrypted with luks, but has other data at its beginning")
-    if blank.returncode:
-        raise _failed("Looking at the volume", blank)
     LOG.info("volume %s is empty: it gets a LUKS header", disk.serial)
-    with tempfile.TemporaryDirectory() as directory:
-        header = pathlib.Path(directory, "header")
-        made = _header(header, encrypted, passphrase)
-        if made.returncode == 0:
-            made = _run({"storage": password}, "qemu-img", "convert", "-n", "-f", "raw", "--target-image-opts", header,
-                        f"driver=raw,{place}")
-    if made.returncode:
-        raise _failed("Writing the LUKS header", made)
+    _write(place, password, _header(encrypted, passphrase))
 
 
-def _header(path: pathlib.Path, encrypted: Encryption, passphrase: str) -> subprocess.CompletedProcess[str]:
-    """A header alone in the new file ``path``."""
-    for _attempt in range(_ATTEMPTS):
-        made = _run({"passphrase": passphrase}, "qemu-img", "create", "-q", "-f", "luks", "-o", _options(encrypted), path, "0")
-        if _UNMEASURED not in made.stderr:
-            break
-        LOG.info("qemu-img could not measure the speed of this machine: once more")
-    return made
+def _begins(place: str, password: str, byte: int, length: int) -> bool:
+    """Whether the first ``length`` bytes of the volume are all ``byte``. Raises VirtDriverError."""
+    read = _run({"storage": password}, "qemu-io", "-r", "-U", "--image-opts", "-c", f"read -P {byte} 0 {length}",
+                f"driver=raw,{place}")
+    if "verification failed" in read.stdout + read.stderr:
+        return False
+    if read.returncode:
+        raise _failed("Looking at the volume", read)
+    return True
+
+
+def _write(place: str, password: str, header: bytes) -> None:
+    """The first sector last: until it is there, the volume is taken for one without a header. Raises VirtDriverError."""
+    with _in_memory(header[:SECTOR]) as first, _in_memory(header[SECTOR:]) as rest:
+        steps = (f"write -P {BEGUN} 0 {SECTOR}", f"write -s /dev/fd/{rest} {SECTOR} {len(header) - SECTOR}",
+                 f"write -s /dev/fd/{first} 0 {SECTOR}")
+        commands = [word for step in steps for word in ("-c", step, "-c", "flush")]
+        written = _run({"storage": password}, "qemu-io", "--image-opts", *commands, f"driver=raw,{place}", keep=[first, rest])
+    if written.returncode or "failed" in written.stdout:
+        raise _failed("Writing the LUKS header", written)
+
+
+def _header(encrypted: Encryption, passphrase: str) -> bytes:
+    """A new header. Raises VirtDriverError."""
+    with _in_memory() as header:
+        for _attempt in range(_ATTEMPTS):
+            made = _run({"passphrase": passphrase}, "qemu-img", "create", "-q", "-f", "luks", "-o", _options(encrypted),
+                        f"/dev/fd/{header}", "0", keep=[header])
+            if _UNMEASURED not in made.stderr:
+                break
+            LOG.info("qemu-img could not measure the speed of this machine: once more")
+        if made.returncode:
+            raise _failed("Making the LUKS header", made)
+        return os.pread(header, os.fstat(header).st_size, 0)
 
 
 def _options(encrypted: Encryption) -> str:
@@ -99,8 +117,21 @@ def _place(disk: Disk) -> str:
     return ",".join(f"file.{name}={images.option(value)}" for name, value in values.items() if value)
 
 
-def _run(secrets: dict[str, str], program: str, *arguments: str | os.PathLike[str]) -> subprocess.CompletedProcess[str]:
-    """With its secrets as QEMU's objects of these names. A program that takes too long is ended: VirtDriverError."""
+@contextlib.contextmanager
+def _in_memory(data: bytes = b"") -> Iterator[int]:
+    """A file that is gone with its last process."""
+    file = os.memfd_create("header")
+    try:
+        os.pwrite(file, data, 0)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _run(secrets: dict[str, str], program: str, *arguments: str | os.PathLike[str],
+         keep: Iterable[int] = ()) -> subprocess.CompletedProcess[str]:
+    """With its secrets as QEMU's objects of these names, and the open files ``keep``. A program that takes too long is ended:
+    VirtDriverError."""
     objects, ends = list[str](), list[int]()
     try:
         for name, value in secrets.items():
@@ -113,7 +144,7 @@ def _run(secrets: dict[str, str], program: str, *arguments: str | os.PathLike[st
         verb, rest = ([arguments[0]], arguments[1:]) if program == "qemu-img" else ([], arguments)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return subprocess.run([program, *verb, *objects, *rest], stdin=subprocess.DEVNULL, capture_output=True,  # noqa: S603
-                                  text=True, errors="replace", check=False, pass_fds=ends, timeout=SECONDS)
+                                  text=True, errors="replace", check=False, pass_fds=[*ends, *keep], timeout=SECONDS)
         raise exception.VirtDriverError(what=program, reason=f"it did not end within {SECONDS:.0f} s")
     finally:
         for end in ends:

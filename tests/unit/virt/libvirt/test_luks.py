@@ -34,6 +34,15 @@ def _opens(path, passphrase, tmp_path):
     return done.returncode == 0
 
 
+def _instead(monkeypatch, tmp_path, program, script):
+    """Another program of this name; REAL in its script is the right one."""
+    wrapper = tmp_path / "bin" / program
+    wrapper.parent.mkdir()
+    wrapper.write_text("#!/bin/bash\n" + script.replace("REAL", shutil.which(program)))
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+
+
 def test_an_empty_volume_is_formatted_once(tmp_path):
     path, disk = _file(tmp_path)
     luks.make_ready(disk, KEY, "the-right-one")
@@ -72,6 +81,32 @@ def test_also_across_the_network(tmp_path, kind):
     assert _opens(path, "the-right-one", tmp_path)
 
 
+@pytest.mark.parametrize("steps", [1, 3, 5])
+def test_a_header_of_which_a_killed_run_wrote_a_part_is_written_anew(tmp_path, monkeypatch, steps):
+    """Three writes, a flush after each: qemu-io ends after so many of these."""
+    path, disk = _file(tmp_path)
+    with monkeypatch.context() as patch:
+        _instead(patch, tmp_path, "qemu-io", f"""
+case "$*" in *"write -s"*) ;; *) exec REAL "$@" ;; esac
+words=() seen=0
+for word in "$@"; do
+    [ "$word" = -c ] && seen=$((seen + 1))
+    [ $seen -gt {steps} ] && case "$word" in driver=*) ;; *) continue ;; esac
+    words+=("$word")
+done
+REAL "${{words[@]}}"
+exit 137
+""")
+        with pytest.raises(exception.VirtDriverError, match="Writing the LUKS header"):
+            luks.make_ready(disk, KEY, "of-the-killed-run")
+    written = path.read_bytes()
+    assert any(written)
+    luks.make_ready(disk, KEY, "the-right-one")
+    assert path.read_bytes() != written or steps == 5
+    assert _opens(path, "the-right-one" if steps < 5 else "of-the-killed-run", tmp_path)
+    assert path.stat().st_size == SIZE
+
+
 def test_a_volume_with_other_data_is_never_overwritten(tmp_path):
     path, disk = _file(tmp_path, b"\0" * 4096 + b"somebody's data")
     before = path.read_bytes()
@@ -83,18 +118,14 @@ def test_a_volume_with_other_data_is_never_overwritten(tmp_path):
 @pytest.mark.parametrize(("failures", "formatted"), [(3, True), (100, False)])
 def test_a_machine_too_busy_to_be_measured_is_asked_again(tmp_path, monkeypatch, failures, formatted):
     """qemu-img 7.2 ends with an error when the thread's clock has not moved while it tried how fast the machine is."""
-    real, count = shutil.which("qemu-img"), tmp_path / "count"
-    busy = tmp_path / "bin" / "qemu-img"
-    busy.parent.mkdir()
-    busy.write_text(f"""#!/bin/sh
+    count = tmp_path / "count"
+    _instead(monkeypatch, tmp_path, "qemu-img", f"""
 if [ "$1" = create ] && echo >>{count} && [ "$(wc -l <{count})" -le {failures} ]; then
     echo "qemu-img: header: Unable to get accurate CPU usage" >&2
     exit 1
 fi
-exec {real} "$@"
+exec REAL "$@"
 """)
-    busy.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{busy.parent}:{os.environ['PATH']}")
     path, disk = _file(tmp_path)
     if formatted:
         luks.make_ready(disk, KEY, "the-right-one")
@@ -108,7 +139,7 @@ exec {real} "$@"
 def test_what_cannot_be_done_says_why_and_tells_no_secret(tmp_path, monkeypatch):
     path, disk = _file(tmp_path)
     for encrypted, kind, reason in ((Encryption("k", "u", "aes"), exception.InvalidVolume, "cipher aes"),
-                                    (Encryption("k", "u", "odd-xts-plain64"), exception.VirtDriverError, "Writing the LUKS")):
+                                    (Encryption("k", "u", "odd-xts-plain64"), exception.VirtDriverError, "Making the LUKS")):
         with pytest.raises(kind, match=reason) as caught:
             luks.make_ready(disk, encrypted, "secret-word")
         assert "secret-word" not in str(caught.value)
