@@ -102,8 +102,9 @@ def _clean(work: Work, before: Instance) -> None:
 
     steps: list[Callable[[], object]] = [remove]
     steps += [functools.partial(host.network.unplug, server, vif) for vif in server.network_info]
-    if server is not before:
-        steps.append(lambda: volumes.disconnect_all(host.driver, server))
+    # connecting may have broken off half-way: this host never had another's business with these volumes
+    here = dataclasses.replace(server, block_devices=[dataclasses.replace(d) for d in server.block_devices])
+    steps.append(lambda: volumes.disconnect_all(host.driver, here))
     # what follows is the server's, wherever it is built now
     steps += [lambda: work.update({}, [*states.working(work.operation), None, states.DELETING]),
               lambda: volumes.release_others(host, before),

@@ -52,6 +52,16 @@ def test_what_the_volume_service_refuses_to_take_back_ends_nothing(cloud, server
     assert device.attachment_id in {a["id"] for a in cloud.attachments()}
 
 
+def test_a_host_whose_connecting_broke_off_lets_go_of_the_volume(cloud, server):
+    """It may have kept the password of its storage by then."""
+    new = _others(cloud, server)[0]
+    cloud.drivers[new].fail("connect_volume", exception.InvalidVolume(reason="its storage does not answer"), "after", times=9)
+    _evacuate(cloud, server, new)
+    cloud.wait_for(lambda: cloud.get(server).vm_state == states.ERROR)
+    cloud.wait_for(lambda: "disconnect_volume" in cloud.drivers[new].calls)
+    assert cloud.guests(new) == {}
+
+
 @pytest.mark.parametrize(("part", "method", "when"), [
     ("host_volumes", "reserve", "after"), ("drivers", "connect_volume", "after"), ("drivers", "spawn", "before"),
     ("drivers", "spawn", "after"), ("host_volumes", "complete", "after")])
