@@ -20,6 +20,8 @@ from nova_lite.objects.image import ImageMeta
 
 LOG = log.getLogger(__name__)
 PAGE = 500
+# bytes of an upload in one piece: uWSGI, under which Glance often runs, refuses one of a mebibyte (its chunked-input-limit)
+PIECE = 1 << 16
 _PATCH = "application/openstack-images-v2.1-json-patch"
 _PLAIN = ("name", "visibility", "min_disk", "min_ram", "disk_format", "container_format", "protected", "tags")
 _CREATE_ONLY = ("id", "owner")
@@ -101,7 +103,7 @@ class GlanceImages:
         """Stream the data to a queued image, which becomes active; Conflict when it has data already."""
         if self.get(context, image_id).status not in ("queued", "saving"):
             raise exception.Conflict(f"Image {image_id} has data already.")
-        self._call(context, image_id, "PUT", "/file", data=iter(data), headers={"Content-Type": "application/octet-stream"})
+        self._call(context, image_id, "PUT", "/file", data=_pieces(data), headers={"Content-Type": "application/octet-stream"})
         return self.get(context, image_id)
 
     def update(self, context: RequestContext, image_id: str, values: dict[str, Any]) -> ImageMeta:
@@ -128,6 +130,12 @@ class GlanceImages:
             return self._client.call(context, method, f"/images/{image_id}{path}", **arguments)
         except NeighbourError as error:
             _refused(error, image_id, reading=method == "GET")
+
+
+def _pieces(data: Iterable[bytes]) -> Iterator[bytes]:
+    for chunk in data:
+        for begin in range(0, len(chunk), PIECE):
+            yield chunk[begin:begin + PIECE]
 
 
 def _refused(error: NeighbourError, image_id: str, reading: bool = False) -> NoReturn:

@@ -17,7 +17,7 @@ from nova_lite.image.base import ImageAPI, load
 from nova_lite.objects.image import ImageMeta
 from tests.support.neighbours import Neighbours
 
-DATA = [b"abc" * 100_000, b"", b"defg"]
+DATA = [b"abc" * 700_000, b"", b"defg"]        # more than a mebibyte in one piece, as a host reads it
 WHOLE = b"".join(DATA)
 
 
