@@ -60,12 +60,13 @@ class Overdue:
         context = RequestContext(user_id=server.user_id, project_id=server.project_id, is_admin=True, overwrite=False)
         try:
             action_id = self._db.write(self._write, context, verb, server)
-        except (exception.UnexpectedTaskState, exception.InstanceNotFound):
-            return      # somebody else has it
+        except (exception.UnexpectedTaskState, exception.InstanceNotFound, exception.InstanceIsBusy):
+            return      # somebody else has it, or just gives it a volume
         LOG.info("'%s': its time has come", verb, extra={"instance_uuid": server.uuid})
         self._compute.wake(context, server.host or "", states.OPERATIONS[verb].method, action_id)
 
     def _write(self, conn: sa.Connection, context: RequestContext, verb: str, server: Instance) -> int:
         instances.update(conn, server.uuid, {"task_state": states.OPERATIONS[verb].task_state}, [None], [server.vm_state])
+        actions.check_guest_may_leave(conn, verb, server.uuid)
         return actions.create(conn, context, verb, [server.uuid], self._conf.conductor.lease_seconds, objects.COMPUTE,
                               server.host)[0]

@@ -270,6 +270,16 @@ def open_of_instances(conn: sa.Connection, uuids: Collection[str]) -> dict[str, 
     return found
 
 
+def check_guest_may_leave(conn: sa.Connection, verb: str, instance_uuid: str) -> None:
+    """Raise InstanceIsBusy when ``verb`` takes a guest away from the host that is about to change something of it. The caller
+    has locked the server, as who begins such a change does."""
+    if verb in states.TAKES_GUEST_AWAY:
+        for other in open_of_instances(conn, [instance_uuid]).get(instance_uuid, ()):
+            operation = states.OPERATIONS.get(other.verb)
+            if operation is not None and operation.keeps_state:
+                raise exception.InstanceIsBusy(action=verb, instance_id=instance_uuid, state=other.verb)
+
+
 # what users see ----------------------------------------------------------------------------------------------------
 def get(conn: sa.Connection, action_id: int) -> Action | None:
     """One action by its id."""

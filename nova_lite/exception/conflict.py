@@ -18,6 +18,10 @@ class InstanceInvalidState(Conflict):
     msg_fmt = "Cannot '%(action)s' instance %(instance_id)s while it is in %(attr)s %(state)s"
 
 
+class InstanceIsBusy(InstanceInvalidState):
+    msg_fmt = "Cannot '%(action)s' instance %(instance_id)s while it is in the middle of %(state)s"
+
+
 class OperationNotSupportedForVTPM(Conflict):
     msg_fmt = "Operation '%(operation)s' not supported for vTPM-enabled instance (%(instance_uuid)s)."
 

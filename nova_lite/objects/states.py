@@ -135,6 +135,9 @@ OPERATIONS = {o.verb: o for o in (
     Operation("detach_interface", "detach_interface", "detach_interface", (ACTIVE, PAUSED, STOPPED), IDLE, None, None, None),
 )}
 
+# the guest, or its disks, leave the host: what just changes its devices there must have ended
+TAKES_GUEST_AWAY = ("resize", "migrate", "revertResize", "live_migrate", "shelve", "shelveOffload", "unshelve")
+
 # what Nova does not do with a server that has shares of files: they are mounted on its host, and in its guest's memory
 NOT_WITH_SHARES = ("suspend", "shelve", "rebuild", "resize", "migrate", "live-migration", "evacuate")
 

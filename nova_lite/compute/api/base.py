@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from nova_lite.share import base as share_base
 from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
+BUSY_SECONDS, _LOOK = 10.0, 0.1     # how long what takes a guest away waits for a change of its devices; between two looks
 _ASKED_FOR_TWICE = (states.DELETING, states.SOFT_DELETING, states.REBOOTING_HARD)
 
 
@@ -78,7 +80,7 @@ class Base:
         ``prepare`` is called in the transaction, with the server locked and its state checked: what else has to be checked
         (a quota) or written. Raises InstanceNotFound, InstanceIsLocked, InstanceNotReady or InstanceInvalidState.
         """
-        begun = self.db.write(_begin, context, uuid, verb, arguments or {}, self.conf.conductor.lease_seconds, prepare)
+        begun = self._begun(context, uuid, verb, arguments or {}, prepare)
         if begun is None:
             LOG.info("%s: is under way already", verb, extra={"instance_uuid": uuid})
             return
@@ -88,6 +90,18 @@ class Base:
             self.wakeups.send(self.conductor_rpc.run_action, context, [action_id])
         else:
             self.wakeups.send(self.compute_rpc.wake, context, host, states.OPERATIONS[verb].method, action_id)
+
+    def _begun(self, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any],
+               prepare: Prepare | None) -> tuple[int, str | None] | None:
+        """A volume shows as attached or free a moment before its action ends: who goes by that shall not be refused."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return self.db.write(_begin, context, uuid, verb, arguments, self.conf.conductor.lease_seconds, prepare)
+            except exception.InstanceIsBusy:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_LOOK)
 
 
 def check_visible(context: RequestContext, project_id: str, uuid: str) -> None:
@@ -106,6 +120,7 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: 
         waiting = actions.open_of_instances(connection, [uuid]).get(uuid, ())
         if any(states.OPERATIONS[a.verb].task_state == operation.task_state for a in waiting if a.verb in states.OPERATIONS):
             return None
+    actions.check_guest_may_leave(connection, verb, uuid)
     prepared = prepare(connection, instance) if prepare is not None else Prepared()
     instances.update(connection, uuid, {"task_state": operation.task_state, **prepared.updates}, [instance.task_state],
                      [instance.vm_state])

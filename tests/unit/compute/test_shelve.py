@@ -7,7 +7,7 @@ from nova_lite.compute import snapshot
 from nova_lite.compute import volumes as volumes_on_host
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import claims
+from nova_lite.db import actions, claims
 from nova_lite.image import base as image_base
 from nova_lite.volume import base as volume_base
 
@@ -142,6 +142,17 @@ def test_nobody_asks_a_dead_host_to_let_it_go(make_cloud):
     cloud.conductor.overdue.run()
     assert state(cloud, server) == ("shelved", None, 4)
     cloud.report("h1")
+    cloud.conductor.overdue.run()
+    cloud.wait(server, "shelved_offloaded")
+
+
+def test_who_just_gets_a_volume_leaves_its_host_later(make_cloud):
+    cloud, server = _due(make_cloud)
+    cloud.report("h1")
+    attach = begin(cloud, server, "attach_volume")
+    cloud.conductor.overdue.run()
+    assert state(cloud, server) == ("shelved", None, 4)
+    cloud.db.write(actions.finish, [attach])
     cloud.conductor.overdue.run()
     cloud.wait(server, "shelved_offloaded")
 

@@ -74,6 +74,19 @@ def test_an_unknown_action_is_nobodys(make_cloud):
     assert cloud.rpc.call(ADMIN, "steps", calls=[finish(4711)])[0]["error"][0] == "LeaseLost"
 
 
+def test_a_change_that_was_begun_where_the_guest_was_goes_after_it(make_cloud):
+    """Else os-resetState in the middle of a move would let the old host change what is not there."""
+    cloud = make_cloud("h1", "h2")
+    server = cloud.active()
+    old = cloud.get(server).host
+    new = "h2" if old == "h1" else "h1"
+    action_id = cloud.begin(server, "trigger_crash_dump")
+    cloud.set(server, host=new)
+    assert cloud.claim(action_id, old, "worker") is None
+    assert cloud.action(action_id).host == new
+    cloud.wait_for(lambda: cloud.action(action_id).state in (objects.DONE, objects.ERROR))
+
+
 # power states -------------------------------------------------------------------------------------------------------
 def test_a_guest_that_went_off_by_itself_is_seen(make_cloud):
     cloud = make_cloud("h1")

@@ -1,0 +1,74 @@
+"""While a server gets or loses a device its guest stays where it is: what would take it away is refused, or waits a little."""
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute.api import base as api
+from nova_lite.db import actions
+from nova_lite.objects import states
+
+CHANGES = [verb for verb, operation in states.OPERATIONS.items() if operation.keeps_state]
+LIVE = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
+
+
+@pytest.fixture
+def cloud(make_volume_cloud):
+    return make_volume_cloud("h1", "h2")
+
+
+def while_asked(cloud, method, then):
+    """As soon as the API has asked the Volume service for ``method``, ``then`` is done."""
+    real = cloud.api_volumes._real
+
+    def ask(_self, *arguments, **named):
+        answer = getattr(real, method)(*arguments, **named)
+        then()
+        return answer
+    cloud.api_volumes._real = type("Asked", (), {"__getattr__": lambda _self, name: getattr(real, name), method: ask})()
+
+
+@pytest.mark.parametrize("body", [LIVE, {"migrate": None}, {"shelve": None}])
+@pytest.mark.parametrize("method", ["reserve", "begin_detaching"])
+def test_a_request_that_waits_for_the_volume_service_finds_the_guest_where_it_was(cloud, monkeypatch, body, method):
+    monkeypatch.setattr(api, "BUSY_SECONDS", 0.1)
+    server, volume, refused = cloud.running(), cloud.volume(), []
+    host = cloud.get(server).host
+    if method == "begin_detaching":
+        cloud.attach(server, volume)
+        cloud.actions_end(server)
+    while_asked(cloud, method, lambda: refused.append(cloud.admin.fault("POST", f"/servers/{server}/action", 409, body)))
+    if method == "reserve":
+        cloud.attach(server, volume)
+    else:
+        cloud.detach(server, volume)
+    cloud.actions_end(server)
+    verb = "attach_volume" if method == "reserve" else "detach_volume"
+    assert [message.split(" while ")[1] for message in refused] == [f"it is in the middle of {verb}"]
+    assert (cloud.get(server).host, cloud.guests(host)) == (host, {server: states.RUNNING})
+    assert [a["status"] for a in cloud.attachments()] == (["attached"] if method == "reserve" else [])
+
+
+def test_whatever_takes_a_guest_away_is_refused_whatever_is_changed(cloud):
+    server = cloud.running()
+    for change in CHANGES:
+        [action_id] = cloud.db.write(actions.create, cloud.user, change, [server], 60)
+        for verb in states.TAKES_GUEST_AWAY:
+            cloud.set(server, vm_state=states.OPERATIONS[verb].vm_states[0])
+            with pytest.raises(exception.InstanceIsBusy):
+                cloud.begin(server, verb)
+            assert cloud.get(server).task_state is None
+        cloud.db.write(actions.finish, [action_id])
+
+
+def test_a_change_that_ends_soon_is_waited_for(cloud):
+    server = cloud.running()
+    [action_id] = cloud.db.write(actions.create, cloud.user, "detach_volume", [server], 60)
+    ends = threading.Timer(0.3, cloud.db.write, (actions.finish, [action_id]))
+    ends.start()
+    cloud.admin.post(f"/servers/{server}/action", {"migrate": None}, 202)
+    ends.join()
+    assert cloud.action(action_id).state == "done"
+    cloud.wait(server, states.RESIZED)
