@@ -27,6 +27,8 @@ def swap(guest: Guest, serial: str, xml: str, larger: bool = False) -> None:
     sees the rest when it is started the next time.
     """
     domain = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_LIVE)
+    if domain is None and _starts_with(guest, serial, etree.fromstring(xml)):
+        return      # it changed over, and went off before anybody was told
     disk = None if domain is None else GuestDisks.element(domain, serial)
     if domain is None or disk is None:
         raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the guest has no disk {serial}, or does not run")
@@ -43,6 +45,13 @@ def swap(guest: Guest, serial: str, xml: str, larger: bool = False) -> None:
         serial_element.text = serial
     kept = etree.tostring(wanted, encoding="unicode")
     guest.do(lambda domain: domain.updateDeviceFlags(kept, guest.lib.VIR_DOMAIN_AFFECT_CONFIG) and None, must_exist=True)
+
+
+def _starts_with(guest: Guest, serial: str, wanted: etree._Element) -> bool:
+    """Whether the guest, which is off, has the wanted source at its next start: that is written after the pivot."""
+    configured = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_CONFIG)
+    disk = None if configured is None else GuestDisks.element(configured, serial)
+    return disk is not None and is_same_source(disk, wanted)
 
 
 def is_same_source(one: etree._Element, other: etree._Element) -> bool:

@@ -1,8 +1,13 @@
-"""Which disks are the same volume."""
+"""Which disks are the same volume, and what becomes of an exchange when the guest is off."""
+import uuid
+
 import pytest
 from lxml import etree
 
-from nova_lite.virt.libvirt.swap import is_same_source
+from nova_lite import exception
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.swap import is_same_source, swap
 
 NBD = '<disk type="network"><source protocol="nbd" name="{name}">{hosts}</source><target dev="vdb"/></disk>'
 FILE = '<disk type="file"><source file="{0}" index="3"/><target dev="vdb"/></disk>'
@@ -26,3 +31,42 @@ def nbd(*hosts, name="volume"):
 def test_a_volume_is_its_name_and_its_servers(one, other, same):
     assert is_same_source(etree.fromstring(one), etree.fromstring(other)) is same
     assert is_same_source(etree.fromstring(other), etree.fromstring(one)) is same
+
+
+# a guest that is off --------------------------------------------------------------------------------------------------------
+SERIAL = "the-volume"
+DISK = ("<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{}'/><target dev='vdb' bus='virtio'/>"
+        f"<serial>{SERIAL}</serial></disk>")
+DOMAIN = ("<domain type='test'><name>swapped</name><uuid>{}</uuid><memory unit='MiB'>64</memory><os><type>hvm</type></os>"
+          "<devices>{}</devices></domain>")
+
+
+@pytest.fixture
+def guest():
+    pytest.importorskip("libvirt")
+    connection = Connection("test:///default")
+    connection.open()
+    made = Guest(connection, str(uuid.uuid4()))
+    yield made
+    made.unplug()
+    made.undefine()
+    connection.close()
+
+
+def test_a_guest_that_went_off_after_it_changed_over_has_the_new_volume(guest):
+    """What it wrote last is there and nowhere else."""
+    guest.define(DOMAIN.format(guest.uuid, DISK.format("/new")))
+    swap(guest, SERIAL, DISK.format("/new"))
+    assert "/new" in guest.xml()
+
+
+@pytest.mark.parametrize("disks", [DISK.format("/old"), ""])
+def test_one_that_went_off_before_has_the_old_one(guest, disks):
+    guest.define(DOMAIN.format(guest.uuid, disks))
+    with pytest.raises(exception.VirtDriverError, match="does not run"):
+        swap(guest, SERIAL, DISK.format("/new"))
+
+
+def test_one_that_is_gone_has_none(guest):
+    with pytest.raises(exception.VirtDriverError, match="does not run"):
+        swap(guest, SERIAL, DISK.format("/new"))
