@@ -115,15 +115,16 @@ def _bring_up(work: Work, image: ImageMeta | None, from_image: bool) -> None:
     """The guest runs here, with nics and volumes. ``from_image`` without an image: only one that is here can be started."""
     instance = work.instance
     with work.host.events.listen(instance.uuid) as listener:
+        is_here = work.host.driver.power_state(instance) is not None
         if _is_offloaded(work):
             instance.network_info = work.host.network.move(work.context, instance, work.host.name)
+        if _is_offloaded(work) or not is_here:      # an offload that broke off may have let go of some volumes
             volumes.connect_all(work, None)
             work.update({"network_info": [v.to_primitive() for v in instance.network_info], **volumes.columns(instance)},
                         [states.UNSHELVING])
         for vif in instance.network_info:
             work.host.network.plug(instance, vif)
         shelved = dataclasses.replace(instance, image=image)
-        is_here = work.host.driver.power_state(instance) is not None
         if is_here and (not _is_offloaded(work) or (from_image and image is None)):
             work.host.driver.power_on(instance, instance.network_info)
         else:
