@@ -161,6 +161,8 @@ def settle(work: Work) -> dict[str, Any]:
     if work.operation.verb == "unshelve":
         if has_unshelved(work.instance):        # the guest runs, and its image may be gone
             return {"vm_state": states.ACTIVE, "system_metadata": off_the_shelf(work.instance)}
+        if not _is_offloaded(work) and work.host.driver.power_state(work.instance) is not None:
+            work.host.driver.power_off(work.instance, 0)    # what it wrote on its shelf would be lost when it is offloaded
         _undo(work)
         return _place(work)
     if work.instance.vm_state == states.SHELVED:

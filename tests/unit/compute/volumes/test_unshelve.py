@@ -29,6 +29,21 @@ def on_its_host(make_volume_cloud):
     return cloud, server
 
 
+def test_one_whose_start_fails_at_its_end_is_off_on_its_shelf(on_its_host):
+    """What a guest writes there would be lost when it is offloaded."""
+    cloud, server = on_its_host
+    act(cloud, server, "shelve")
+    cloud.wait(server, states.SHELVED)
+    cloud.host_volumes["h1"].fail("complete")
+    act(cloud, server, "unshelve")
+    cloud.actions_end(server)
+    assert "power_on" in cloud.drivers["h1"].calls
+    assert (state(cloud, server), cloud.guests("h1")) == (OFF, {server: states.SHUTDOWN})
+    act(cloud, server, "unshelve")
+    cloud.wait(server, states.ACTIVE)
+    assert cloud.guests("h1") == {server: states.RUNNING}
+
+
 def break_off(cloud, method, number):
     """The Volume service fails when the host asks it for ``method`` for the n-th time, once."""
     real, asked = cloud.host_volumes["h1"]._real, []
