@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.compute.api.base import Base, Prepared
+from nova_lite.compute.api.base import Base, Prepare, Prepared
 from nova_lite.compute.api.server_images import forget_image
 from nova_lite.conductor import move_endings
 from nova_lite.context import RequestContext
@@ -57,7 +57,7 @@ class Operations(Base):
         instance = self.get(context, uuid)
         soft = self.conf.compute.reclaim_instance_interval and instance.host is not None and instance.launched_at is not None
         if soft and instance.task_state != states.DELETING:
-            self.operate(context, uuid, "soft_delete", prepare=_deleted_now)
+            self._drop(context, instance, "soft_delete", _deleted_now)
         else:
             self._delete(context, instance, "delete")
 
@@ -66,10 +66,23 @@ class Operations(Base):
         self._delete(context, self.get(context, uuid), "force_delete")
 
     def _delete(self, context: RequestContext, instance: Instance, verb: str) -> None:
-        self.operate(context, instance.uuid, verb)
+        self._drop(context, instance, verb)
         shelved = instance.system_metadata.get(SHELVED_IMAGE)
         if shelved:
             forget_image(self.image, context, shelved, instance)
+
+    def _drop(self, context: RequestContext, instance: Instance, verb: str, prepare: Prepare | None = None) -> None:
+        """Begin it, and delete the images that were to be made of the server: their host may be dead, or never begin."""
+        images: list[str] = []
+
+        def note(connection: sa.Connection, server: Instance) -> Prepared:
+            under_way = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, ())
+            images[:] = [a.arguments["image_id"] for a in under_way if a.verb in ("createImage", "createBackup")]
+            return prepare(connection, server) if prepare is not None else Prepared()
+
+        self.operate(context, instance.uuid, verb, prepare=note)
+        for image_id in images:
+            forget_image(self.image, context, image_id, instance, unless_whole=True)
 
     def restore(self, context: RequestContext, uuid: str) -> None:
         """Bring a soft-deleted server back, if the quota has room for it still: meanwhile it did not count."""

@@ -98,11 +98,13 @@ def _check(context: RequestContext, instance: Instance, verb: str) -> None:
     states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
 
 
-def forget_image(images: ImageAPI, context: RequestContext, image_id: str, instance: Instance) -> None:
-    """Delete what was made for an operation that did not begin, or for a server that is gone. An error of this is not the
-    user's: it is logged."""
+def forget_image(images: ImageAPI, context: RequestContext, image_id: str, instance: Instance,
+                 unless_whole: bool = False) -> None:
+    """Delete what was made for an operation that did not begin, or for a server that is gone; ``unless_whole``: one that has
+    its data stays. An error of this is not the user's: it is logged."""
     try:
-        images.delete(context, image_id)
+        if not unless_whole or images.get(context, image_id).status != "active":
+            images.delete(context, image_id)
     except exception.ImageNotFound:
         return
     except exception.NovaLiteError as error:

@@ -106,6 +106,28 @@ def test_an_operation_that_came_first_leaves_no_image(cloud, servers, member, mo
     assert {image.id for image in images.list(ADMIN)} == before
 
 
+@pytest.mark.parametrize("reclaim", [0, 60])
+@pytest.mark.parametrize("action", BODIES)
+def test_a_delete_takes_the_images_that_are_not_made_yet(cloud, servers, member, action, reclaim):
+    """Their host may be down: nobody else hears of them any more, and they would be queued for ever."""
+    cloud.conf.set_override("reclaim_instance_interval", reclaim, group="compute")
+    server, images = servers.active(member), cloud.services.image
+    before = {image.id for image in images.list(ADMIN)}
+    member.post(f"/servers/{server}/action", {action: BODIES[action]}, 202)
+    member.delete(f"/servers/{server}")
+    assert servers.row(server)["task_state"] == ("soft-deleting" if reclaim else "deleting")
+    assert {image.id for image in images.list(ADMIN)} == before
+
+
+def test_one_that_has_its_data_stays(cloud, servers, member):
+    server, images = servers.active(member), cloud.services.image
+    made = member.at("2.45").post(f"/servers/{server}/action", {"createImage": BODIES["createImage"]}, 202)["image_id"]
+    images.update(ADMIN, made, {"disk_format": "raw", "container_format": "bare"})
+    images.upload(ADMIN, made, [b"all of it"])
+    member.delete(f"/servers/{server}")
+    assert images.get(ADMIN, made).status == "active"
+
+
 @pytest.mark.parametrize("action", BODIES)
 @pytest.mark.parametrize(("version", "code"), [("2.38", 403), ("2.39", 202)])
 def test_too_much_metadata_until_2_38(cloud, servers, member, action, version, code):
