@@ -37,6 +37,10 @@ def run(work: Work) -> None:
     if "undo" in work.action.arguments:
         _undone(work)
         return
+    begun = (_move(work).facts or {}).get(objects.UNDO_BEGUN)
+    if begun is not None:
+        _give_back(work, begun)
+        return
     try:
         with work.host.events.listen(work.instance.uuid) as listener:
             _arrive(work, listener)
@@ -137,8 +141,14 @@ def _undo(work: Work, error: Exception) -> None:
         return
     if isinstance(error, exception.UnexpectedTaskState):    # declared idle by os-resetState: there is a guest to bring back
         work.update({"task_state": states.RESIZE_MIGRATING}, [None])
+    # whoever runs this again finds half a guest here, or none, and may not go on with it
+    work.update_migration({"facts": {**(_move(work).facts or {}), objects.UNDO_BEGUN: message_of(error)}})
+    _give_back(work, message_of(error))
+
+
+def _give_back(work: Work, reason: str) -> None:
     _drop_received(work)
-    work.hand_over(_move(work).source_compute, {}, {"undo": message_of(error)})
+    work.hand_over(_move(work).source_compute, {}, {"undo": reason})
 
 
 def _drop_received(work: Work) -> None:

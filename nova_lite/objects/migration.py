@@ -19,6 +19,7 @@ FINISHED, CONFIRMING, REVERTING = "finished", "confirming", "reverting"
 DONE, COMPLETED, CONFIRMED, REVERTED = "done", "completed", "confirmed", "reverted"
 ERROR, FAILED, CANCELLED = "error", "failed", "cancelled"
 REVERT_BEGUN = "revert_begun"       # in ``facts``: a revert may have removed the guest from where it went
+UNDO_BEGUN = "undo_begun"           # in ``facts``: why the new host of a cold move removes what it has of the guest
 WENT_ON = "went_on"                 # in ``facts``: the guest goes on at its new host though not all of it was there
 LOST = "lost"                       # in the arguments of its action: why a guest that went on will never be whole
 ENDED = (DONE, COMPLETED, CONFIRMED, REVERTED, ERROR, FAILED, CANCELLED)

@@ -93,6 +93,22 @@ def test_what_fails_brings_the_volume_back(cloud, server, part, method):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
+def test_what_failed_is_undone_also_by_the_next_daemon(cloud, server, when):
+    """Half of the guest is gone from the new host: it is not gone on with, and the user is told what failed."""
+    old = cloud.get(server).host
+    new = "h2" if old == "h1" else "h1"
+    cloud.drivers[new].fail("finish_move", RuntimeError("no more"))
+    cloud.drivers[new].fail("drop_received", DIED, when)
+    _resize(cloud, server)
+    cloud.wait_for(lambda: "drop_received" in cloud.drivers[new].calls and cloud.hosts[new].leases.in_flight() == [], 10)
+    cloud.take_over()
+    _settled(cloud, server, states.ACTIVE, old)
+    assert "no more" in cloud.get(server).fault["message"]
+    assert cloud.drivers[new].calls.count("finish_move") == 1
+    assert _move(cloud, server).status == "error"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("method", ["drop_received", "bring_back"])
 def test_a_revert_goes_on_where_a_dead_daemon_left_it(cloud, server, method, when):
     old = cloud.get(server).host
