@@ -305,6 +305,26 @@ def test_one_that_ends_when_the_files_are_its_own_leaves_the_shared_ones(drivers
     assert drivers[1].left_behind() == set()
 
 
+@pytest.mark.parametrize("now_at", ["one", "three"])
+def test_one_that_is_somebody_else_s_after_its_last_step_leaves_the_shared_ones(drivers, instance, evacuated, tmp_path, now_at):
+    """The new host was away before it could say that it is done: the old one has the server, or yet another one."""
+    evacuated()     # and nobody has heard of its end
+    elsewhere = dataclasses.replace(instance, host=now_at)
+    drivers[1].destroy(elsewhere, [])
+    assert drivers[1].power_state(instance) is None
+    disk = _disk(tmp_path, "two", instance)
+    assert disk.exists() == evacuated.shared
+    assert not evacuated.shared or _has_pattern(disk)
+    drivers[1].destroy(dataclasses.replace(elsewhere, deleted=1), [])
+    assert not disk.exists()
+
+
+def test_a_server_that_was_evacuated_goes_with_its_files(drivers, instance, evacuated, tmp_path):
+    evacuated()
+    drivers[1].destroy(dataclasses.replace(instance, host="two"), [])
+    assert not _disk(tmp_path, "two", instance).exists()
+
+
 # encrypted volumes ------------------------------------------------------------------------------------------------------
 def _secrets(hypervisor):
     return subprocess.run(["virsh", "-q", "-c", hypervisor.uri, "secret-list"], capture_output=True, text=True,

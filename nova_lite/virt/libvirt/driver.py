@@ -464,6 +464,8 @@ class LibvirtDriver:
         files = self._files(instance)
         is_mine = files.is_of(self._name) or files.is_unmarked() and (
             instance.host == self._name or self._guest(instance).power_state() is not None)
+        if instance.host != self._name and not instance.deleted and files.came_to(self._name):
+            is_mine = False     # the evacuation goes on elsewhere, or has failed: they are all that there is of the server
         self._end(instance, vifs)
         if self._serial is not None:
             self._serial.forget(instance.uuid)

@@ -103,6 +103,10 @@ class GuestDirectory:
         """Whether the directory is this host's, and may be removed by it; what says nothing is nobody's."""
         return host == (read_mark(self.owner).host or read_mark(self.moved_to).host)
 
+    def came_to(self, host: str) -> bool:
+        """Whether this host has got files from an evacuation that were there before it, on shared storage."""
+        return read_mark(self.owner) == Mark(host, SHARED)
+
     def is_unmarked(self) -> bool:
         """Whether it says nothing of whose it is."""
         return not self.owner.exists() and not self.moved_to.exists()
