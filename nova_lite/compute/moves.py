@@ -77,7 +77,7 @@ def _arrive(work: Work, listener: Listener) -> None:
             _advance(work, states.RESIZE_FINISH, objects.POST_MIGRATING)
         _plug(work)
         resized = _as_new(work)
-        wait = listener.waiter(admin_context(), instance, instance.network_info) if power_on else None
+        wait = _before_it_runs(work, listener) if power_on else None
         work.host.driver.finish_move(resized, instance.network_info, _fetcher(work), power_on, wait)
         volumes.complete_all(work)
     facts = move.facts or {}
@@ -92,6 +92,18 @@ def _advance(work: Work, task_state: str, status: str, **updates: Any) -> None:
     work.update({"task_state": task_state, **updates}, [work.instance.task_state])
     work.update_migration({"status": status})
     work.instance.task_state = task_state
+
+
+def _before_it_runs(work: Work, listener: Listener) -> Waiter:
+    """Its network is ready, and no delete has the server: nothing runs on ports and volumes that are given back."""
+    wait = listener.waiter(admin_context(), work.instance, work.instance.network_info)
+
+    def ready() -> None:
+        if wait is not None:
+            wait()
+        work.update({}, [*states.working(work.operation), None])
+
+    return ready
 
 
 def _let_it_go(work: Work) -> DiskOffer | None:

@@ -34,8 +34,13 @@ def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance]]:
 
 
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
-    """What a move has left of a server here goes, when the server has settled elsewhere or is gone. At the server's turn."""
+    """What a move has left of a server here goes, when the server has settled elsewhere or is gone; its guest, too, should it
+    have come. At the server's turn."""
     try:
+        guests = host.driver.power_states()
+        if uuid in guests:
+            for values in host.conductor.sync_power_states(admin_context(), host.name, {uuid: guests[uuid]})["remove"]:
+                remove(host, Instance.from_primitive(values))
         if uuid in host.driver.left_behind() and uuid in host.conductor.not_wanted(admin_context(), host.name, [uuid]):
             LOG.info("removing what its move has left here", extra={"instance_uuid": uuid})
             host.driver.drop_left_behind(uuid)

@@ -79,10 +79,11 @@ def begun_elsewhere(conn: sa.Connection, action: Action) -> bool:
 def deleted(conn: sa.Connection, instance_uuids: Collection[str]) -> set[str]:
     """Servers are deleted, on their way or before their move was confirmed. Answers the hosts that may have something of them;
     the room is given back by the delete itself."""
-    found = moves.open_of(conn, instance_uuids)
+    found = moves.open_of(conn, instance_uuids, or_broken_off=True)
     for move in found:
-        was_settled = move.status in (objects.FINISHED, objects.CONFIRMING)
-        moves.update(conn, move.id, {"status": objects.CONFIRMED if was_settled else objects.ERROR})
+        if not move.has_ended:
+            was_settled = move.status in (objects.FINISHED, objects.CONFIRMING)
+            moves.update(conn, move.id, {"status": objects.CONFIRMED if was_settled else objects.ERROR})
     return {host for move in found for host in (move.source_compute, move.dest_compute) if host}
 
 

@@ -48,9 +48,10 @@ def find(conn: sa.Connection, instance_uuid: str, statuses: Collection[str] = ()
     return _record(row) if row is not None else None
 
 
-def open_of(conn: sa.Connection, instance_uuids: Collection[str]) -> list[Migration]:
-    """The moves of servers that have not ended."""
-    query = sa.select(T).where(T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.status.not_in(objects.ENDED))
+def open_of(conn: sa.Connection, instance_uuids: Collection[str], or_broken_off: bool = False) -> list[Migration]:
+    """The moves of servers that have not ended, ``or_broken_off``: or that have not ended well."""
+    over = objects.ENDED_WELL if or_broken_off else objects.ENDED
+    query = sa.select(T).where(T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.status.not_in(over))
     return [_record(row) for row in conn.execute(query.order_by(T.c.id))]
 
 

@@ -22,7 +22,8 @@ REVERT_BEGUN = "revert_begun"       # in ``facts``: a revert may have removed th
 UNDO_BEGUN = "undo_begun"           # in ``facts``: why the new host of a cold move removes what it has of the guest
 WENT_ON = "went_on"                 # in ``facts``: the guest goes on at its new host though not all of it was there
 LOST = "lost"                       # in the arguments of its action: why a guest that went on will never be whole
-ENDED = (DONE, COMPLETED, CONFIRMED, REVERTED, ERROR, FAILED, CANCELLED)
+ENDED_WELL = (DONE, COMPLETED, CONFIRMED, REVERTED)
+ENDED = (*ENDED_WELL, ERROR, FAILED, CANCELLED)
 
 
 @dataclass

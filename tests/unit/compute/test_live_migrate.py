@@ -179,6 +179,22 @@ def test_a_delete_ends_the_copy_and_takes_all(cloud, server):
     assert cloud.claimed() == {}
 
 
+def test_a_delete_that_begins_when_the_guest_has_gone_over_takes_it_there(cloud, server, monkeypatch):
+    """At once, not when its new host looks at its guests: its ports and volumes are given back."""
+    old, new = cloud.get(server).host, _other(cloud, server)
+    real = FakeLiveMigrations.copy
+
+    def copy(live, *given):
+        real(live, *given)
+        cloud.hosts[new].host.driver._set(server, {"power_state": states.RUNNING, "name": "s0"})
+        cloud.operate(server, "delete")
+    monkeypatch.setattr(FakeLiveMigrations, "copy", copy)
+    action_id = _migrate(cloud, server)
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    assert cloud.action(action_id).state == objects.ERROR
+    cloud.wait_for(lambda: (cloud.guests(old), cloud.guests(new)) == ({}, {}), timeout=10)
+
+
 @pytest.mark.parametrize("failing", ["leave", "move", "unplug", "disconnect_all"])
 def test_a_source_that_cannot_clean_up_leaves_the_guest_where_it_went(cloud, server, monkeypatch, failing):
     cloud.set(server, network_info=[VIF("port", "net", "net", "fa:16:3e:00:00:01", "bridge").to_primitive()])

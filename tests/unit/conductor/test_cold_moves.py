@@ -589,3 +589,37 @@ def test_a_delete_that_takes_a_server_over_ends_its_move(cloud, monkeypatch):
     action_id = _resize(cloud, server)
     cloud.wait_for(lambda: cloud.action(action_id).state in (objects.DONE, objects.ERROR))
     assert _move(cloud, server).status != "finished"
+
+
+def test_the_guest_of_a_server_that_is_deleted_while_its_new_host_starts_it_goes(cloud, monkeypatch):
+    """At once, not when that host looks at its guests: its ports and volumes are given back."""
+    server = cloud.active()
+    source = cloud.get(server).host
+    driver, came = cloud.hosts[_other(source)].host.driver, []
+    real = driver.finish_move
+
+    def finish(*given):
+        real(*given)
+        came.append(dict(driver.power_states()))
+        cloud.operate(server, "delete")
+        cloud.wait_for(lambda: cloud.get(server).deleted)
+    monkeypatch.setattr(driver, "finish_move", finish)
+    _resize(cloud, server)
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    assert came == [{server: states.RUNNING}]
+    cloud.wait_for(lambda: (cloud.guests(source), cloud.guests(_other(source))) == ({}, {}), timeout=10)
+    assert (driver.left_behind(), cloud.hosts[source].host.driver.left_behind()) == (set(), set())
+
+
+def test_no_guest_starts_of_a_server_that_is_being_deleted(cloud, monkeypatch):
+    server = cloud.active()
+    driver, started = cloud.hosts[_other(cloud.get(server).host)].host.driver, []
+    real = driver.finish_move
+
+    def finish(*given):
+        cloud.set(server, task_state=states.DELETING)
+        real(*given)
+        started.append(server)
+    monkeypatch.setattr(driver, "finish_move", finish)
+    cloud.wait_action(_resize(cloud, server), objects.ERROR)
+    assert (started, driver.power_states()) == ([], {})
