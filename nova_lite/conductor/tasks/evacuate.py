@@ -27,8 +27,7 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
     found; one that is back later has been told to remove its guest, so that another one must be built."""
     started = units.utcnow()
     with tools.db.read() as conn:
-        if not move_endings.begun_elsewhere(conn, action) and _is_up(tools, conn, instance.host or ""):
-            raise exception.ComputeServiceInUse(host=instance.host)
+        _refuse_if_up(conn, tools, action, instance.host or "")
         spec = request_spec(instance, action, group_of(conn, instance.uuid))
     move = moving.begin(tools, action, instance, objects.EVACUATION, objects.ACCEPTED)
     named = action.arguments.get("host")
@@ -36,18 +35,22 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
     ignored = sorted({instance.host or "", *action.arguments.get("ignore_hosts", ())})
     place = moving.choose(tools, action, instance, dataclasses.replace(
         spec, requested_destination=there, ignore_hosts=ignored))[0]
-    tools.db.write(_hand_over, tools, action, move, place, started)
+    tools.db.write(_hand_over, tools, action, move, instance.host or "", place, started)
     LOG.info("is evacuated to %s", place.host, extra={"instance_uuid": instance.uuid})
     tools.wake(action, place.host)
 
 
-def _is_up(tools: Tools, conn: sa.Connection, host: str) -> bool:
-    return services.is_up(services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time,
-                          clock.read(conn))
+def _refuse_if_up(conn: sa.Connection, tools: Tools, action: Action, host: str) -> None:
+    """A host that is back keeps its guest, unless it has been told to remove it."""
+    if not move_endings.begun_elsewhere(conn, action) and services.is_up(
+            services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time, clock.read(conn)):
+        raise exception.ComputeServiceInUse(host=host)
 
 
-def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migration, place: Selection, started: Any) -> None:
+def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migration, old: str, place: Selection,
+               started: Any) -> None:
     held = actions.check_held(conn, action.id, tools.leases.owner)
+    _refuse_if_up(conn, tools, held, old)       # it may have come back while a host was looked for
     moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node})
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
     tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host)

@@ -97,6 +97,28 @@ def test_a_host_that_is_back_already_keeps_its_server(cloud, server):
     assert _guests(cloud) == {"h1": {server: states.RUNNING}}
 
 
+@pytest.mark.parametrize("forced_down", [False, True])
+def test_an_old_host_that_returns_while_a_new_one_is_looked_for_keeps_its_server(cloud, server, monkeypatch, forced_down):
+    """Unless it was declared down: then it loses its guest."""
+    if forced_down:
+        cloud.force_down("h1")
+    scheduler = cloud.conductor.tasks._tools.scheduler
+    real = scheduler.select_destinations
+
+    def look(*asked):
+        found = real(*asked)
+        cloud.add_host("h1")
+        return found
+    monkeypatch.setattr(scheduler, "select_destinations", look)
+    before = cloud.get(server)
+    cloud.wait_action(_evacuate(cloud, server, host="h2"), objects.DONE if forced_down else objects.ERROR)
+    found, at = cloud.get(server), "h2" if forced_down else "h1"
+    assert (found.host, found.node, found.vm_state, found.task_state) == (at, at, before.vm_state, None)
+    assert cloud.claimed() == {at: {server}}
+    cloud.sync("h1")
+    cloud.wait_for(lambda: _guests(cloud) == {at: {server: states.RUNNING}})
+
+
 def test_an_old_host_that_returns_in_the_middle_loses_its_guest_at_once(cloud, server):
     cloud.delay(1.0)
     action_id = _evacuate(cloud, server, host="h2")
