@@ -68,6 +68,9 @@ def _prepare(work: Work) -> None:
     if host.driver.live.has_come(work.instance):        # while nobody looked
         work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": True})
         return
+    if host.driver.live.post_copy(work.instance) != WHOLE:
+        _keep_half(work)
+        return
     try:
         _prepare_unless_aborted(work)
         server = _as_here(work, host.network.expect(admin_context(), work.instance, host.name),
@@ -171,6 +174,25 @@ def _alone(work: Work) -> None:
     _now_here(work, work.host.name, "finish")
 
 
+def _keep_half(work: Work) -> None:
+    """The source asks for the guest anew, but it has gone on here: it lost its power before the switch was written down, and
+    its half of the memory. The disks that the guest has written since are here."""
+    move = _move(work)
+    work.update_migration({"facts": {**(move.facts or {}), objects.WENT_ON: True}})
+    try:
+        _check_not_broken(work)
+        work.host.driver.live.wait(work.instance, lambda: _wait_unless_broken(work))
+    except _Broken:
+        LOG.error("%s has lost its half of the guest", move.source_compute, extra={"instance_uuid": work.instance.uuid})
+    _switch(work)
+    work.hand_over(work.host.name, arguments={"step": "finish", objects.LOST: _half_is_lost(move)})
+
+
+def _half_is_lost(move: Migration) -> str:
+    return (f"the guest had gone on at {move.dest_compute} before all of it was there, and {move.source_compute} has lost the "
+            "rest")
+
+
 class _Broken(Exception):
     """Only the source can bring the rest of the guest."""
 
@@ -204,6 +226,11 @@ def _copy(work: Work) -> None:
         return
     # what the destination has already it does not prepare again: the two would send each other to and fro
     is_whole = host.driver.live.post_copy(work.instance) == WHOLE
+    if is_whole and work.action.arguments["step"] == "mend" and host.driver.power_state(work.instance) == states.SHUTDOWN:
+        # the destination has a half: this host lost its power, and its own half, before the switch was written down
+        _switch(work)
+        _leave(work, _half_is_lost(move))
+        return
     if is_whole and host.driver.live.has_begun(work.instance) and not work.action.arguments.get("has_come"):
         work.hand_over(move.dest_compute, arguments={"step": "prepare"})
         host.driver.live.begin_anew(work.instance)      # after it: who dies in between only has it prepared once more

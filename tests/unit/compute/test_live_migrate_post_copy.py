@@ -1,4 +1,5 @@
 """A guest that goes on at the destination before all of it is there: nobody gives a half of it up, nor its disks."""
+import json
 import threading
 
 import oslo_messaging as messaging
@@ -10,8 +11,8 @@ from nova_lite.context import admin_context
 from nova_lite.db import actions
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
-from nova_lite.virt.fake_live import FakeLiveMigrations
-from nova_lite.virt.live import BROKEN, GIVE_UP, SPLIT, Progress
+from nova_lite.virt.fake_live import MOVED_TO, FakeLiveMigrations
+from nova_lite.virt.live import BROKEN, GIVE_UP, SPLIT, WHOLE, Progress
 from tests.unit.compute.test_live_migrate import _begin, _die_during_the_copy, _hang_up, _is_at, _migrate, _move, _other
 
 
@@ -66,6 +67,39 @@ def test_a_source_that_dies_with_half_of_the_guest_is_waited_for(make_cloud, tmp
     cloud.add_host(old)
     cloud.wait_action(action_id, objects.DONE)
     assert gave_up == []
+    _is_at(cloud, server, new)
+
+
+@pytest.mark.parametrize("step", ["copy", "mend"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_source_that_lost_power_before_it_wrote_the_switch_down_takes_no_half_away(
+        make_cloud, tmp_path, monkeypatch, step, shared):
+    """It takes what it has for the whole guest, that does not run. What was written since is on the destination's disks."""
+    cloud = make_cloud("h1", "h2", fake__state_file=str(tmp_path / "guests"))
+    server = cloud.active()
+    old, new = cloud.get(server).host, _other(cloud, server)
+    action_id = _die_during_the_copy(cloud, server)
+    live = cloud.hosts[new].host.driver.live
+    monkeypatch.setattr(FakeLiveMigrations, "post_copy", lambda asked, _server: BROKEN if asked is live else WHOLE)
+    monkeypatch.setattr(FakeLiveMigrations, "arrive", _is_not_here)
+    monkeypatch.setattr(FakeLiveMigrations, "copy", _is_not_here)       # a guest that is off cannot be copied
+    touched = _noted(monkeypatch, "prepare", "give_up", "stay")
+    mark = {} if shared else {f"{server}{MOVED_TO}": {}}
+    (tmp_path / f"guests.{old}").write_text(json.dumps({server: {"power_state": states.SHUTDOWN, "name": "s0"}, **mark}))
+    if step == "mend":
+        cloud.silence(old)
+        cloud.expire(action_id)
+        cloud.sweep()
+        cloud.wait_for(lambda: (cloud.action(action_id).host, cloud.action(action_id).arguments["step"]) == (old, "mend"))
+    cloud.add_host(old)
+    cloud.wait_action(action_id, objects.ERROR)
+    found = cloud.get(server)
+    assert (found.host, found.vm_state, found.task_state, touched) == (new, states.ERROR, None, [])
+    assert f"{old} has lost the rest" in found.fault["message"]
+    cloud.operate(server, "reboot_hard")
+    cloud.wait(server, states.ACTIVE)
+    cloud.sync(old)
+    cloud.wait_for(lambda: not cloud.guests(old))
     _is_at(cloud, server, new)
 
 
