@@ -212,7 +212,7 @@ def check_requests(c: sa.Connection, project_id: str, requests: Sequence[dict[st
             seen.add(port["uuid"])
         elif network:
             if request.get("address"):
-                _check_address(c, network, request["address"])
+                _checked_address(c, network, request["address"])
             needed[network["uuid"]] = needed.get(network["uuid"], 0) + count
             free = ipam.parse_cidr(network["cidr"]).num_addresses - 2 - len(_used_addresses(c, network))
             if needed[network["uuid"]] > free:
@@ -308,7 +308,7 @@ def _insert_port(c: sa.Connection, network: dict[str, Any], project_id: str, nam
                  host: str | None = None, spared: Collection[str] = (), groups: Sequence[str] | None = None) -> dict[str, Any]:
     """The caller has locked the network. ``spared``: addresses that are for others, who get theirs next."""
     if address is not None:
-        _check_address(c, network, address)
+        address = _checked_address(c, network, address)
     else:
         address = ipam.pick_address(ipam.parse_cidr(network["cidr"]), _used_addresses(c, network) | set(spared))
         if address is None:
@@ -332,12 +332,15 @@ def _free_mac(c: sa.Connection) -> str:
     raise exception.ServiceUnavailable(what="Network", reason="no free hardware address")
 
 
-def _check_address(c: sa.Connection, network: dict[str, Any], address: str) -> None:
+def _checked_address(c: sa.Connection, network: dict[str, Any], address: str) -> str:
+    """As it is written down: what is a row here becomes rules and leases on the hosts."""
     if not ipam.is_host_address(ipam.parse_cidr(network["cidr"]), address):
         raise exception.InvalidInput(
             reason=f"Fixed IP {address} is not a valid ip address for network {network['uuid']}.")
-    if address in _used_addresses(c, network):
-        raise exception.FixedIpAlreadyInUse(address=address, network_id=network["uuid"])
+    plain = str(ipaddress.IPv4Address(address))
+    if plain in _used_addresses(c, network):
+        raise exception.FixedIpAlreadyInUse(address=plain, network_id=network["uuid"])
+    return plain
 
 
 def _used_addresses(c: sa.Connection, network: dict[str, Any]) -> set[str]:

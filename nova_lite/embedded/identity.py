@@ -68,7 +68,7 @@ class IdentityAPI:
                 text, token = self.identity.rescope(auth["identity"]["token"]["id"], project)  # type: ignore[index]
             else:
                 raise exception.Unauthorized()
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, UnicodeError):
             raise exception.MalformedRequestBody() from None
         return json_response({"token": _token(req, token)}, 201, {"X-Subject-Token": text})
 

@@ -59,7 +59,7 @@ class ImageHandlers:
         if req.GET.get("marker") in ids:
             views = views[ids.index(req.GET["marker"]) + 1:]
         limit = req.GET.get("limit", "")
-        if limit.isdigit():
+        if limit.isdecimal():
             views = views[:int(limit)]
         return {"images": views, "first": "/v2/images", "schema": "/v2/schemas/images"}
 
@@ -83,7 +83,7 @@ class ImageHandlers:
         image = self._owned(req, image_id)
         try:
             operations = [(str(o["op"]), str(o["path"]).lstrip("/"), o.get("value")) for o in req.json]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise exception.MalformedRequestBody() from None
         values: dict[str, Any] = {"properties": dict(image.properties)}
         for operation, name, value in operations:

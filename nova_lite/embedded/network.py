@@ -12,6 +12,7 @@ from nova_lite.compute.rule_news import RuleNews
 from nova_lite.db import networks
 from nova_lite.db.core import Database
 from nova_lite.db.group_changes import GroupChanges
+from nova_lite.embedded import fields
 from nova_lite.embedded.security_groups import SecurityGroupHandlers
 from nova_lite.embedded.wsgi import Application, Request, Route, body_of, scope, select
 from nova_lite.identity.local import LocalIdentity
@@ -78,15 +79,16 @@ class NetworkHandlers:
         A member's network is its own; an admin's may be shared.
         """
         body = body_of(req, "network")
-        shared = bool(body.get("shared")) and req.is_admin
+        shared = fields.flag(body, "shared") and req.is_admin
         values: dict[str, Any] = {
-            "name": _name(body) or "", "project_id": None if shared else req.token.project_id,
-            "mtu": _integer(body, "mtu", self.conf.network.mtu), "bridge_prefix": self.conf.network.bridge_prefix}
-        if not body.get("cidr"):
+            "name": fields.text(body, "name") or "", "project_id": None if shared else req.token.project_id,
+            "mtu": fields.integer(body, "mtu") or self.conf.network.mtu, "bridge_prefix": self.conf.network.bridge_prefix}
+        cidr = fields.text(body, "cidr")
+        if not cidr:
             return {"network": _network(self.db.write(networks.create_next_network, **values))}
         if not req.is_admin:        # the range goes into the hosts' routing
             raise exception.Forbidden("Only an admin may choose the cidr of a network.")
-        made = self.db.write(networks.create_network, cidr=str(body["cidr"]), **values)
+        made = self.db.write(networks.create_network, cidr=cidr, **values)
         return {"network": _network(made)}
 
     def delete_network(self, req: Request, network_id: str) -> None:
@@ -125,18 +127,19 @@ class NetworkHandlers:
     def create_port(self, req: Request) -> dict[str, Any]:
         """POST /v2.0/ports: network_id, name, one fixed ip, security_groups."""
         body = body_of(req, "port")
-        fixed = body.get("fixed_ips") or [{}]
+        fixed = body.get("fixed_ips")
+        fixed = [{}] if fixed in (None, []) else fixed
         if not isinstance(fixed, list) or len(fixed) != 1 or not isinstance(fixed[0], dict):
             raise exception.InvalidInput(reason="fixed_ips must hold exactly one address")
-        made = self.db.write(networks.create_port, str(body.get("network_id")), req.token.project_id,
-                             name=_name(body) or "", address=fixed[0].get("ip_address"),
-                             mac_address=body.get("mac_address"), groups=_groups(body))
+        made = self.db.write(networks.create_port, fields.needed(body, "network_id"), req.token.project_id,
+                             name=fields.text(body, "name") or "", address=fields.text(fixed[0], "ip_address"),
+                             mac_address=fields.text(body, "mac_address"), groups=_groups(body))
         return {"port": self.show_port(req, made["uuid"])["port"]}
 
     def update_port(self, req: Request, port_id: str) -> dict[str, Any]:
         """PUT /v2.0/ports/{id}: name, security_groups."""
         body = body_of(req, "port")
-        return {"port": _port(self._changes.update_port(port_id, scope(req), _name(body), _groups(body)))}
+        return {"port": _port(self._changes.update_port(port_id, scope(req), fields.text(body, "name"), _groups(body)))}
 
     def delete_port(self, req: Request, port_id: str) -> webob.Response:
         """DELETE /v2.0/ports/{id}; 409 while a server uses it."""
@@ -144,25 +147,11 @@ class NetworkHandlers:
         return webob.Response(status=204, content_type=None)
 
 
-def _name(body: dict[str, Any]) -> str | None:
-    name = body.get("name")
-    if name is not None and not (isinstance(name, str) and len(name) <= 255):
-        raise exception.InvalidInput(reason="name must be a text of at most 255 characters")
-    return name
-
-
 def _groups(body: dict[str, Any]) -> list[str] | None:
     groups = body.get("security_groups")
     if groups is not None and not (isinstance(groups, list) and all(isinstance(one, str) for one in groups)):
         raise exception.InvalidInput(reason="security_groups must be a list of ids")
     return groups
-
-
-def _integer(body: dict[str, Any], key: str, default: int) -> int:
-    try:
-        return int(body.get(key) or default)
-    except (TypeError, ValueError):
-        raise exception.InvalidInput(reason=f"{key} must be an integer") from None
 
 
 def _network(row: dict[str, Any]) -> dict[str, Any]:

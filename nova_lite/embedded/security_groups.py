@@ -9,6 +9,7 @@ import webob
 from nova_lite import exception, units
 from nova_lite.db import security_groups
 from nova_lite.db.group_changes import GroupChanges
+from nova_lite.embedded import fields
 from nova_lite.embedded.wsgi import Request, Route, body_of, scope, select
 from nova_lite.network.group_rules import parse
 
@@ -45,19 +46,19 @@ class SecurityGroupHandlers:
     def create_group(self, req: Request) -> dict[str, Any]:
         """POST /v2.0/security-groups: name, description; an admin may do it for another project."""
         body = body_of(req, "security_group")
-        project = str(body.get("project_id") or body.get("tenant_id") or req.token.project_id)
+        project = fields.text(body, "project_id") or fields.text(body, "tenant_id") or req.token.project_id
         if project != req.token.project_id and not req.is_admin:
             raise exception.Forbidden("Only an admin may make security groups for another project.")
         if body.get("stateful") not in (None, True):
             raise exception.InvalidInput(reason="there are no stateless security groups here")
-        made = _as_neutron_answers(self._changes.create, project, str(body.get("name") or ""),
-                                   str(body.get("description") or ""))
+        made = _as_neutron_answers(self._changes.create, project, fields.text(body, "name") or "",
+                                   fields.text(body, "description") or "")
         return {"security_group": _group(made)}
 
     def update_group(self, req: Request, group_id: str) -> dict[str, Any]:
         """PUT /v2.0/security-groups/{id}: name, description"""
         body = body_of(req, "security_group")
-        values: dict[str, str] = {key: str(body[key] or "") for key in ("name", "description") if key in body}
+        values: dict[str, str] = {key: fields.text(body, key) or "" for key in ("name", "description") if key in body}
         return {"security_group": _group(self._changes.update(group_id, scope(req), values))}
 
     def delete_group(self, req: Request, group_id: str) -> webob.Response:
@@ -81,7 +82,9 @@ class SecurityGroupHandlers:
         """POST /v2.0/security-group-rules"""
         body = body_of(req, "security_group_rule")
         self._changes.ensure_default(req.token.project_id)
-        made = _as_neutron_answers(self._changes.add_rule, str(body.get("security_group_id")), scope(req), parse(body))
+        for key in ("direction", "ethertype", "remote_ip_prefix", "remote_group_id", "description"):
+            fields.text(body, key)
+        made = _as_neutron_answers(self._changes.add_rule, fields.needed(body, "security_group_id"), scope(req), parse(body))
         return {"security_group_rule": _rule(made)}
 
     def delete_rule(self, req: Request, rule_id: str) -> webob.Response:

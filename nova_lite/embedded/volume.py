@@ -9,6 +9,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.context import RequestContext, admin_context
+from nova_lite.embedded import fields
 from nova_lite.embedded.wsgi import Application, Request, Route, json_response
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.objects.volume import Volume
@@ -78,18 +79,18 @@ class VolumeHandlers:
         body = _part(req, "volume")
         if body.get("source_volid") or body.get("backup_id"):
             raise exception.InvalidInput(reason="a volume is made blank, from an image or from a snapshot")
-        kind = body.get("volume_type")
+        kind, snapshot = fields.text(body, "volume_type"), fields.text(body, "snapshot_id")
         if kind and kind not in TYPES:
             raise exception.NotFound(f"Volume type {kind} could not be found.")
-        size = body.get("size")
-        if size is None and body.get("snapshot_id"):
-            size = self.volumes.get_snapshot(_context(req), str(body["snapshot_id"])).size
-        if isinstance(size, bool) or not str(size).isdigit():
+        size = fields.integer(body, "size")
+        if size is None and snapshot:
+            size = self.volumes.get_snapshot(_context(req), snapshot).size
+        if size is None:
             raise exception.InvalidInput(reason="size must be a number of GiB")
         made = self.volumes.create(
-            _context(req), int(str(size)), str(body.get("name") or ""), str(body.get("description") or ""),
-            image_id=body.get("imageRef"), snapshot_id=body.get("snapshot_id"), volume_type=kind,
-            availability_zone=body.get("availability_zone"), metadata=_texts(body.get("metadata")))
+            _context(req), size, fields.text(body, "name") or "", fields.text(body, "description") or "",
+            image_id=fields.text(body, "imageRef"), snapshot_id=snapshot, volume_type=kind,
+            availability_zone=fields.text(body, "availability_zone"), metadata=fields.texts(body, "metadata"))
         return {"volume": _view(req, made)}
 
     def show(self, req: Request, volume_id: str) -> dict[str, Any]:
@@ -99,9 +100,9 @@ class VolumeHandlers:
     def update(self, req: Request, volume_id: str) -> dict[str, Any]:
         """PUT /volumes/{id}: name, description, metadata"""
         body = _part(req, "volume")
-        values: dict[str, Any] = {k: str(body[k] or "") for k in ("name", "description") if k in body}
+        values: dict[str, Any] = {k: fields.text(body, k) or "" for k in ("name", "description") if k in body}
         if "metadata" in body:
-            values["metadata"] = _texts(body["metadata"])
+            values["metadata"] = fields.texts(body, "metadata")
         return {"volume": _view(req, self.volumes.update(_context(req), volume_id, values))}
 
     def delete(self, req: Request, volume_id: str) -> webob.Response:
@@ -113,22 +114,24 @@ class VolumeHandlers:
     def action(self, req: Request, volume_id: str) -> webob.Response:
         """POST /volumes/{id}/action: os-extend and os-set_bootable"""
         body = req.json_object()
-        try:
-            if "os-extend" in body:
-                self.volumes.extend(_context(req), volume_id, int(body["os-extend"]["new_size"]))
-            elif "os-set_bootable" in body:
-                bootable = str(body["os-set_bootable"]["bootable"]).lower() == "true"
-                self.volumes.update(_context(req), volume_id, {"bootable": bootable})
-            else:
-                raise exception.InvalidInput(reason=f"there is no action {', '.join(body)} here")
-        except (KeyError, TypeError, ValueError):
-            raise exception.MalformedRequestBody() from None
+        if "os-extend" in body:
+            size = fields.integer(_part(req, "os-extend"), "new_size")
+            if size is None:
+                raise exception.InvalidInput(reason="new_size must be a number of GiB")
+            self.volumes.extend(_context(req), volume_id, size)
+        elif "os-set_bootable" in body:
+            if "bootable" not in _part(req, "os-set_bootable"):
+                raise exception.InvalidInput(reason="bootable is missing")
+            bootable = fields.flag(_part(req, "os-set_bootable"), "bootable")
+            self.volumes.update(_context(req), volume_id, {"bootable": bootable})
+        else:
+            raise exception.InvalidInput(reason=f"there is no action {', '.join(body)} here")
         return webob.Response(status=202, content_type=None)
 
     def set_metadata(self, req: Request, volume_id: str) -> dict[str, Any]:
         """POST /volumes/{id}/metadata"""
         have = self.volumes.get(_context(req), volume_id).metadata
-        wanted = have | _texts(_part(req, "metadata"))
+        wanted = have | fields.texts({"metadata": _part(req, "metadata")}, "metadata")
         return {"metadata": self.volumes.update(_context(req), volume_id, {"metadata": wanted}).metadata}
 
     def delete_metadata(self, req: Request, volume_id: str, key: str) -> webob.Response:
@@ -147,8 +150,8 @@ class VolumeHandlers:
     def create_snapshot(self, req: Request) -> dict[str, Any]:
         """POST /snapshots"""
         body = _part(req, "snapshot")
-        made = self.volumes.create_snapshot(_context(req), str(body.get("volume_id")), str(body.get("name") or ""),
-                                            str(body.get("description") or ""), str(body.get("force")).lower() == "true")
+        made = self.volumes.create_snapshot(_context(req), fields.needed(body, "volume_id"), fields.text(body, "name") or "",
+                                            fields.text(body, "description") or "", fields.flag(body, "force"))
         return {"snapshot": _snapshot_view(made)}
 
     def show_snapshot(self, req: Request, snapshot_id: str) -> dict[str, Any]:
@@ -212,12 +215,6 @@ def _part(req: Request, name: str) -> dict[str, Any]:
     return found
 
 
-def _texts(found: object) -> dict[str, str]:
-    if not isinstance(found, dict):
-        return {}
-    return {str(k): str(v) for k, v in found.items()}
-
-
 def _context(req: Request) -> RequestContext:
     return RequestContext(user_id=req.token.user_id, project_id=req.token.project_id, roles=req.token.roles,
                           is_admin=req.is_admin, auth_token=req.headers.get("X-Auth-Token"), overwrite=False)
@@ -237,7 +234,7 @@ def _page(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ids = [v["id"] for v in views]
     start = ids.index(req.GET["marker"]) + 1 if req.GET.get("marker") in ids else 0
     limit = req.GET.get("limit", "")
-    return views[start:start + int(limit)] if limit.isdigit() else views[start:]
+    return views[start:start + int(limit)] if limit.isdecimal() else views[start:]
 
 
 def _view(req: Request, volume: Volume) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Request(webob.Request):
         """The body as a JSON object; raises MalformedRequestBody."""
         try:
             value = json.loads(self.body or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             raise exception.MalformedRequestBody() from None
         if not isinstance(value, dict):
             raise exception.MalformedRequestBody()

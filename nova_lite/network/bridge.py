@@ -162,6 +162,8 @@ class BridgeNetwork:
                     self._applied[bridge] = wanted
                 except (exception.NovaLiteError, OSError) as error:
                     LOG.error("network of bridge %s: %s", bridge, error)
+                except Exception:
+                    LOG.exception("network of bridge %s", bridge)
 
     def _remove_deleted(self) -> None:
         """The bridges of networks that are gone: another network may have their addresses. One that cannot be removed stays for
@@ -228,6 +230,8 @@ class BridgeNetwork:
                 self._applied[bridge] = now
         except exception.NovaLiteError as error:
             LOG.error("security groups on bridge %s: %s", bridge, error)
+        except Exception:
+            LOG.exception("security groups on bridge %s", bridge)
 
     def _rules(self, ports: list[dict[str, Any]]) -> _Rules:
         """The nics of these ports, all on one network, and the members of the groups that their rules speak of there."""
@@ -237,7 +241,8 @@ class BridgeNetwork:
         rules = {group: tuple(_rule(row) for row in rows) for group, rows in known["rules"].items()}
         nics = [Nic(make_vif(port).devname, port["mac_address"], port["address"],
                     tuple(rule for group in port["security_groups"] for rule in rules[group])) for port in ports]
-        members = {group: [address for where, address in some if where == network] for group, some in known["members"].items()}
+        members = {group: [address for where, address in some if where == network and _is_usable(address, f"group {group}")]
+                   for group, some in known["members"].items()}
         return nics, members
 
     def remove_host(self) -> None:
@@ -277,8 +282,17 @@ class BridgeNetwork:
     def _ports_by_bridge(self) -> dict[str, list[dict[str, Any]]]:
         ports: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for port in self._store.list_host_ports(self._host):
-            ports[port["network"]["bridge"]].append(port)
+            if _is_usable(port["address"], f"port {port['uuid']}"):
+                ports[port["network"]["bridge"]].append(port)
         return ports
+
+
+def _is_usable(address: str, whose: str) -> bool:
+    """False for what an older version took for an address: one such row is no reason to stop filtering for the others."""
+    if ipam.is_address(address):
+        return True
+    LOG.error("%s: %r is no address: left out", whose, address)
+    return False
 
 
 def _primitives(requests: Requests) -> list[dict[str, Any]]:

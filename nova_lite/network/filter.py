@@ -41,7 +41,7 @@ class Nic:
 
     def __post_init__(self) -> None:
         check_name(self.interface)
-        if ipam.parse_mac(self.mac) != self.mac or not _is_address(self.address):
+        if ipam.parse_mac(self.mac) != self.mac or not ipam.is_address(self.address):
             raise exception.InvalidInput(reason=f"{self.mac!r}, {self.address!r} are not the addresses of a nic")
 
 
@@ -117,13 +117,6 @@ def _may_get(nic: Nic) -> str:
 
 def _indented(lines: Iterable[str]) -> str:
     return "".join(f"        {line}\n" for line in lines)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return not ipaddress.IPv4Address(text).is_unspecified
-    except ValueError:
-        return False
 
 
 class Filter:

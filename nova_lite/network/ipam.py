@@ -45,12 +45,19 @@ def parse_gateway(network: ipaddress.IPv4Network, gateway: str | None) -> str:
     return str(ipaddress.IPv4Address(gateway))
 
 
-def is_host_address(network: ipaddress.IPv4Network, address: str) -> bool:
-    """True when a host on the network may have the address."""
+def is_address(address: object) -> bool:
+    """True for the text of an address that a guest may have. A number is none, though ``ipaddress`` takes it for one."""
     try:
-        parsed = ipaddress.IPv4Address(address)
+        return isinstance(address, str) and not ipaddress.IPv4Address(address).is_unspecified
     except ValueError:
         return False
+
+
+def is_host_address(network: ipaddress.IPv4Network, address: object) -> bool:
+    """True when a host on the network may have the address."""
+    if not isinstance(address, str) or not is_address(address):
+        return False
+    parsed = ipaddress.IPv4Address(address)
     return parsed in network and parsed not in (network.network_address, network.broadcast_address)
 
 

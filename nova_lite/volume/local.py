@@ -148,7 +148,10 @@ class LocalVolumes:
             if size <= volume.size:
                 raise exception.InvalidVolume(reason=f"New size for extend must be greater than current size. (current: "
                                                      f"{volume.size}, extended: {size}).")
-            data_files.blank(size)(self._data(volume_id).path)
+            try:
+                data_files.blank(size)(self._data(volume_id).path)
+            except OSError as error:
+                raise exception.InvalidVolume(reason=f"Volume {volume_id} cannot be extended: {error}") from error
             volume.size = size
             self._volumes.write(volume_id, volume)
 

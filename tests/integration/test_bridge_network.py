@@ -9,6 +9,7 @@ import shutil
 import uuid
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite import conf as conf_module
 from nova_lite import exception
@@ -241,6 +242,10 @@ def test_a_range_that_the_host_reaches_elsewhere_is_refused(at, tmp_path, route,
         driver.plug(*_nic(at))
 
 
+def _pings(one: Client, address: str) -> bool:
+    return one.run("busybox", "ping", "-c", "1", "-W", "1", address, check=False).returncode == 0
+
+
 def _nic(at):
     conf, db, driver, network = at
     instance = add_server(db)
@@ -385,6 +390,47 @@ def test_a_guest_without_egress_rules_still_has_dhcp_and_metadata(at, tmp_path):
         assert two.dhcp()["ip"] == two.vif.fixed_ips[0].address
         for target in (network["gateway"], two.vif.fixed_ips[0].address):
             assert one.run("busybox", "ping", "-c", "1", "-W", "1", target, check=False).returncode != 0
+
+
+def test_a_row_that_holds_no_address_stops_filtering_for_nobody(at, tmp_path):
+    """An older version took a number for an address."""
+    conf, db, driver, network = at
+    store, number = DatabasePortStore(db), str(int(ipaddress.IPv4Address(network["gateway"])))
+    with _client(at, tmp_path) as (server, one), _client(at, tmp_path) as (_other, two):
+        for holder in (None, add_server(db)):       # a member of the groups, and a guest of this host
+            bad = (driver.allocate(CONTEXT, holder, "auto", "node")[0].id if holder
+                   else db.write(networks.create_port, network["uuid"], "p")["uuid"])
+            db.write(lambda c, uuid, wrong: c.execute(sa.update(networks.PORTS).where(networks.PORTS.c.uuid == uuid).values(
+                address=wrong)), bad, number if holder else "1")
+        driver.init_host("node")
+        one.dress()
+        two.dress()
+        assert _pings(one, two.vif.fixed_ips[0].address)
+        store.groups.remove(CONTEXT, server, "default")
+        driver.refresh_filters()
+        assert not _pings(one, two.vif.fixed_ips[0].address)
+        driver.plug(*_nic(at))          # whoever comes next is built
+
+
+def test_whatever_is_wrong_with_one_bridge_the_others_are_filtered(at, tmp_path, monkeypatch):
+    conf, db, driver, network = at
+    other, stranger = db.write(networks.create_network, name="other", cidr=free_range(), project_id="q"), add_server(db)
+    stranger.project_id = "q"
+    driver.plug(stranger, driver.allocate(CONTEXT, stranger, [{"network_id": other["uuid"]}], "node")[0])
+    store, rules_for = driver._store, driver._store.rules_for
+    with _client(at, tmp_path) as (server, one):
+        mine = [group.id for group in store.groups.list_all(CONTEXT)]
+
+        def fails(groups):
+            if groups and groups != mine:
+                raise ValueError("rows that nobody thought of")
+            return rules_for(groups)
+        monkeypatch.setattr(store, "rules_for", fails)
+        driver.init_host("node")
+        assert _pings(one.dress(), network["gateway"])
+        store.groups.remove(CONTEXT, server, "default")
+        driver.refresh_filters()
+        assert not _pings(one, network["gateway"])
 
 
 def test_rules_that_somebody_flushed_come_back(at, tmp_path):

@@ -181,7 +181,8 @@ def test_a_late_host_leaves_no_port_for_a_deleted_server(db, store, network):
 @pytest.mark.parametrize(("request_", "error", "code"), [
     ({"network_id": "00000000-0000-4000-8000-000000000000"}, exception.NetworkNotFound, 404),
     ({"port_id": "00000000-0000-4000-8000-000000000000"}, exception.PortNotFound, 404),
-    ({"address": "10.9.0.1"}, exception.InvalidInput, 400), ({"address": "10.1.0.0"}, exception.InvalidInput, 400),
+    ({"address": "10.9.0.1"}, exception.InvalidInput, 400), ({"address": 167837701}, exception.InvalidInput, 400),
+    ({"address": "10.1.0.0"}, exception.InvalidInput, 400),
     ({"address": "10.1.0.15"}, exception.InvalidInput, 400), ({"address": "fd00::1"}, exception.InvalidInput, 400),
     ({"address": "10.1.0.1"}, exception.FixedIpAlreadyInUse, 400)])
 def test_what_is_not_there_is_refused_before_and_at_the_build(db, store, network, request_, error, code):

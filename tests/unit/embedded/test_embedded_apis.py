@@ -113,6 +113,35 @@ def test_a_port_is_made_shown_and_deleted_by_its_owner(conf, passwords):
     assert _send(app, "PUT", "/v2.0/ports", token=demo).status_code == 405
 
 
+NO_TEXT = (172425271, 1.5, True, [], ["x"], {"a": 1}, "a\0b", "\ud800", "x" * 256)
+NO_INTEGER = (1.5, float("inf"), True, [], {"a": 1}, "x")
+
+
+@pytest.mark.parametrize(("path", "kind", "field", "wrong"), [
+    ("networks", "network", "name", NO_TEXT), ("networks", "network", "cidr", NO_TEXT),
+    ("networks", "network", "mtu", (*NO_INTEGER, 10 ** 30)), ("networks", "network", "shared", (7, "x", [], {})),
+    ("ports", "port", "network_id", NO_TEXT), ("ports", "port", "name", NO_TEXT), ("ports", "port", "ip_address", NO_TEXT),
+    ("ports", "port", "mac_address", NO_TEXT), ("ports", "port", "security_groups", (7, "x", [7], {})),
+    ("ports", "port", "fixed_ips", (7, 0, "x", [7], {}, [{}, {}])),
+    *(("security-groups", "security_group", field, NO_TEXT) for field in ("name", "description", "project_id")),
+    ("security-group-rules", "security_group_rule", "port_range_min", NO_INTEGER),
+    *(("security-group-rules", "security_group_rule", field, NO_TEXT) for field in (
+        "security_group_id", "direction", "ethertype", "remote_ip_prefix", "remote_group_id", "description")),
+    ("security-group-rules", "security_group_rule", "protocol", (1.5, True, [], {"a": 1}, "x", "\ud800", 256))])
+def test_a_field_of_the_wrong_type_is_refused_by_its_name(conf, passwords, path, kind, field, wrong):
+    network = Database(conf).write(networks.create_network, name="shared", cidr="10.71.0.0/24")     # 10.71.0.55 is 172425271
+    app, admin = network_api.factory(conf), _login(conf, passwords, "admin").headers["X-Subject-Token"]
+    group = _send(app, "GET", "/v2.0/security-groups", token=admin).json["security_groups"][0]["id"]
+    good = {"port": {"network_id": network["uuid"]},
+            "security_group_rule": {"security_group_id": group, "direction": "ingress"}}.get(kind, {})
+    before = _send(app, "GET", f"/v2.0/{path}", token=admin).json
+    for value in wrong:
+        values = {"fixed_ips": [{"ip_address": value}]} if field == "ip_address" else {field: value}
+        answer = _send(app, "POST", f"/v2.0/{path}", {kind: {**good, **values}}, admin)
+        assert (answer.status_code, field in answer.json["NeutronError"]["message"]) == (400, True), (value, answer.text)
+    assert _send(app, "GET", f"/v2.0/{path}", token=admin).json == before
+
+
 def test_security_groups_as_the_stock_clients_ask_for_them(conf, passwords):
     network = Database(conf).write(networks.create_network, name="shared", cidr="10.1.0.0/24")
     app = network_api.factory(conf)

@@ -117,6 +117,26 @@ def test_what_cannot_be_made(cloud, body, status):
     assert cloud("demo", "GET", "/volumes")["volumes"] == []
 
 
+@pytest.mark.parametrize(("field", "wrong"), [
+    *((field, (7, 1.5, True, [], ["x"], {"a": 1}, "a\0b", "\ud800", "x" * 256)) for field in (
+        "name", "description", "imageRef", "snapshot_id", "volume_type", "availability_zone")),
+    ("size", (None, 1.5, float("inf"), True, [], "x", "\u00b2", 10 ** 30, -1)),
+    ("metadata", (7, "x", [], {"k": 7}, {"k": ["x"]}, {"k" * 256: "v"}))])
+def test_a_field_of_the_wrong_type_is_refused_by_its_name(cloud, field, wrong):
+    made = _new(cloud)
+    for value in wrong:
+        answer = cloud("demo", "POST", "/volumes", {"volume": {"size": 1, field: value}}, 400)
+        assert (field if value != {"k": 7} and value != {"k": ["x"]} else "k") in answer["error"]["message"], value
+        if field in ("name", "description", "metadata"):
+            cloud("demo", "PUT", f"/volumes/{made['id']}", {"volume": {field: value}}, 400)
+        if field in ("name", "description"):
+            cloud("demo", "POST", "/snapshots", {"snapshot": {"volume_id": made["id"], field: value}}, 400)
+        if field == "size":
+            cloud("demo", "POST", f"/volumes/{made['id']}/action", {"os-extend": {"new_size": value}}, 400)
+    cloud("demo", "POST", f"/volumes/{made['id']}/action", {"os-extend": {"new_size": 2 ** 31 - 1}}, 400)  # too large a file
+    assert cloud("demo", "GET", "/volumes/detail?limit=%C2%B2")["volumes"] == [made]
+
+
 @pytest.mark.parametrize("body", [{}, {"os-retype": {}}, {"os-extend": None}, {"os-extend": {"new_size": "x"}},
                                   {"os-set_bootable": {}}])
 def test_an_action_that_does_not_exist_or_is_malformed(cloud, body):
