@@ -23,6 +23,7 @@ LOG = log.getLogger(__name__)
 _ENTRY, _EXIT = "from_guests", "to_guests"
 _PROBE = "nova-lite-probe"
 _NO_VLAN = "ether type { 0x8100, 0x88a8 } counter drop"
+_NOT_THERE = "No such file or directory"       # how nft, which speaks English only, says ENOENT
 _BRIDGED = "/proc/sys/net/bridge/bridge-nf-call-"
 
 
@@ -205,10 +206,15 @@ class Filter:
                 if c["table"] == bridge and c["name"] not in (_ENTRY, _EXIT)}
 
     def _entries(self, bridge: str) -> dict[str, str]:
-        """interface by address, of the nics whose security groups are in force."""
-        listed = self._host.run("nft", "-j", "list", "map", "ip", group_filter.table(bridge), "to_guests", check=False)
-        if listed.returncode:
+        """interface by address, of the nics whose security groups are in force. Raises VirtDriverError: who took a listing
+        that failed for an empty one would take the others out of the map, and what is not in it is let through."""
+        what = ("nft", "-j", "list", "map", "ip", group_filter.table(bridge), "to_guests")
+        listed = self._host.run(*what, check=False)
+        if listed.returncode and _NOT_THERE in listed.stderr:
             return {}
+        if listed.returncode:
+            raise exception.VirtDriverError(what=" ".join(what), reason=f"exit {listed.returncode}: "
+                                                                        f"{(listed.stderr or listed.stdout).strip()[:500]}")
         maps = [item["map"] for item in json.loads(listed.stdout)["nftables"] if "map" in item]
         return {str(ipaddress.IPv4Address(address)): check_name(verdict["jump"]["target"].removeprefix(_to("")))
                 for known in maps for address, verdict in known.get("elem", ())}

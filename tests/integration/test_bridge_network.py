@@ -433,6 +433,22 @@ def test_whatever_is_wrong_with_one_bridge_the_others_are_filtered(at, tmp_path,
         assert not _pings(one, network["gateway"])
 
 
+def test_a_listing_that_fails_opens_no_filter(at, tmp_path, monkeypatch):
+    conf, db, driver, network = at
+    with _client(at, tmp_path) as (server, one):
+        DatabasePortStore(db).groups.remove(CONTEXT, server, "default")
+        driver.refresh_filters()
+        assert not _pings(one.dress(), network["gateway"])
+        script = tmp_path / "nft"
+        script.write_text(f'#!/bin/sh\ncase "$*" in *"list map"*) kill -9 $$;; esac\nexec {shutil.which("nft")} "$@"\n')
+        script.chmod(0o755)
+        with monkeypatch.context() as patched:
+            patched.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+            with pytest.raises(exception.VirtDriverError, match="list map"):
+                driver.plug(*_nic(at))
+        assert not _pings(one, network["gateway"])
+
+
 def test_rules_that_somebody_flushed_come_back(at, tmp_path):
     conf, db, driver, network = at
     host = NetworkHost(conf.network.netns)
