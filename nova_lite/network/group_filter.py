@@ -26,6 +26,8 @@ Members = Mapping[str, Sequence[str]]
 """The addresses of the members of groups, by the groups' ids."""
 _ANSWERS = "ct state related accept", "ct direction reply ct state established accept"
 _ICMP = 1
+# only what was led to the service: at its other ports the address is the host itself
+_METADATA = f"meta l4proto tcp ct original ip daddr {ipam.METADATA_ADDRESS} ct original proto-dst 80 return"
 
 
 def table(bridge: str) -> str:
@@ -72,7 +74,7 @@ def guests(bridge: str, nics: Iterable[Nic], members: Members) -> str:
         text += _refill(name, f"to-{nic.interface}", [
             *(_line(rule, "saddr", "accept") for rule in rules if rule.direction == INGRESS), "counter drop"])
         text += _refill(name, f"from-{nic.interface}", [
-            "udp sport 68 udp dport 67 return", f"ct original ip daddr {ipam.METADATA_ADDRESS} return",
+            "udp sport 68 udp dport 67 return", _METADATA,
             *(_line(rule, "daddr", "return") for rule in rules if rule.direction != INGRESS), "counter drop"])
     return text
 

@@ -24,8 +24,9 @@ def _lines(text: str, chain: str) -> list[str]:
 def test_a_guest_without_rules_gets_nothing_and_reaches_only_what_it_needs():
     text = group_filter.guests("nlbr1", [_nic()], {})
     assert _lines(text, "to-tap1") == ["counter drop"]
-    assert _lines(text, "from-tap1") == ["udp sport 68 udp dport 67 return", "ct original ip daddr 169.254.169.254 return",
-                                         "counter drop"]
+    assert _lines(text, "from-tap1") == [
+        "udp sport 68 udp dport 67 return",
+        "meta l4proto tcp ct original ip daddr 169.254.169.254 ct original proto-dst 80 return", "counter drop"]
 
 
 @pytest.mark.parametrize(("values", "line"), [
