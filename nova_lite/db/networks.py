@@ -20,6 +20,7 @@ from nova_lite.units import utcnow
 
 NETWORKS = models.networks
 PORTS = models.ports
+MAX_NETWORKS, MAX_PORTS = 10, 50     # of a project: all projects share 256 ranges, and a shared network has 253 addresses
 _MAC_TRIES = 5
 _RANGES = "embedded network ranges"      # what quotas.lock holds while one looks for a range that is free
 _BRIDGE_LENGTH = 15      # of an interface's name in Linux
@@ -32,12 +33,15 @@ def create_network(c: sa.Connection, name: str, cidr: str, project_id: str | Non
     """Add a network; ``project_id`` None: every project may use it.
 
     Raises InvalidInput for a bad range, gateway, resolver or MTU, and for a range that overlaps another network's: the host
-    routes all of them, and the metadata service knows a guest by its address.
+    routes all of them, and the metadata service knows a guest by its address. QuotaLimitExceeded for one more than a project
+    may have.
     """
     parsed = ipam.new_range(cidr)
     if not ipam.MIN_MTU <= mtu <= ipam.MAX_MTU:
         raise exception.InvalidInput(reason=f"MTU {mtu} is not between {ipam.MIN_MTU} and {ipam.MAX_MTU}")
     quotas.lock(c, _RANGES)
+    if project_id is not None:
+        _check_limit(c, "networks", MAX_NETWORKS, NETWORKS.c.project_id == project_id)
     for other in c.execute(sa.select(NETWORKS.c.uuid, NETWORKS.c.cidr)):
         if parsed.overlaps(ipaddress.IPv4Network(other.cidr)):
             raise exception.InvalidInput(reason=f"range {cidr} overlaps {other.cidr} of network {other.uuid}")
@@ -59,6 +63,12 @@ def create_next_network(c: sa.Connection, **values: Any) -> dict[str, Any]:
         if not any(free.overlaps(one) for one in taken):
             return create_network(c, cidr=str(free), **values)
     raise exception.Conflict("No range of addresses is left for another network: all of 10.71.0.0/16 are in use.")
+
+
+def _check_limit(c: sa.Connection, what: str, limit: int, *mine: sa.ColumnElement[bool]) -> None:
+    """The caller holds the lock of all who make such rows."""
+    if (c.scalar(sa.select(sa.func.count()).where(*mine)) or 0) >= limit:
+        raise exception.QuotaLimitExceeded(what=what)
 
 
 def _resolver(address: str) -> str:
@@ -96,13 +106,16 @@ def delete_network(c: sa.Connection, uuid: str) -> None:
 # ports -------------------------------------------------------------------------------------------------------------
 def create_port(c: sa.Connection, network_uuid: str, project_id: str, name: str = "", address: str | None = None,
                 mac_address: str | None = None, groups: Sequence[str] | None = None) -> dict[str, Any]:
-    """A port of the user's own, to be given to a server later; ``groups`` are ids, None is the project's default."""
+    """A port of the user's own, to be given to a server later; ``groups`` are ids, None is the project's default. Raises
+    QuotaLimitExceeded; ports that are made for a server do not count, since servers do."""
     network = get_network(c, network_uuid, project_id)
     if mac_address is not None:
         mac_address = ipam.parse_mac(mac_address)
         if list_ports(c, mac_address=mac_address):
             raise exception.InvalidInput(reason=f"hardware address {mac_address} is in use")
     _lock_networks(c, [network_uuid])
+    quotas.lock(c, project_id)
+    _check_limit(c, "ports", MAX_PORTS, PORTS.c.project_id == project_id, PORTS.c.request_key.is_(None))
     return _insert_port(c, network, project_id, name=name, address=address, mac_address=mac_address, groups=groups)
 
 

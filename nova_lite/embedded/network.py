@@ -13,6 +13,7 @@ from nova_lite.db import networks
 from nova_lite.db.core import Database
 from nova_lite.db.group_changes import GroupChanges
 from nova_lite.embedded import fields
+from nova_lite.embedded.neutron_answers import as_neutron_answers
 from nova_lite.embedded.security_groups import SecurityGroupHandlers
 from nova_lite.embedded.wsgi import Application, Request, Route, body_of, scope, select
 from nova_lite.identity.local import LocalIdentity
@@ -85,10 +86,10 @@ class NetworkHandlers:
             "mtu": fields.integer(body, "mtu") or self.conf.network.mtu, "bridge_prefix": self.conf.network.bridge_prefix}
         cidr = fields.text(body, "cidr")
         if not cidr:
-            return {"network": _network(self.db.write(networks.create_next_network, **values))}
+            return {"network": _network(as_neutron_answers(self.db.write, networks.create_next_network, **values))}
         if not req.is_admin:        # the range goes into the hosts' routing
             raise exception.Forbidden("Only an admin may choose the cidr of a network.")
-        made = self.db.write(networks.create_network, cidr=cidr, **values)
+        made = as_neutron_answers(self.db.write, networks.create_network, cidr=cidr, **values)
         return {"network": _network(made)}
 
     def delete_network(self, req: Request, network_id: str) -> None:
@@ -131,9 +132,10 @@ class NetworkHandlers:
         fixed = [{}] if fixed in (None, []) else fixed
         if not isinstance(fixed, list) or len(fixed) != 1 or not isinstance(fixed[0], dict):
             raise exception.InvalidInput(reason="fixed_ips must hold exactly one address")
-        made = self.db.write(networks.create_port, fields.needed(body, "network_id"), req.token.project_id,
-                             name=fields.text(body, "name") or "", address=fields.text(fixed[0], "ip_address"),
-                             mac_address=fields.text(body, "mac_address"), groups=_groups(body))
+        made = as_neutron_answers(
+            self.db.write, networks.create_port, fields.needed(body, "network_id"), req.token.project_id,
+            name=fields.text(body, "name") or "", address=fields.text(fixed[0], "ip_address"),
+            mac_address=fields.text(body, "mac_address"), groups=_groups(body))
         return {"port": self.show_port(req, made["uuid"])["port"]}
 
     def update_port(self, req: Request, port_id: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Security groups of the embedded Network API: what ``openstack security group ...`` and openstacksdk send."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import webob
@@ -10,6 +9,7 @@ from nova_lite import exception, units
 from nova_lite.db import security_groups
 from nova_lite.db.group_changes import GroupChanges
 from nova_lite.embedded import fields
+from nova_lite.embedded.neutron_answers import as_neutron_answers
 from nova_lite.embedded.wsgi import Request, Route, body_of, scope, select
 from nova_lite.network.group_rules import parse
 
@@ -51,7 +51,7 @@ class SecurityGroupHandlers:
             raise exception.Forbidden("Only an admin may make security groups for another project.")
         if body.get("stateful") not in (None, True):
             raise exception.InvalidInput(reason="there are no stateless security groups here")
-        made = _as_neutron_answers(self._changes.create, project, fields.text(body, "name") or "",
+        made = as_neutron_answers(self._changes.create, project, fields.text(body, "name") or "",
                                    fields.text(body, "description") or "")
         return {"security_group": _group(made)}
 
@@ -84,21 +84,13 @@ class SecurityGroupHandlers:
         self._changes.ensure_default(req.token.project_id)
         for key in ("direction", "ethertype", "remote_ip_prefix", "remote_group_id", "description"):
             fields.text(body, key)
-        made = _as_neutron_answers(self._changes.add_rule, fields.needed(body, "security_group_id"), scope(req), parse(body))
+        made = as_neutron_answers(self._changes.add_rule, fields.needed(body, "security_group_id"), scope(req), parse(body))
         return {"security_group_rule": _rule(made)}
 
     def delete_rule(self, req: Request, rule_id: str) -> webob.Response:
         """DELETE /v2.0/security-group-rules/{id}"""
         self._changes.delete_rule(rule_id, scope(req))
         return webob.Response(status=204, content_type=None)
-
-
-def _as_neutron_answers(change: Callable[..., Any], *arguments: Any) -> Any:
-    """A quota that is used up is 409 in Neutron."""
-    try:
-        return change(*arguments)
-    except exception.OverQuota as error:
-        raise exception.Conflict(error.message) from error
 
 
 def _common(row: dict[str, Any]) -> dict[str, Any]:

@@ -213,6 +213,24 @@ def test_a_users_port_is_bound_and_outlives_the_server(db, store, network):
     db.write(networks.delete_port, mine["uuid"])
 
 
+def test_many_at_the_same_time_make_no_more_than_the_limit(db, store, network, monkeypatch):
+    monkeypatch.setattr(networks, "MAX_PORTS", 3)
+    monkeypatch.setattr(networks, "MAX_NETWORKS", 3)
+
+    def tries(make, *arguments, **values):
+        try:
+            return db.write(make, *arguments, **values)["uuid"]
+        except exception.QuotaLimitExceeded:
+            return None
+    store.allocate_ports(add_server(db).uuid, "p", "h", [{"network_id": network["uuid"]}] * 4)
+    with ThreadPoolExecutor(8) as pool:
+        ports = list(pool.map(lambda n: tries(networks.create_port, network["uuid"], "p"), range(8)))
+        made = list(pool.map(lambda n: tries(networks.create_next_network, name="n", project_id="p"), range(8)))
+    assert (len(set(ports) - {None}), len(set(made) - {None})) == (3, 3)
+    store.allocate_ports(add_server(db).uuid, "p", "h", [{"network_id": network["uuid"]}] * 4)      # those of servers go on
+    db.write(networks.create_next_network, name="n")       # and so does what is everybody's
+
+
 def test_nobody_uses_anothers_port(db, store, network):
     port = db.write(networks.create_port, network["uuid"], "p")
     with pytest.raises(exception.PortNotFound):

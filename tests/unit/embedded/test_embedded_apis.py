@@ -192,6 +192,21 @@ def test_security_groups_as_the_stock_clients_ask_for_them(conf, passwords):
     ask("PUT", f"ports/{port['id']}", {"port": {"security_groups": [hidden["id"]]}}, status=404)
 
 
+def test_more_networks_and_ports_than_the_limit_are_a_conflict(conf, passwords, monkeypatch):
+    shared = Database(conf).write(networks.create_network, name="shared", cidr="10.1.0.0/24")
+    app, path = network_api.factory(conf), "/v2.0/"
+    demo, admin = (_login(conf, passwords, name).headers["X-Subject-Token"] for name in ("demo", "admin"))
+    for kind, limit, body in (("network", "MAX_NETWORKS", {}), ("port", "MAX_PORTS", {"network_id": shared["uuid"]})):
+        monkeypatch.setattr(networks, limit, 2)
+        tried = [_send(app, "POST", f"{path}{kind}s", {kind: body}, demo) for _ in range(3)]
+        assert [one.status_code for one in tried] == [201, 201, 409]
+        assert tried[2].json["NeutronError"]["message"] == f"Quota exceeded, too many {kind}s."
+        assert _send(app, "POST", f"{path}{kind}s", {kind: body}, admin).status_code == 201        # of another project
+        gone = f"{path}{kind}s/{tried[0].json[kind]['id']}"
+        assert _send(app, "DELETE", gone, token=demo).status_code == 204
+        assert _send(app, "POST", f"{path}{kind}s", {kind: body}, demo).status_code == 201
+
+
 def test_more_groups_than_the_limit_are_a_conflict(conf, passwords, monkeypatch):
     monkeypatch.setattr(security_groups, "MAX_GROUPS", 1)
     demo = _login(conf, passwords, "demo").headers["X-Subject-Token"]
