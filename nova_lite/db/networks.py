@@ -107,12 +107,12 @@ def delete_network(c: sa.Connection, uuid: str) -> None:
 def create_port(c: sa.Connection, network_uuid: str, project_id: str, name: str = "", address: str | None = None,
                 mac_address: str | None = None, groups: Sequence[str] | None = None) -> dict[str, Any]:
     """A port of the user's own, to be given to a server later; ``groups`` are ids, None is the project's default. Raises
-    QuotaLimitExceeded; ports that are made for a server do not count, since servers do."""
+    MacAddressInUse and QuotaLimitExceeded; ports that are made for a server do not count, since servers do."""
     network = get_network(c, network_uuid, project_id)
     if mac_address is not None:
         mac_address = ipam.parse_mac(mac_address)
         if list_ports(c, mac_address=mac_address):
-            raise exception.InvalidInput(reason=f"hardware address {mac_address} is in use")
+            raise exception.MacAddressInUse(mac=mac_address)
     _lock_networks(c, [network_uuid])
     quotas.lock(c, project_id)
     _check_limit(c, "ports", MAX_PORTS, PORTS.c.project_id == project_id, PORTS.c.request_key.is_(None))

@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def as_neutron_answers(change: Callable[..., T], *arguments: object, **named: object) -> T:
-    """Do a change; a quota that is used up is 409 in Neutron."""
+    """Do a change; a quota or a range that is used up and an address that is taken are 409 in Neutron."""
     try:
         return change(*arguments, **named)
-    except exception.OverQuota as error:
+    except (exception.OverQuota, exception.FixedIpAlreadyInUse, exception.NoMoreFixedIps) as error:
         raise exception.Conflict(error.message) from error

@@ -86,6 +86,10 @@ class PortInUse(Conflict):
     msg_fmt = "Port %(port_id)s is still in use."
 
 
+class MacAddressInUse(Conflict):
+    msg_fmt = "Hardware address %(mac)s is in use."
+
+
 class SecurityGroupAmbiguous(Conflict):
     msg_fmt = "Multiple security groups found matching '%(name)s'. Use an ID to be more specific."
 

@@ -259,5 +259,5 @@ def test_a_bad_hardware_address_is_refused(db, network, mac):
 
 def test_a_hardware_address_is_unique(db, network):
     db.write(networks.create_port, network["uuid"], "p", mac_address="fa:16:3e:00:00:01")
-    with pytest.raises(exception.InvalidInput):
+    with pytest.raises(exception.MacAddressInUse):
         db.write(networks.create_port, network["uuid"], "p", mac_address="fa:16:3e:00:00:01")

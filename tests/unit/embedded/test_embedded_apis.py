@@ -103,7 +103,7 @@ def test_a_port_is_made_shown_and_deleted_by_its_owner(conf, passwords):
     body = {"port": {"network_id": network["uuid"], "fixed_ips": [{"ip_address": "10.1.0.77"}]}}
     port = _send(app, "POST", "/v2.0/ports", body, demo).json["port"]
     assert port["fixed_ips"] == [{"subnet_id": network["uuid"], "ip_address": "10.1.0.77"}]
-    assert _send(app, "POST", "/v2.0/ports", body, demo).status_code in (400, 409)
+    assert _send(app, "POST", "/v2.0/ports", body, demo).status_code == 409
     for name in ("x" * 256, 7, ["x"]):      # MariaDB and PostgreSQL would refuse the first with an error of their own
         assert _send(app, "PUT", f"/v2.0/ports/{port['id']}", {"port": {"name": name}}, demo).status_code == 400
         assert _send(app, "POST", "/v2.0/ports", {"port": {"network_id": network["uuid"], "name": name}},
@@ -190,6 +190,25 @@ def test_security_groups_as_the_stock_clients_ask_for_them(conf, passwords):
     hidden = ask("POST", "security-groups", {"security_group": {"name": "hidden"}}, admin, 201)["security_group"]
     ask("GET", f"security-groups/{hidden['id']}", status=404)
     ask("PUT", f"ports/{port['id']}", {"port": {"security_groups": [hidden["id"]]}}, status=404)
+
+
+def test_what_is_taken_or_used_up_is_a_conflict(conf, passwords):
+    small = Database(conf).write(networks.create_network, name="small", cidr="10.1.0.0/29")     # five besides the gateway
+    app, demo = network_api.factory(conf), _login(conf, passwords, "demo").headers["X-Subject-Token"]
+
+    def make(status, **values):
+        answer = _send(app, "POST", "/v2.0/ports", {"port": {"network_id": small["uuid"], **values}}, demo)
+        assert answer.status_code == status, answer.text
+        return answer.json
+    make(201, fixed_ips=[{"ip_address": "10.1.0.3"}], mac_address="fa:16:3e:00:00:01")
+    for values, said in (({"fixed_ips": [{"ip_address": "10.1.0.3"}]}, "10.1.0.3"),
+                         ({"mac_address": "FA:16:3E:00:00:01"}, "fa:16:3e:00:00:01"),
+                         ({"fixed_ips": [{"ip_address": small["gateway"]}]}, small["gateway"])):
+        assert said in make(409, **values)["NeutronError"]["message"]
+    make(400, fixed_ips=[{"ip_address": "10.2.0.3"}])
+    for _ in range(4):
+        make(201)
+    assert "No fixed IP addresses available" in make(409)["NeutronError"]["message"]
 
 
 def test_more_networks_and_ports_than_the_limit_are_a_conflict(conf, passwords, monkeypatch):
