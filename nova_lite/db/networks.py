@@ -111,7 +111,7 @@ def create_port(c: sa.Connection, network_uuid: str, project_id: str, name: str 
     network = get_network(c, network_uuid, project_id)
     if mac_address is not None:
         mac_address = ipam.parse_mac(mac_address)
-        if list_ports(c, mac_address=mac_address):
+        if mac_address.startswith(ipam.gateway_macs(network_uuid)) or list_ports(c, mac_address=mac_address):
             raise exception.MacAddressInUse(mac=mac_address)
     _lock_networks(c, [network_uuid])
     quotas.lock(c, project_id)

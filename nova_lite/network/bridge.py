@@ -254,7 +254,7 @@ class BridgeNetwork:
     def _sync(self, network: dict[str, Any], ports: list[dict[str, Any]]) -> None:
         if network["bridge"] not in self._ready or not self._at.exists(network["bridge"]):
             self._remove_deleted()
-            Bridges(self._conf, self._at).ensure(network)
+            Bridges(self._conf, self._at).ensure(network, self._host)
             self._ready.add(network["bridge"])
         self._dnsmasq(network["bridge"]).sync(network, _leases(ports))
 

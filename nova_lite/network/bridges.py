@@ -21,7 +21,7 @@ class Bridges:
         self._prefix = check_name(conf.network.bridge_prefix)
         self._metadata = _metadata_target(str(conf.metadata.listen), int(conf.metadata.port), host)
 
-    def ensure(self, network: dict[str, Any]) -> None:
+    def ensure(self, network: dict[str, Any], hostname: str) -> None:
         """The bridge of a network: up, with the gateway's and the metadata service's address and their rules."""
         bridge = check_name(network["bridge"])
         cidr = ipaddress.IPv4Network(network["cidr"])
@@ -34,6 +34,8 @@ class Bridges:
                 self.host.ip("link", "add", bridge, "type", "bridge")      # fails again and says why
         # guests have IPv4 only: the host's link-local address would just be one more way to reach it
         self.host.sysctl(f"net/ipv6/conf/{bridge}/disable_ipv6", "1")
+        # a bridge that was given no address has the lowest of its ports': another one whenever guests come and go
+        self.host.ip("link", "set", bridge, "address", ipam.gateway_mac(network["uuid"], hostname))
         self.host.ip("link", "set", bridge, "mtu", str(int(network["mtu"])), "up")
         # what only passes the bridge is to be seen by the rules of security groups
         self.host.ip("link", "set", bridge, "type", "bridge", "nf_call_iptables", "1")

@@ -1,6 +1,7 @@
 """Address arithmetic of the embedded network: ranges, free addresses, hardware addresses. It knows no database."""
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import random
 import re
@@ -82,6 +83,21 @@ def parse_mac(mac: str) -> str:
     if not re.fullmatch(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", lower) or int(lower[:2], 16) & 1:
         raise exception.InvalidInput(reason=f"{mac!r} is not the hardware address of one station")
     return lower
+
+
+def gateway_macs(network_id: str) -> str:
+    """What the hardware addresses of a network's gateways begin with, on all hosts; no port there may have such a one."""
+    return f"02:{_digest(network_id, 2)}:"
+
+
+def gateway_mac(network_id: str, host: str) -> str:
+    """The hardware address of a network's gateway on one host: always the same there, as guests remember it. Each host has
+    another one, for where the bridges of several are joined: switches there would see one address in several places."""
+    return gateway_macs(network_id) + _digest(host, 3)
+
+
+def _digest(text: str, count: int) -> str:
+    return ":".join(f"{byte:02x}" for byte in hashlib.sha256(text.encode()).digest()[:count])
 
 
 def make_mac() -> str:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import os
 import pathlib
 import shutil
@@ -17,6 +18,7 @@ from nova_lite.context import RequestContext
 from nova_lite.db import migration, networks
 from nova_lite.db.core import Database
 from nova_lite.db.port_store import DatabasePortStore
+from nova_lite.network import ipam
 from nova_lite.network.bridge import BridgeNetwork
 from nova_lite.network.dhcp import Dnsmasq
 from nova_lite.network.host import NetworkHost
@@ -150,6 +152,27 @@ def test_the_bridge_of_a_deleted_network_goes(at, tmp_path):
     assert not netns.exists(network["bridge"])
     assert network["bridge"] not in netns.run("nft", "list", "ruleset").stdout
     assert not (pathlib.Path(conf.state_path) / "dhcp" / network["bridge"]).exists()
+
+
+def test_the_gateway_keeps_its_hardware_address(at, tmp_path):
+    conf, _db, driver, network = at
+    netns, mac = NetworkHost(conf.network.netns), ipam.gateway_mac(network["uuid"], "node")
+
+    def of_bridge():
+        return json.loads(netns.ip("-j", "link", "show", "dev", network["bridge"]).stdout)[0]["address"]
+    # made by an older version, or by an operator
+    netns.ip("link", "add", network["bridge"], "type", "bridge")
+    with _client(at, tmp_path) as (_instance, client):
+        assert of_bridge() == mac
+        netns.ip("link", "add", "low0", "address", "00:00:00:00:00:01", "type", "veth", "peer", "name", "low1")
+        netns.ip("link", "set", "low0", "master", network["bridge"], "up")
+        assert of_bridge() == mac
+        client.dress()
+        assert _pings(client, network["gateway"])
+        known = json.loads(client.run("ip", "-j", "neighbour", "show", network["gateway"]).stdout)
+        assert [one["lladdr"] for one in known] == [mac]
+        netns.delete_interface("low0")
+    assert of_bridge() == mac
 
 
 def test_a_range_may_be_used_again_after_its_network_is_gone(at, tmp_path):

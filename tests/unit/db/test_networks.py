@@ -10,6 +10,7 @@ from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.db import core, instances, networks
 from nova_lite.db.port_store import DatabasePortStore
+from nova_lite.network import ipam
 from tests.support.servers import add_server
 from tests.unit.db.databases import URLS, empty_database
 
@@ -255,6 +256,17 @@ def test_a_port_or_an_address_is_for_one_server(db, store, network):
 def test_a_bad_hardware_address_is_refused(db, network, mac):
     with pytest.raises(exception.InvalidInput):
         db.write(networks.create_port, network["uuid"], "p", mac_address=mac)
+
+
+def test_nobody_has_the_hardware_address_of_the_gateway(db, network):
+    for host in ("one", "two"):
+        mac = ipam.gateway_mac(network["uuid"], host)
+        assert ipam.parse_mac(mac) == mac
+        for written in (mac, mac.upper()):
+            with pytest.raises(exception.MacAddressInUse):
+                db.write(networks.create_port, network["uuid"], "p", mac_address=written)
+    assert ipam.gateway_mac(network["uuid"], "one") != mac
+    assert ipam.gateway_mac("00000000-0000-4000-8000-000000000000", "two") != mac
 
 
 def test_a_hardware_address_is_unique(db, network):
