@@ -23,7 +23,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.virt.driver import Checker, DiskOffer
 from nova_lite.virt.libvirt import copying, images
-from nova_lite.virt.libvirt.files import BASES, written_whole
+from nova_lite.virt.libvirt.files import written_whole
 
 LOG = log.getLogger(__name__)
 USER = "nova-lite"          # whose the key is, as TLS wants to know it
@@ -98,16 +98,10 @@ class DiskServer:
         return [*command, "--daemonize", "--pidfile", str(self._pid_file)]
 
     def _base(self, disk_format: str) -> tuple[pathlib.Path | None, str]:
-        """The base image of the root disk and its format. OSError for one that is not among this host's base images: what
-        else stands in a header must not be shown to anybody."""
+        """The base image of the root disk and its format. Raises OSError for what :func:`images.base_of` refuses."""
         disk = self._directory / ROOT
-        header = images.qcow2_header(disk) if disk_format == images.OVERLAY else None
-        if header is None or not header.backing_name:
-            return None, ""
-        base = pathlib.Path(header.backing_name)
-        if base.resolve().parent != (self._directory.parent / BASES).resolve():
-            raise OSError(f"{disk} stands on {base}, which is no base image of this host")
-        return base, str(images.info(disk, disk_format).get("backing-filename-format") or "raw")
+        base = images.base_of(disk, disk_format)
+        return base, "" if base is None else str(images.info(disk, disk_format).get("backing-filename-format") or "raw")
 
     def _key(self) -> str:
         path = self._keys / "keys.psk"

@@ -47,6 +47,11 @@ class DiskMaker:
                 _sparse(part, instance.swap_mb * units.MiB)
                 images.run("mkswap", part)
 
+    def check(self, files: GuestDirectory) -> None:
+        """Before QEMU opens the root disk: OSError for what :func:`images.base_of` refuses."""
+        if files.disk.exists():
+            images.base_of(files.disk, self.disk_format)
+
     def make_rescue(self, image: ImageMeta, path: pathlib.Path, fetch: Fetcher) -> None:
         """A root disk for a rescue, as large as the image; one that is there stays, if it was made of this image. Raises
         ImageUnacceptable, OSError or what ``fetch`` raises."""
@@ -57,6 +62,7 @@ class DiskMaker:
             self._from_base(image, base, path, self._bounded(image, virtual_size))
             with written_whole(made_of) as part:
                 part.write_text(image.id)
+        images.base_of(path, self.disk_format)
 
     def cache(self, image: ImageMeta, fetch: Fetcher) -> None:
         """Have an image here before a guest asks for it. Raises ImageUnacceptable or what ``fetch`` raises."""

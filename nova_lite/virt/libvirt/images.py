@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from nova_lite import exception
+from nova_lite.virt.libvirt.files import BASES
 
 QCOW2_MAGIC = b"QFI\xfb"
 EXTERNAL_DATA = 1 << 2
@@ -109,6 +110,23 @@ def info(path: pathlib.Path, disk_format: str) -> dict[str, Any]:
     OSError."""
     found: dict[str, Any] = json.loads(run(*_LIMITS, "qemu-img", "info", "-U", "--output=json", "-f", disk_format, path))
     return found
+
+
+def base_of(disk: pathlib.Path, disk_format: str) -> pathlib.Path | None:
+    """The base image of a guest's overlay, which is to be asked for before anything opens the disk in this format. OSError for
+    one that stands on what is not among this host's base images, or whose data is elsewhere: [libvirt] images_type may have
+    been raw when the guest wrote its first bytes, and no file of the host is to be shown for what they say."""
+    header = qcow2_header(disk) if disk_format == OVERLAY else None
+    if header is None:
+        return None
+    if header.external_data:
+        raise OSError(f"{disk} says that its data is in another file")
+    if not header.backing_file:
+        return None
+    base, bases = pathlib.Path(header.backing_name), disk.parent.parent / BASES
+    if "\0" in header.backing_name or not base.is_absolute() or base.resolve().parent != bases.resolve():
+        raise OSError(f"{disk} stands on {base}, which is no base image of this host")
+    return base
 
 
 def grow(path: pathlib.Path, disk_format: str, size: int) -> None:

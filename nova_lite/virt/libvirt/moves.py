@@ -157,6 +157,7 @@ class Moves:
         """Make the disks as large as the server's (new) flavor says; none becomes smaller but for swap, which is made anew."""
         files = self._files(instance.uuid)
         if files.disk.exists() and instance.flavor.root_gb:
+            images.base_of(files.disk, self._disks.disk_format)
             images.grow(files.disk, self._disks.disk_format, instance.flavor.root_gb * units.GiB)
         if files.ephemeral.exists():
             images.grow(files.ephemeral, "raw", instance.ephemeral_gb * units.GiB)

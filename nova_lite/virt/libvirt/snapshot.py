@@ -34,6 +34,7 @@ def copied_disk(guest: Guest, files: GuestDirectory, disk_format: str) -> Iterat
     files.snapshot.unlink(missing_ok=True)
     try:
         if not (guest.is_active() and _copy_live(guest, job, files, disk_format)):
+            images.base_of(files.disk, disk_format)
             files.snapshot.touch(mode=0o600)
             images.run("qemu-img", "convert", "-f", disk_format, "-O", disk_format, files.disk, files.snapshot)
         yield DiskCopy(str(files.snapshot), disk_format)

@@ -93,6 +93,17 @@ def test_a_disk_on_what_is_no_base_image_is_not_shown(make_host, tmp_path):
         old.moves.offer(instance())
 
 
+def test_a_disk_on_what_is_no_base_image_does_not_grow(make_host, fetch, tmp_path):
+    host = make_host("one")
+    host.guest.mkdir(parents=True)
+    (tmp_path / "shadow").write_bytes(SECRET)
+    disk = header(tmp_path / "shadow").ljust(MIB, b"\0")
+    (host.guest / "disk").write_bytes(disk)
+    with pytest.raises(OSError, match="shadow, which is no base image of this host"):
+        host.moves.fit(instance(), fetch)
+    assert (host.guest / "disk").read_bytes() == disk
+
+
 @pytest.mark.parametrize("common", [False, True])
 def test_hosts_with_disks_of_different_formats_refuse_each_other_before_anything_is_copied(make_host, fetch, common):
     """Also where both have the same directory: there a guest's bytes would become a header by the name of the format alone."""

@@ -323,6 +323,16 @@ def test_a_rescue_disk_is_made_anew_of_another_image(conf, files, image):
     assert path.stat().st_ino == written
 
 
+def test_a_rescue_disk_that_says_it_stands_on_a_file_of_the_host(conf, files, image, tmp_path):
+    """[libvirt] images_type was raw, and the guest has written that while it was rescued."""
+    path, secret, made_of = files.path / "disk.rescue", tmp_path / "secret", ImageMeta(IMAGE, disk_format="qcow2")
+    DiskMaker(conf).make_rescue(made_of, path, Fetch(image))
+    secret.write_bytes(b"x" * 512)
+    qemu_img("create", "-q", "-f", "qcow2", "-F", "raw", "-b", secret, path)
+    with pytest.raises(OSError, match="no base image of this host"):
+        DiskMaker(conf).make_rescue(made_of, path, Fetch(image))
+
+
 def test_how_far_disks_may_still_grow(conf, files, image):
     assert images.overcommitted(instances_root(conf), "qcow2") == 0
     DiskMaker(conf).make(instance(root_gb=3), files, Fetch(image))

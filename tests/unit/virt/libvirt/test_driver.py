@@ -1,11 +1,15 @@
 """The facade on libvirt's own test driver: what stays of a guest's files when its start fails."""
 import datetime
+import shutil
+import struct
+import subprocess
 
 import pytest
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.virt.driver import GuestFiles
+from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.host import Host
@@ -27,6 +31,51 @@ def driver(tmp_path, monkeypatch):
 
 def _no_image(image_id, path):
     raise exception.ServiceUnavailable(what="Glance", reason="it does not answer")
+
+
+def _bad_disk(driver, tmp_path):
+    """[libvirt] images_type was raw, and the guest has written a header into its disk."""
+    files = GuestDirectory(instances_root(driver._conf), UUID)
+    files.make()
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"root of the host\n" * 100)
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", secret, files.disk, "1M"], check=True)
+    return files
+
+
+@pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
+def test_a_disk_on_a_file_of_the_host_is_neither_started_nor_copied(driver, tmp_path):
+    server, files = instance(host="h1"), _bad_disk(driver, tmp_path)
+    with pytest.raises(OSError, match="secret, which is no base image of this host"):
+        driver.power_on(server, [])
+    assert driver._guest(server).power_state() is None
+    with pytest.raises(OSError, match="secret, which is no base image of this host"), driver.snapshot(server):
+        pass
+    assert sorted(path.name for path in files.path.iterdir() if path.name != "binding.json") == ["disk"]
+
+
+@pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
+@pytest.mark.parametrize("name", ["/etc/passwd", "_base/x", "json:{}", "{bases}/../secret", "{bases}/\0/x", "{bases}/a\0", ""])
+def test_what_a_header_may_not_say(driver, tmp_path, name):
+    files = _bad_disk(driver, tmp_path)
+    (files.path.parent / "_base").mkdir(exist_ok=True)
+    name = name.replace("{bases}", str(files.path.parent / "_base")).encode()
+    with open(files.disk, "r+b") as disk:
+        disk.write(b"QFI\xfb" + struct.pack(">IQI", 3, 0x200, len(name)))
+        disk.seek(0x200)
+        disk.write(name)
+    with pytest.raises(OSError, match="no base image of this host"):
+        images.base_of(files.disk, "qcow2")
+    assert images.base_of(files.disk, "raw") is None
+    with open(files.disk, "r+b") as disk:       # no backing file, but the data of another one
+        disk.write(b"QFI\xfb" + struct.pack(">IQI", 3, 0, 0))
+        disk.flush()
+        assert images.base_of(files.disk, "qcow2") is None
+        disk.seek(72)
+        disk.write(struct.pack(">Q", images.EXTERNAL_DATA))
+        disk.flush()
+        with pytest.raises(OSError, match="in another file"):
+            images.base_of(files.disk, "qcow2")
 
 
 @pytest.mark.parametrize("launched", [True, False])
