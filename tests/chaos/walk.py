@@ -10,7 +10,7 @@ from typing import Any
 
 import requests
 
-from tests.chaos.walk_cloud import HOSTS, WalkCloud
+from tests.chaos.walked import Walked
 from tests.support.client import Compute
 
 SERVERS = 9
@@ -70,7 +70,7 @@ def _detach_volume(walk: Walk, client: Compute, server: str, rng: random.Random)
 
 def _attach_nic(walk: Walk, client: Compute, server: str, rng: random.Random) -> requests.Response:
     body: dict[str, Any] = {"net_id": walk.cloud.network}
-    free = [p["id"] for p in walk.cloud.neutron.ports.values() if p["id"] in walk.ports and not p["device_id"]]
+    free = [port for port, has in walk.cloud.ports().items() if port in walk.ports and not has.server]
     if rng.random() < 0.5:
         body = {"port_id": rng.choice(free) if free else walk.add_port()}
     return client.request("POST", f"/servers/{server}/os-interface", json={"interfaceAttachment": body})
@@ -91,8 +91,7 @@ def _backup(walk: Walk, server: str, rng: random.Random) -> dict[str, Any]:
 
 
 def _flavor(walk: Walk, server: str, rng: random.Random) -> dict[str, Any]:
-    is_large = walk.before[server]["flavor"]["original_name"] == "walk.large"
-    return {"flavorRef": walk.cloud.small if is_large else walk.cloud.large}
+    return {"flavorRef": walk.cloud.resizes[walk.before[server]["flavor"]["original_name"]]}
 
 
 def _rebuild(walk: Walk, server: str, rng: random.Random) -> dict[str, Any]:
@@ -142,15 +141,18 @@ VERBS: dict[str, Verb] = {
 @dataclass
 class Walk:
     """``round`` makes requests and kills, and waits for nothing; ``before``: how the servers were then, ``steps``: what was
-    asked."""
+    asked, ``cut``: the servers whose guests have lost their power."""
 
-    cloud: WalkCloud
+    cloud: Walked
     rng: random.Random
+    size: int = SERVERS
     before: dict[str, dict[str, Any]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     volumes: set[str] = field(default_factory=set)
     ports: set[str] = field(default_factory=set)
     kills: list[str] = field(default_factory=list)
+    cut: set[str] = field(default_factory=set)
+    ever_cut: set[str] = field(default_factory=set)
 
     def add_volume(self) -> str:
         """A volume of the user's own."""
@@ -160,20 +162,21 @@ class Walk:
 
     def add_port(self) -> str:
         """A port of the user's own."""
-        port = self.cloud.neutron.add_port(self.cloud.network, project_id="demo")
+        port = self.cloud.new_port()
         self.ports.add(port)
         return port
 
     def round(self) -> None:
         """New servers in place of those that are gone, verbs for most of the others, and kills all the while."""
         rng, servers = self.rng, self.cloud.servers()
-        self.before, self.steps, self.kills = servers, [], []
-        plan: list[tuple[str, str]] = [("", "create")] * (SERVERS - len(servers))
+        self.before, self.steps, self.kills, self.cut = servers, [], [], set()
+        plan: list[tuple[str, str]] = [("", "create")] * (self.size - len(servers))
         chosen = sorted(self.before)
-        dead = rng.choice(HOSTS) if rng.random() < 0.3 else None
+        dead = rng.choice(sorted(self.cloud.daemons)) if rng.random() < 0.3 else None
         if dead is not None:
             self.kills.append(f"{dead} stays dead")
-            self.cloud.hold_down(dead)
+            self.cut = self.cloud.hold_down(dead, rng)
+            self.ever_cut |= self.cut
             plan += [(s, "evacuate") for s in chosen if self.before[s]["OS-EXT-SRV-ATTR:host"] == dead
                      and self.before[s]["status"] in VERBS["evacuate"].since]
         taken = {server for server, _verb in plan}
@@ -236,7 +239,7 @@ class Walk:
         networks = [{"uuid": self.cloud.network}]
         if rng.random() < 0.3:
             networks.append({"port": self.add_port()} if rng.random() < 0.5 else {"uuid": self.cloud.network})
-        body: dict[str, Any] = {"name": "walk", "flavorRef": self.cloud.small, "networks": networks}
+        body: dict[str, Any] = {"name": "walk", "flavorRef": self.cloud.small, "networks": networks, **self.cloud.more}
         if rng.random() < 0.25:
             body["block_device_mapping_v2"] = [{
                 "boot_index": 0, "uuid": self.cloud.image, "source_type": "image", "destination_type": "volume",

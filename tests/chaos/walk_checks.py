@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import requests
@@ -15,9 +15,8 @@ from nova_lite.db import models
 from nova_lite.objects import migration, states
 from nova_lite.objects.instance import SHELVED_IMAGE
 from tests.chaos.walk import GONE, VERBS, Step, Walk
-from tests.chaos.walk_cloud import WalkCloud
+from tests.chaos.walked import Walked
 
-SETTLE = 240.0      # seconds until nothing is under way: leases, sweeps and restarts, with room for a noisy machine
 # what is given back a little after the action that wanted it has ended, or at a look of conductor/strays.py
 AFTERWARDS = 75.0
 ASIDE = "_resize"
@@ -31,15 +30,17 @@ _EXCUSES = re.compile("No valid host|is down|workers died|was given up|did not f
 class Checks:
     """``settled`` waits, ``problems`` says what is wrong in words; an empty list is a cloud in order."""
 
-    def __init__(self, cloud: WalkCloud) -> None:
+    settle = 240.0      # seconds until nothing is under way: leases, sweeps and restarts, with room for a noisy machine
+
+    def __init__(self, cloud: Walked) -> None:
         self.cloud, self.engine = cloud, cloud.engine
 
     # waiting ------------------------------------------------------------------------------------------------------------
     def settled(self) -> None:
         """AssertionError, with what is under way, when there is no end."""
-        deadline = time.monotonic() + SETTLE
+        deadline = time.monotonic() + self.settle
         while under_way := self._under_way():
-            assert time.monotonic() < deadline, f"still under way after {SETTLE} s: {under_way}\n{self.cloud.logs()}"
+            assert time.monotonic() < deadline, f"still under way after {self.settle} s: {under_way}\n{self.cloud.logs()}"
             self.cloud.revive()
             time.sleep(0.3)
 
@@ -79,8 +80,12 @@ class Checks:
         if servers.keys() != rows.keys():
             return [f"the API lists {sorted(servers)}, the database has {sorted(rows)}"]
         return [*self._ends(walk, servers, rows, actions), *self._moves(rows, moves), *self._room(rows, moves, claims, nodes),
-                *self._guests(servers, rows, moves), *self._ports(walk, rows), *self._volumes(walk, rows),
-                *self._images(servers, rows)]
+                *self._guests(walk, servers, rows, moves), *self._ports(walk, rows), *self._volumes(walk, rows),
+                *self._images(servers, rows), *self._hosts(servers, rows, moves)]
+
+    def _hosts(self, servers: dict[str, Any], rows: dict[str, Any], moves: list[Any]) -> Iterable[str]:
+        """What the hypervisors themselves have to show."""
+        return ()
 
     @staticmethod
     def _claims(connection: sa.Connection) -> Counter[tuple[str, str, int, int]]:
@@ -100,6 +105,8 @@ class Checks:
         for uuid in {*servers, *walk.before, *asked} - {""}:
             steps, was = asked.get(uuid, []), walk.before[uuid]["status"] if uuid in walk.before else "ACTIVE"
             may = {was}.union(*(VERBS[s.verb].ends for s in steps if s.verb in VERBS))
+            if uuid in walk.cut and (was == "PAUSED" or steps):     # what was to be done with it found it off
+                may.add("SHUTOFF")
             now = servers[uuid]["status"] if uuid in servers else GONE
             fault = (rows[uuid]["fault"] or {}).get("message") if uuid in rows else None
             if now == "ERROR" and "fault" not in servers[uuid]:
@@ -114,7 +121,7 @@ class Checks:
                 failed = action is not None and action["state"] == "error"
                 # what ends where it began leaves no fault: its events say why
                 told = step.verb in VERBS and not VERBS[step.verb].ends and not fault
-                if failed and not deleted and not told and not _EXCUSES.search(fault or ""):
+                if failed and not deleted and not told and uuid not in walk.cut and not _EXCUSES.search(fault or ""):
                     yield f"{step} failed with the fault {fault!r}; {uuid} was {was} and is {now}"
                 if action is not None and action["finish_time"] is None:
                     yield f"{step} has no end"
@@ -152,7 +159,7 @@ class Checks:
                     sums[1] > node["memory_mb"] * node["ram_allocation_ratio"]:
                 yield f"{host} is full beyond its size: {sums}"
 
-    def _guests(self, servers: dict[str, Any], rows: dict[str, Any], moves: list[Any]) -> Iterator[str]:
+    def _guests(self, walk: Walk, servers: dict[str, Any], rows: dict[str, Any], moves: list[Any]) -> Iterator[str]:
         there = {(uuid, host): power for host, guests in self.cloud.guests().items() for uuid, power in guests.items()}
         wanted: set[tuple[str, str]] = {(uuid, s["host"]) for uuid, s in rows.items() if s["host"]}
         wanted |= {(m["instance_uuid"] + ASIDE, m["source_compute"]) for m in moves}
@@ -163,11 +170,14 @@ class Checks:
                 yield f"guest that is missing: {uuid} on {host}"
         for uuid, server in servers.items():
             power, should = there.get((uuid, rows[uuid]["host"])), _POWER.get(server["status"])
+            if server["status"] == "RESCUE" and uuid in walk.ever_cut:
+                should = power      # no host starts that again by itself
             if power is not None and should is not None and (power, rows[uuid]["power_state"]) != (should, should):
                 yield f"{uuid} is {server['status']}, its guest {power}, its record {rows[uuid]['power_state']}"
 
     def _ports(self, walk: Walk, rows: dict[str, Any]) -> Iterator[str]:
-        have = {p["id"]: (p["device_id"], p["binding:host_id"] or None) for p in list(self.cloud.neutron.ports.values())}
+        ports = self.cloud.ports()
+        have = {port: (has.server, has.host) for port, has in ports.items()}
         wanted = {vif["id"]: (uuid, s["host"]) for uuid, s in rows.items() for vif in s["network_info"] or ()}
         for port, (device, host) in sorted(have.items()):
             if port not in wanted and (device or port not in walk.ports):
@@ -177,8 +187,8 @@ class Checks:
             # that of a server on a shelf stays bound to where it was
             elif port in wanted and (device, wanted[port][1] and host) != wanted[port]:
                 yield f"port {port} has {(device, host)}, its server says {wanted[port]}"
-            if waiting := self.cloud.neutron.ports[port].get("waiting"):
-                yield f"port {port} has bindings that nobody activated: {waiting}"
+            if ports[port].waiting:
+                yield f"port {port} has bindings that nobody activated: {ports[port].waiting}"
         for port in sorted(wanted.keys() - have.keys()):
             yield f"port {port} of {wanted[port]} is gone"
 
