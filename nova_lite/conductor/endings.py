@@ -107,10 +107,13 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
 
 
 def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Mapping[str, Any]) -> None:
-    """A server that ends without a host holds no room. One that somebody else has taken over in between still has its host."""
+    """A server that ends without a host holds no room, and its ports are bound nowhere: else a host that starts would make
+    rules for them again. One that somebody else has taken over in between still has its host."""
     if "host" in values and values["host"] is None:
         found = instances.get_many(conn, instance_uuids, tags=False)
-        claims.release_many(conn, [uuid for uuid, server in found.items() if server.host is None])
+        away = [uuid for uuid, server in found.items() if server.host is None]
+        claims.release_many(conn, away)
+        networks.unbind_ports(conn, away)
 
 
 def _back_on_the_shelf(conn: sa.Connection, action: Action) -> dict[str, Any]:

@@ -173,6 +173,12 @@ def move_ports(c: sa.Connection, instance_uuid: str, host: str) -> None:
     c.execute(sa.update(PORTS).where(PORTS.c.instance_uuid == instance_uuid).values(host=host, updated_at=utcnow()))
 
 
+def unbind_ports(c: sa.Connection, instance_uuids: Sequence[str]) -> None:
+    """Servers that are on no host: they keep their ports, which no host looks after."""
+    c.execute(sa.update(PORTS).where(PORTS.c.instance_uuid.in_(instance_uuids), PORTS.c.host.is_not(None))
+              .values(host=None, updated_at=utcnow()))
+
+
 def _with_hostnames(c: sa.Connection, which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
     instances = models.instances
     query = (sa.select(PORTS, instances.c.hostname)

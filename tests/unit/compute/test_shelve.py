@@ -7,7 +7,7 @@ from nova_lite.compute import snapshot
 from nova_lite.compute import volumes as volumes_on_host
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, claims
+from nova_lite.db import actions, claims, networks
 from nova_lite.image import base as image_base
 from nova_lite.volume import base as volume_base
 
@@ -78,6 +78,18 @@ def test_it_leaves_its_host_at_once(cloud, images):
     assert room(cloud, server) == []
     assert cloud.guests(host) == {}
     assert b"".join(images.read(OWNER, image_id)) == f"disk of {server}\n".encode()
+
+
+def test_its_ports_are_no_hosts_any_more(cloud, images):
+    """A host that starts makes the rules of all ports that are bound to it."""
+    server = cloud.active()
+    cloud.db.write(networks.create_network, "private", "10.1.0.0/24")
+    [port] = cloud.db.write(networks.allocate_ports, server, "p", "h1", [{}])
+    action_id, _ = shelve(cloud, images, server)
+    cloud.wait_action(action_id, "done")
+    with cloud.db.read() as conn:
+        assert networks.list_host_ports(conn, "h1") == []
+        assert [p["uuid"] for p in networks.list_server_ports(conn, server)] == [port["uuid"]]
 
 
 def test_and_comes_back_where_the_scheduler_likes(cloud, images):
