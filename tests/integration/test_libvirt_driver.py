@@ -288,6 +288,26 @@ def test_a_domain_that_libvirt_forgot_is_defined_anew(driver, hypervisor, instan
     assert driver.power_state(instance) == states.RUNNING
 
 
+@pytest.mark.parametrize("verb", ["unrescue", "restore", "reboot"])
+def test_whatever_ends_a_rescue_leaves_nothing_of_it(driver, conf, hypervisor, instance, fetch, verb):
+    """A server that is soft-deleted in its rescue and restored, or rebooted after a rescue that failed, is not rescued."""
+    instance.config_drive = True
+    driver.spawn(instance, [], FILES, fetch)
+    files = {p.name for p in _directory(conf, instance).iterdir()}
+    driver.rescue(instance, [], ImageMeta(str(uuid.uuid4())), FILES, fetch)
+    assert {p.name for p in _directory(conf, instance).iterdir()} - files == {
+        "disk.rescue", "disk.rescue.image", "disk.config.rescue"}
+    if verb == "restore":
+        driver.power_off(instance, 0)
+        driver.power_on(instance, [])
+    elif verb == "reboot":
+        driver.reboot(instance, [], True, 0)
+    else:
+        driver.unrescue(instance, [])
+    assert {p.name for p in _directory(conf, instance).iterdir()} == files
+    assert "rescue" not in _virsh(hypervisor, "dumpxml", instance.uuid)
+
+
 def test_a_failed_build_leaves_nothing(driver, conf, bridge, fetch):
     instance = _instance(config_drive=True)
     vif = _vif("nosuchbridge")      # found out by libvirt at the very end, when all else is made

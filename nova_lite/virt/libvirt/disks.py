@@ -164,6 +164,12 @@ def rescue_image(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(path.name + ".image")
 
 
+def drop_rescue(files: GuestDirectory) -> None:
+    """Remove what a rescue has made; the disk last, as by it is seen whether all is done."""
+    for path in (files.rescue_config_drive, rescue_image(files.rescue_disk), files.rescue_disk):
+        path.unlink(missing_ok=True)
+
+
 def _is_older(path: pathlib.Path, then: float) -> bool:
     """False for what is gone."""
     with contextlib.suppress(FileNotFoundError):

@@ -29,7 +29,7 @@ from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFi
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, starts, swap
 from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.disks import DiskMaker, rescue_image
+from nova_lite.virt.libvirt.disks import DiskMaker, drop_rescue
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
@@ -175,13 +175,9 @@ class LibvirtDriver:
     def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
         """Pull the plug of the rescue, start from the own disk. A second run finds the rescue disk gone, and is done."""
         with self._working(instance, states.RUNNING):
-            guest, paths = self._guest(instance), self._files(instance)
-            if paths.rescue_disk.exists():
-                guest.unplug()
+            if self._files(instance).rescue_disk.exists():
+                self._guest(instance).unplug()
             self._start(instance, network_info)
-            paths.rescue_config_drive.unlink(missing_ok=True)
-            rescue_image(paths.rescue_disk).unlink(missing_ok=True)
-            paths.rescue_disk.unlink(missing_ok=True)
 
     def volume_connector(self) -> dict[str, Any]:
         """Who this host is to a storage backend."""
@@ -448,12 +444,13 @@ class LibvirtDriver:
         return guest_config.make(instance, name, vifs, files, host.facts, cells, instance.pci_addresses(self._name))
 
     def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
+        """From its own disks: whatever ended its rescue (a restore, or a hard reboot when it had failed), that is over."""
         guest = self._guest(instance)
-        if guest.is_active():
-            return
-        self._moves.return_if_alone(instance)
-        self._define(instance, vifs)
-        guest.start(paused)
+        if not guest.is_active():
+            self._moves.return_if_alone(instance)
+            self._define(instance, vifs)
+            guest.start(paused)
+        drop_rescue(self._files(instance))
 
     def _define(self, instance: Instance, vifs: list[VIF]) -> None:
         """The domain as the server's record says it, to be started next."""
