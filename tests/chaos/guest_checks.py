@@ -79,7 +79,8 @@ class GuestChecks(Checks):
         for name in sorted((mine.keys() | asides) & there.keys()):
             files = {p.name for p in there[name].iterdir()}
             status = mine.get(name, {}).get("status")
-            allowed = _FILES | ({"moved-from"} if name in asides else _RESCUE if status == "RESCUE" else set())
+            may_be_rescued = status in ("RESCUE", "SOFT_DELETED")       # a restore ends the rescue of such a server, too
+            allowed = _FILES | ({"moved-from"} if name in asides else _RESCUE if may_be_rescued else set())
             if status != "ERROR" and (extra := files - allowed):
                 yield f"{host.name} has files of nobody in {name} ({status}): {sorted(extra)}"
             if name in mine and status != "ERROR" and read_mark(there[name] / "owner").host != host.name:

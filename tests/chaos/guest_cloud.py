@@ -43,8 +43,9 @@ class GuestCloud(Walked, TwoHosts):
         self.rabbit = rabbit
         self.offloads_at_once = rng.random() < 0.5      # else a shelved server stays on its host
         options: dict[str, object] = {
-            **COMMON, "compute__shutdown_timeout": 10, "conductor__lease_seconds": 9, "conductor__sweep_interval": 2,
-            "compute__report_interval": 3, "compute__service_down_time": 40, "compute__resume_guests_state_on_host_boot": True,
+            **COMMON, "debug": True, "compute__shutdown_timeout": 10, "compute__report_interval": 3,
+            "conductor__lease_seconds": 9, "conductor__sweep_interval": 2,
+            "compute__service_down_time": 40, "compute__resume_guests_state_on_host_boot": True,
             "compute__shelved_offload_time": 0 if self.offloads_at_once else -1}
         super().__init__(directory, rabbit, maria.new_database(), **options)
         self.database = Database(conf_module.load([], config_files=[str(self.config)]))

@@ -57,13 +57,12 @@ class GuestDisks:
         before = self._known.get(uuid)
         if born and digest != kept_sum(born):
             return f"{uuid} ({status}): its file is broken, of {born}: {digest}"
-        if born:
-            self._known[uuid] = born
-        elif is_up and status != "RESCUE" and row["network_info"]:
+        self._known[uuid] = born
+        if not born and is_up and status != "RESCUE" and row["network_info"]:
             return f"{uuid} ({status}) has booted and has no file"
         may_be_new = any(step.server == uuid and step.verb in _ANEW and (step.status is None or step.status < 300)
                          for step in walk.steps)
-        if before not in (None, born) and not may_be_new:
+        if before and before != born and not may_be_new:
             return f"{uuid} ({status}) had a file of {before}, and now one of {born or 'nobody'}"
         return ""
 

@@ -114,8 +114,8 @@ class TwoHosts(Services):
         self.gateway = f"{net}.7.1"
         super().__init__(directory, rabbit.url, database_url, image__local_path=directory / "images",
                          volume__local_path=self.short / "volumes", network__driver="bridge",
-                         network__bridge_prefix=self.prefix, compute__driver="libvirt", compute__shutdown_timeout=30,
-                         libvirt__live_migration_with_native_tls=tls, **options)
+                         network__bridge_prefix=self.prefix, compute__driver="libvirt",
+                         libvirt__live_migration_with_native_tls=tls, **{"compute__shutdown_timeout": 30, **options})
         del self.processes["compute"]
         if tls:
             self._demand_tls()
