@@ -86,15 +86,15 @@ class GuestChecks(Checks):
             if name in mine and status != "ERROR" and read_mark(there[name] / "owner").host != host.name:
                 yield f"{host.name} has {name}, which says that it is {read_mark(there[name] / 'owner').host!r}'s"
         for path in (host.instances / "_base").glob("[!.]*"):
-            if not self.cloud.image_file(path.name).exists():
-                yield f"{host.name} has a base image of nothing: {path.name}"
-            elif _sum(path) != self._image_sum(path.name):
+            if _sum(path) != self._image_sum(path):
                 yield f"the base image {path.name} of {host.name} has changed"
 
-    def _image_sum(self, image: str) -> str:
-        if image not in self._sums:
-            self._sums[image] = _sum(self.cloud.image_file(image))
-        return self._sums[image]
+    def _image_sum(self, base: pathlib.Path) -> str:
+        """Of the image, or, when that of a server which has left its shelf is gone, of the base image as it was found first."""
+        if base.name not in self._sums:
+            image = self.cloud.image_file(base.name)
+            self._sums[base.name] = _sum(image if image.exists() else base)
+        return self._sums[base.name]
 
     @staticmethod
     def _networks(host: Hypervisor, rows: dict[str, Any], active: set[str]) -> Iterator[str]:

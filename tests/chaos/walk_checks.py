@@ -196,6 +196,9 @@ class Checks:
         have = {a.id: (a.server_id, a.volume_id, a.status) for a in self.cloud.attachments()}
         wanted = {d["attachment_id"]: (uuid, d["volume_id"], "attached" if s["host"] else "reserved")
                   for uuid, s in rows.items() for d in s["block_devices"] or () if d.get("attachment_id")}
+        # what was attached to a server on a shelf is in use at once, as in Nova; what it had when it left its host is reserved
+        wanted |= {a: have[a] for a, (uuid, volume, _status) in wanted.items()
+                   if rows[uuid]["host"] is None and have.get(a) == (uuid, volume, "attached")}
         if self.cloud.fails:        # an attach that could not even be undone stays in the list until it is detached
             wanted |= {d["attachment_id"]: have.get(d["attachment_id"], wanted[d["attachment_id"]])
                        for s in rows.values() for d in s["block_devices"] or () if d.get("attachment_id") and not d["attached"]}
