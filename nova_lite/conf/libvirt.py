@@ -10,7 +10,15 @@ OPTS = [
                help="CPU of the guests; empty: host-model with KVM, the emulator's own model without."),
     cfg.StrOpt("cpu_model", default="", help="Model for cpu_mode=custom."),
     cfg.StrOpt("machine_type", default="", help="Machine type of new guests; empty: pc on x86-64."),
-    cfg.StrOpt("images_type", default="qcow2", choices=["qcow2", "raw"], help="Format of the guests' disks."),
+    cfg.StrOpt("images_type", default="qcow2", choices=["qcow2", "raw", "rbd"],
+               help="Format of the guests' disks, which are files; rbd: they are images in a Ceph pool. Change it while the "
+                    "host has no guests."),
+    cfg.StrOpt("images_rbd_pool", default="rbd", help="That pool."),
+    cfg.StrOpt("images_rbd_ceph_conf", default="", help="Its configuration file; empty: Ceph's default."),
+    cfg.StrOpt("rbd_user", default="",
+               help="Id by which Ceph knows this host (client.ID, with a keyring that ceph.conf names or that lies beside it); "
+                    "empty: admin, of a cluster that asks nobody."),
+    cfg.StrOpt("rbd_secret_uuid", default="", help="libvirt's secret with the key of rbd_user, for QEMU."),
     cfg.StrOpt("migration_address", default="",
                help="Address of this host in the network on which moving guests travel, disks and memory; empty: my_ip."),
     cfg.StrOpt("live_migration_uri", default="",

@@ -69,7 +69,8 @@ class DiskOffer(Record):
     """The disks of a guest that moves, as its old host serves them over the migration network, read-only.
 
     ``disks`` are the names of files, ``disk_format`` is that of the root disk, and ``base`` the name of its base image (empty:
-    it has none). ``key`` is needed to connect and good for this move only; it must not come into any log.
+    it has none). ``key`` is needed to connect and good for this move only; it must not come into any log. ``pool``: the disks
+    of the guest proper are not served, but stay in this pool, which the new host has to know; empty: they are files.
     """
 
     address: str
@@ -79,6 +80,7 @@ class DiskOffer(Record):
     base_format: str = ""
     key: str = ""
     disk_format: str = ""
+    pool: str = ""
 
 
 PowerCallback = Callable[[str, int], None]

@@ -26,7 +26,8 @@ REST_SECONDS = 7200.0           # how long the rest of a BROKEN guest is waited 
 @dataclass
 class SourceFacts(Record):
     """The guest as it runs on its host. ``disks`` are {"name", "size", "used", "format"}, sizes in bytes; ``token`` stands in a
-    file beside them, so that a destination which can read it knows that it shares the directory."""
+    file beside them, so that a destination which can read it knows that it shares the directory. ``pool``: where all hosts
+    with the same one see the disks; empty: they are files."""
 
     hypervisor_type: str
     hypervisor_version: int
@@ -38,6 +39,7 @@ class SourceFacts(Record):
     disks: list[dict[str, Any]] = field(default_factory=list)
     root: str = ""
     token: str = ""
+    pool: str = ""
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Plan(Record):
     listen: str = ""                # where the destination's consoles are
     nics: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, str] = field(default_factory=dict)
+    host: str = ""                  # the destination's name
     post_copy: bool = False         # the destination can let the guest go on before all its memory is there
 
 

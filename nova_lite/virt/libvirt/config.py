@@ -30,8 +30,21 @@ class NetworkSource:
 
 
 @dataclass(frozen=True)
+class DiskPool:
+    """The Ceph pool with the guests' own disks."""
+
+    name: str
+    hosts: tuple[tuple[str, str], ...]
+    auth: Auth | None = None
+
+    def source(self, image: str) -> NetworkSource:
+        """One image of it."""
+        return NetworkSource("rbd", f"{self.name}/{image}", self.hosts, self.auth)
+
+
+@dataclass(frozen=True)
 class Disk:
-    """One disk: a file, a block device (``block``) or a network volume (``network`` instead of ``path``).
+    """One disk: a file, a block device (``block``) or on the network (``network``; ``path`` is then the file that it would be).
 
     ``device`` is disk or cdrom; ``tune`` are limits by their libvirt names, e.g. total_iops_sec. ``alias`` is the name by which
     libvirt is to know the device. ``shareable``: other guests write to it, too. ``luks_secret``: uuid of libvirt's secret with

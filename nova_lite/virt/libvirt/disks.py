@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
@@ -16,19 +17,25 @@ from oslo_log import log
 from nova_lite import concurrency, exception, units
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
-from nova_lite.virt.driver import Fetcher
+from nova_lite.virt.driver import DiskCopy, Fetcher
 from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt.disk_store import DiskStore
 from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.snapshot import copied_disk
 
 LOG = log.getLogger(__name__)
+MAKE_EPHEMERAL = ("mkfs.ext4", "-q", "-F", "-L", "ephemeral0")
+MAKE_SWAP = ("mkswap",)
 
 
-class DiskMaker:
-    """Makes the disks of the guests of one host. A disk is there whole, or not at all."""
+class DiskMaker(DiskStore):
+    """Makes the disks of the guests of one host. A disk is there whole, or not at all. They are files: see ``RbdDisks``."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.disk_format = conf.libvirt.images_type
-        self._base = instances_root(conf) / BASES
+        self._root = instances_root(conf)
+        self._base = self._root / BASES
         self._keep_unused = conf.libvirt.keep_unused_images
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
@@ -36,16 +43,24 @@ class DiskMaker:
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         """Root (unless it is a volume), ephemeral and swap disk, as far as they are not there. BuildAborted or OSError."""
         from_volume = any(device.is_volume and device.is_root for device in instance.block_devices)
-        if not from_volume and not files.disk.exists():
+        if not from_volume and not self._is_there(files.disk):
             self._make_root(instance, files, fetch)
-        if instance.ephemeral_gb and not files.ephemeral.exists():
-            with written_whole(files.ephemeral) as part:
-                _sparse(part, instance.ephemeral_gb * units.GiB)
-                images.run("mkfs.ext4", "-q", "-F", "-L", "ephemeral0", part)
-        if instance.swap_mb and not files.swap.exists():
-            with written_whole(files.swap) as part:
-                _sparse(part, instance.swap_mb * units.MiB)
-                images.run("mkswap", part)
+        if instance.ephemeral_gb and not self._is_there(files.ephemeral):
+            self._make_formatted(files.ephemeral, instance.ephemeral_gb * units.GiB, *MAKE_EPHEMERAL)
+        if instance.swap_mb and not self._is_there(files.swap):
+            self._make_formatted(files.swap, instance.swap_mb * units.MiB, *MAKE_SWAP)
+
+    def fit(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
+        """Make the disks as large as the server's flavor says; none becomes smaller but for swap, which is made anew. What is
+        not there is made. Raises as ``make``."""
+        if files.disk.exists() and instance.flavor.root_gb:
+            images.base_of(files.disk, self.disk_format)
+            images.grow(files.disk, self.disk_format, instance.flavor.root_gb * units.GiB)
+        if files.ephemeral.exists():
+            images.grow(files.ephemeral, "raw", instance.ephemeral_gb * units.GiB)
+        if files.swap.exists() and files.swap.stat().st_size != instance.swap_mb * units.MiB:
+            files.swap.unlink()
+        self.make(instance, files, fetch)
 
     def check(self, files: GuestDirectory) -> None:
         """Before QEMU opens the root disk: OSError for what :func:`images.base_of` refuses."""
@@ -56,13 +71,38 @@ class DiskMaker:
         """A root disk for a rescue, as large as the image; one that is there stays, if it was made of this image. Raises
         ImageUnacceptable, OSError or what ``fetch`` raises."""
         made_of = rescue_image(path)
-        if not path.exists() or not made_of.exists() or made_of.read_text() != image.id:
+        if not self._is_there(path) or not made_of.exists() or made_of.read_text() != image.id:
             base, virtual_size = self._base_image(image, fetch)
             made_of.unlink(missing_ok=True)
             self._from_base(image, base, path, self._bounded(image, virtual_size))
             with written_whole(made_of) as part:
                 part.write_text(image.id)
         images.base_of(path, self.disk_format)
+
+    def has_rescue(self, files: GuestDirectory) -> bool:
+        """Whether there is a rescue disk."""
+        return self._is_there(files.rescue_disk)
+
+    def remove_rescue(self, files: GuestDirectory) -> None:
+        """What a rescue has made; the disk last, as by it is seen whether all is done."""
+        for path in (files.rescue_config_drive, rescue_image(files.rescue_disk), files.rescue_disk):
+            path.unlink(missing_ok=True)
+
+    def copied(self, guest: Guest, files: GuestDirectory) -> contextlib.AbstractContextManager[DiskCopy]:
+        """See ``snapshot.copied_disk``."""
+        return copied_disk(guest, files, self.disk_format)
+
+    def facts(self, files: GuestDirectory) -> list[dict[str, Any]]:
+        """``SourceFacts.disks``."""
+        found = [(path, images.disk(path, self.disk_format)) for path in (files.disk, files.ephemeral, files.swap)
+                 if path.exists()]
+        return [{"name": f"{path.parent.name}/{path.name}", "size": disk.size, "used": disk.used, "format": disk.format}
+                for path, disk in found]
+
+    def space(self) -> tuple[int, int, int]:
+        """(bytes in all, bytes free, bytes free when all disks have grown to their size)."""
+        total, free = free_space(self._root)
+        return total, free, free - images.overcommitted(self._root, self.disk_format)
 
     def cache(self, image: ImageMeta, fetch: Fetcher) -> None:
         """Have an image here before a guest asks for it. Raises ImageUnacceptable or what ``fetch`` raises."""
@@ -81,12 +121,25 @@ class DiskMaker:
     def _bounded(self, image: ImageMeta, virtual_size: int) -> int:
         """The size that an image asks for where no flavor says one: a few bytes may claim to be an exabyte, and fill the host.
         Raises ImageUnacceptable."""
-        most = free_space(self._base)[0]
+        most = self._most()
         if virtual_size > most:
             claimed, there = virtual_size // units.GiB, most // units.GiB
             reason = f"it claims to be a disk of {claimed} GiB, and this host has {there} GiB in all"
             raise exception.ImageUnacceptable(image_id=image.id, reason=reason)
         return virtual_size
+
+    def _most(self) -> int:
+        """Bytes that a disk can have at all."""
+        return free_space(self._base)[0]
+
+    def _is_there(self, path: pathlib.Path) -> bool:
+        return path.exists()
+
+    def _make_formatted(self, path: pathlib.Path, size: int, *program: str) -> None:
+        """A disk of ``size`` bytes as ``program`` formats it."""
+        with written_whole(path) as part:
+            sparse(part, size)
+            images.run(*program, part)
 
     def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int) -> None:
         with written_whole(path) as part:
@@ -164,12 +217,6 @@ def rescue_image(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(path.name + ".image")
 
 
-def drop_rescue(files: GuestDirectory) -> None:
-    """Remove what a rescue has made; the disk last, as by it is seen whether all is done."""
-    for path in (files.rescue_config_drive, rescue_image(files.rescue_disk), files.rescue_disk):
-        path.unlink(missing_ok=True)
-
-
 def _is_older(path: pathlib.Path, then: float) -> bool:
     """False for what is gone."""
     with contextlib.suppress(FileNotFoundError):
@@ -177,7 +224,8 @@ def _is_older(path: pathlib.Path, then: float) -> bool:
     return False
 
 
-def _sparse(path: pathlib.Path, size: int) -> None:
+def sparse(path: pathlib.Path, size: int) -> None:
+    """A file of ``size`` bytes, all of them a hole."""
     with open(path, "wb") as stream:
         os.truncate(stream.fileno(), size)
 

@@ -29,7 +29,6 @@ from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFi
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, starts, swap
 from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.disks import DiskMaker, drop_rescue
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
@@ -38,8 +37,8 @@ from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.moves import Moves
+from nova_lite.virt.libvirt.rbd_disks import disks_of
 from nova_lite.virt.libvirt.serial_server import SerialServer
-from nova_lite.virt.libvirt.snapshot import copied_disk
 from nova_lite.virt.libvirt.tpm_state import TpmStates
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 
@@ -54,7 +53,7 @@ class LibvirtDriver:
         self._name = host
         self._root = instances_root(conf)
         self._connection = Connection(conf.libvirt.connection_uri)
-        self._disks = DiskMaker(conf)
+        self._disks = disks_of(conf, host)
         self._moves = Moves(conf, host, self._disks)
         self._tpms = TpmStates(conf.libvirt.connection_uri)
         self._volumes = VolumeHost(conf, host, self._connection)
@@ -66,7 +65,7 @@ class LibvirtDriver:
     def init_host(self, on_power_change: PowerCallback) -> None:
         """Connect to libvirt, learn what the host can do, and listen to its events."""
         self._connection.open()
-        self._host = Host(self._conf, self._connection)
+        self._host = Host(self._conf, self._connection, self._disks)
         self._moves.tidy()
         self._watcher = Watcher(self._connection, on_power_change)
         if self._conf.serial_console.enabled:
@@ -134,6 +133,7 @@ class LibvirtDriver:
     def power_on(self, instance: Instance, network_info: list[VIF]) -> None:
         """Define and start the guest, unless it is active."""
         with self._working(instance, states.RUNNING):
+            self._disks.claim(instance.uuid)
             self._start(instance, network_info)
 
     def power_off(self, instance: Instance, timeout: int) -> None:
@@ -149,6 +149,7 @@ class LibvirtDriver:
         """Soft: shut down through the guest and start. Hard, or when it does not answer: pull the plug and start."""
         with self._working(instance, states.RUNNING):
             guest = self._guest(instance)
+            self._disks.claim(instance.uuid)
             if not hard and not guest.shut_down(timeout):
                 LOG.warning("Soft reboot takes longer than %d seconds: rebooting hard", timeout,
                             extra={"instance_uuid": instance.uuid})
@@ -175,7 +176,7 @@ class LibvirtDriver:
     def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
         """Pull the plug of the rescue, start from the own disk. A second run finds the rescue disk gone, and is done."""
         with self._working(instance, states.RUNNING):
-            if self._files(instance).rescue_disk.exists():
+            if self._disks.has_rescue(self._files(instance)):
                 self._guest(instance).unplug()
             self._start(instance, network_info)
 
@@ -234,8 +235,8 @@ class LibvirtDriver:
         GuestNics(self._guest(instance)).detach(vif.mac_address)
 
     def snapshot(self, instance: Instance) -> contextlib.AbstractContextManager[DiskCopy]:
-        """By a backup job of QEMU where the guest runs, else by qemu-img."""
-        return copied_disk(self._guest(instance), self._files(instance), self._ready().facts.disk_format)
+        """By a backup job of QEMU where the guest runs, else by qemu-img; in a pool by a snapshot of its own."""
+        return self._disks.copied(self._guest(instance), self._files(instance))
 
     def check_resize(self, instance: Instance, flavor: Flavor) -> None:
         """Disks only grow."""
@@ -288,7 +289,7 @@ class LibvirtDriver:
             return
         with self._working(instance, None):
             self._end(instance, network_info)
-            self._moves.drop_received(instance)
+            self._moves.drop_received(instance, move)
 
     def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str,
                    wait_for_network: Waiter | None = None) -> None:
@@ -450,7 +451,7 @@ class LibvirtDriver:
             self._moves.return_if_alone(instance)
             self._define(instance, vifs)
             guest.start(paused)
-        drop_rescue(self._files(instance))
+        self._disks.remove_rescue(self._files(instance))
 
     def _define(self, instance: Instance, vifs: list[VIF]) -> None:
         """The domain as the server's record says it, to be started next."""
@@ -467,6 +468,7 @@ class LibvirtDriver:
         self._end(instance, vifs)
         if self._serial is not None:
             self._serial.forget(instance.uuid)
+        self._disks.remove(instance.uuid, [path.name for path in keep])
         if is_mine:     # else it is another host's, with the same directory
             concurrency.native(files.remove, keep)
         self._moves.drop_aside(instance.uuid)

@@ -21,6 +21,7 @@ ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it ca
 GONE = ".gone"         # after the name of a directory whose removal has begun, or that is not made yet: no guest has it
 NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
 NEW = "new"             # with the host that a guest was moved to: it is no move, but built there, and has never run yet
+POOLED = frozenset(("disk", "disk.eph0", "disk.swap"))      # the disks that may be in a pool instead of the directory
 SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
 
 
@@ -110,6 +111,11 @@ class GuestDirectory:
     def is_unmarked(self) -> bool:
         """Whether it says nothing of whose it is."""
         return not self.owner.exists() and not self.moved_to.exists()
+
+
+def image_name(path: pathlib.Path) -> str:
+    """A disk in a pool, by the path that it would have as a file: Nova's names."""
+    return f"{path.parent.name}_{path.name}"
 
 
 def instances_root(conf: cfg.ConfigOpts) -> pathlib.Path:

@@ -6,6 +6,7 @@ BuildAborted, never left out in silence.
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from nova_lite.virt.libvirt.config import (
     Cpu,
     Description,
     Disk,
+    DiskPool,
     Firmware,
     Graphics,
     GuestConfig,
@@ -32,7 +34,7 @@ from nova_lite.virt.libvirt.config import (
     Rng,
     Tpm,
 )
-from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.files import GuestDirectory, image_name
 
 T = TypeVar("T")
 
@@ -60,6 +62,7 @@ class HostFacts:
     cpu_model: str = ""
     cache_mode: str = "none"
     disk_format: str = "qcow2"
+    pool: DiskPool | None = None        # where the guests' own disks are, if not in their directories
     listen: str = ""                    # where consoles listen
     graphics: tuple[str, ...] = ()      # vnc, spice
     video: str = "virtio"
@@ -178,7 +181,7 @@ def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[
     names = device_names.assign(instance)
     own = ((device_names.ROOT, files.disk, host.disk_format), (device_names.EPHEMERAL, files.ephemeral, "raw"),
            (device_names.SWAP, files.swap, "raw"))
-    disks = [Disk(str(path), names[kind], bus, form, cache=host.cache_mode, tune=tune, discard=True)
+    disks = [placed(Disk("", names[kind], bus, form, cache=host.cache_mode, tune=tune, discard=True), path, host)
              for kind, path, form in own if kind in names]
     connected = [device for device in instance.block_devices if device.is_volume and device.connection_info]
     disks += [volumes.disk(instance, device, names[device.id]) for device in connected]
@@ -191,6 +194,11 @@ def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[
         target = names[device_names.config_drive_key(DISK_BUSES[cd_bus])]
         disks.append(Disk(str(files.config_drive), target, cd_bus, "raw", "cdrom", host.cache_mode))
     return tuple(disks)
+
+
+def placed(disk: Disk, path: pathlib.Path, host: HostFacts) -> Disk:
+    """A disk of the guest's own, with ``path`` as its file or, by the name that follows from it, in the host's pool."""
+    return dataclasses.replace(disk, path=str(path), network=host.pool.source(image_name(path)) if host.pool else None)
 
 
 def _in_boot_order(disks: list[Disk], connected: list[BlockDevice], names: dict[str, str]) -> list[Disk]:

@@ -12,7 +12,7 @@ from nova_lite.objects import hardware
 from nova_lite.objects.hardware import pci
 from nova_lite.objects.hardware.pci import PciDevice
 from nova_lite.virt.driver import Inventory
-from nova_lite.virt.libvirt import disks, files, host_cells, images, node_devices, virt_type
+from nova_lite.virt.libvirt import disks, files, host_cells, node_devices, virt_type
 from nova_lite.virt.libvirt.bindings import Bindings
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.guest_config import HostFacts
@@ -24,9 +24,9 @@ _MOST = (1 << 31) - 1       # what the database takes
 class Host:
     """Asked once at start for what does not change; :meth:`inventory` asks for the rest each time."""
 
-    def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
-        self._connection = connection
-        self._root, self._images_type = files.instances_root(conf), conf.libvirt.images_type
+    def __init__(self, conf: cfg.ConfigOpts, connection: Connection, disk_maker: disks.DiskMaker) -> None:
+        self._connection, self._disks = connection, disk_maker
+        self._root = files.instances_root(conf)
         self._root.mkdir(mode=0o711, parents=True, exist_ok=True)
         files.close_to_others(self._root)
         self.capabilities = connection.run(lambda c: c.getCapabilities(), retry=True)
@@ -41,8 +41,8 @@ class Host:
     def inventory(self) -> Inventory:
         """CPUs, memory and disk of now."""
         info = self._connection.run(lambda c: c.getInfo(), retry=True)
-        total, free = disks.free_space(self._root)
-        least = (free - images.overcommitted(self._root, self._images_type)) // units.GiB
+        total, free, unclaimed = self._disks.space()
+        least = unclaimed // units.GiB
         kvm = self.facts.virt_type == virt_type.KVM
         supported = [[arch, domain_type, "hvm"] for arch, domain_type in virt_type.offers(self.capabilities)
                      if kvm or domain_type != virt_type.KVM]
@@ -68,12 +68,13 @@ class Host:
         able = self._domain_capabilities(chosen, machine)
         q35 = self._domain_capabilities(chosen, "q35") if self._arch == "x86_64" else able
         versions = _values(able, "devices/tpm[@supported='yes']", "backendVersion")
+        pool = self._disks.place()
         return HostFacts(uefi="efi" in _values(able, "os", "firmware"),
                          secure_boot="yes" in _values(q35, "os/loader", "secure"),
                          tpm_versions=tuple(versions) if shutil.which("swtpm_setup") else (),
                          virt_type=chosen, arch=self._arch, machine=machine, cpu_mode="" if mode == "none" else mode,
-                         cpu_model=options.cpu_model, cache_mode=cache, disk_format=options.images_type,
-                         listen=conf.console.server_listen, graphics=offered, video=_video(able))
+                         cpu_model=options.cpu_model, cache_mode=cache, disk_format="raw" if pool else self._disks.disk_format,
+                         pool=pool, listen=conf.console.server_listen, graphics=offered, video=_video(able))
 
     def _domain_capabilities(self, chosen: str, machine: str) -> etree._Element:
         """What guests of a machine type can have."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import pathlib
 import secrets
 import threading
 import time
@@ -91,12 +90,7 @@ class LiveMigrations:
             power_state=guest.power_state() or states.NOSTATE, arch=kind.get("arch", "") if kind is not None else "",
             machine=kind.get("machine", "") if kind is not None else "", virt_type=xml.get("type", ""),
             cpu=etree.tostring(cpu, encoding="unicode") if cpu is not None else "",
-            disks=[self._disk_facts(p) for p in (files.disk, files.ephemeral, files.swap) if p.exists()],
-            root=str(self._root), token=token)
-
-    def _disk_facts(self, path: pathlib.Path) -> dict[str, Any]:
-        found = images.disk(path, self._disks.disk_format)
-        return {"name": f"{path.parent.name}/{path.name}", "size": found.size, "used": found.used, "format": found.format}
+            disks=self._disks.facts(files), pool=self._disks.identity, root=str(self._root), token=token)
 
     def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
         """See LiveMigrations."""
@@ -106,9 +100,9 @@ class LiveMigrations:
         shared = migration_check.is_shared(self._files(instance), there)
         migration_check.check_host(self._connection, host.inventory(), there)
         blocks = migration_check.check_storage(instance, self._root, there, shared, block, over_commit,
-                                               self._disks.disk_format)
+                                               self._disks.disk_format, self._disks.identity)
         uri = self._conf.libvirt.live_migration_uri or "qemu+tcp://%s/system"
-        return Plan(block=blocks, shared=shared, uri=uri.replace("%s", self._address), address=self._address,
+        return Plan(host=self._name, block=blocks, shared=shared, uri=uri.replace("%s", self._address), address=self._address,
                     power_state=there.power_state, disks=there.disks if blocks else [], source_root=there.root,
                     root=str(self._root), listen=host.facts.listen, post_copy=self._takes_post_copy(instance, there))
 
@@ -178,6 +172,7 @@ class LiveMigrations:
                 return None
             call = None
             if not self._job(guest) and self.post_copy(instance) == WHOLE:
+                self._disks.disown(instance.uuid)
                 if not plan.shared:
                     write_mark(self._files(instance).moved_to, self._name)
                 LOG.info("moving to %s: %s", plan.address, "with its disks" if plan.block else "memory only",
@@ -340,6 +335,7 @@ class LiveMigrations:
     def adopt(self, instance: Instance) -> None:
         """See LiveMigrations."""
         files = self._files(instance)
+        self._disks.adopt(instance.uuid)
         if read_mark(files.moved_to).host == self._name:
             return
         if read_mark(files.owner) == Mark(self._name) and self._guest(instance).power_state() is not None:
@@ -352,6 +348,7 @@ class LiveMigrations:
     def adopted(self, instance: Instance) -> None:
         """See LiveMigrations."""
         files = self._files(instance)
+        self._disks.adopted(instance.uuid)
         write_mark(files.owner, self._name, SHARED if read_mark(files.owner).host == NOBODY else "")
         files.moved_to.unlink(missing_ok=True)
 
@@ -388,6 +385,7 @@ class LiveMigrations:
             raise exception.VirtDriverError(what="Live migration", reason=f"the guest has left its host, but did not come to "
                                                                           f"{self._name}")
         (files.path / migration_check.TOKEN).unlink(missing_ok=True)
+        self._disks.own(instance.uuid)
         write_mark(files.owner, self._name)
         files.moved_to.unlink(missing_ok=True)
         return state
@@ -395,6 +393,7 @@ class LiveMigrations:
     def leave(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
         """See LiveMigrations."""
         self._withdraw(instance, plan)
+        self._disks.give(instance.uuid, plan.host)
         if plan.shared:
             self._guest(instance).undefine()
         else:
@@ -414,6 +413,7 @@ class LiveMigrations:
         """See LiveMigrations."""
         self._withdraw(instance, plan)
         files, guest = self._files(instance), self._guest(instance)
+        self._disks.own(instance.uuid)
         for path in (files.moved_to, files.path / migration_check.TOKEN):
             path.unlink(missing_ok=True)
         if plan.power_state == states.RUNNING and guest.power_state() == states.POWER_PAUSED:

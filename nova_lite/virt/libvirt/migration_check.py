@@ -45,8 +45,12 @@ def check_host(connection: Connection, here: Inventory, there: SourceFacts) -> N
 
 
 def check_storage(instance: Instance, root: pathlib.Path, there: SourceFacts, shared: bool, block: bool | None,
-                  over_commit: bool, disk_format: str) -> bool:
+                  over_commit: bool, disk_format: str, pool: str = "") -> bool:
     """Whether disks are to be copied. Raises InvalidLocalStorage, InvalidSharedStorage or MigrationPreCheckError."""
+    if there.disks and there.pool != pool:
+        raise exception.MigrationPreCheckError(reason=f"its disks are {there.pool or 'files'}, but those of this host are "
+                                                      f"{pool or 'files'} ([libvirt] images_type)")
+    shared = shared or bool(there.disks and there.pool)
     if shared and block:
         raise exception.InvalidLocalStorage(reason="Block migration can not be used with shared storage.", path=str(root))
     if not there.disks:

@@ -8,6 +8,7 @@ hosts that share their directories do not take each other's for left behind.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_utils import uuidutils
 
-from nova_lite import concurrency, exception, units
+from nova_lite import concurrency, exception
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
@@ -27,6 +28,7 @@ from nova_lite.virt.libvirt.files import (
     ASIDE,
     NEW,
     NOBODY,
+    POOLED,
     GuestDirectory,
     Mark,
     finish_removals,
@@ -37,6 +39,7 @@ from nova_lite.virt.libvirt.files import (
 )
 
 LOG = log.getLogger(__name__)
+_DROPPED = "dropped "       # before the uuid of a move, in the mark of what was set aside for it
 
 
 class Moves:
@@ -63,9 +66,14 @@ class Moves:
             if aside.path.exists():
                 self._drop(instance.uuid)
             write_mark(files.moved_from, self._host, move)
+            self._disks.set_aside(instance.uuid, move)
             os.rename(files.path, aside.path)
         elif self._is_mine(aside.moved_from):
+            older = read_mark(aside.moved_from).move
+            self._restore(instance.uuid, older)
+            self._disks.set_aside(instance.uuid, move)
             write_mark(aside.moved_from, self._host, move)
+            self._disks.forget(instance.uuid, older.removeprefix(_DROPPED))
 
     def bring_back(self, instance: Instance, move: str | None) -> None:
         """The inverse; what the move has made here meanwhile goes. ``move`` None: of whichever move it is."""
@@ -73,10 +81,20 @@ class Moves:
         mark = read_mark(aside.moved_from)
         if mark.host == self._host and (move in (None, mark.move) or not mark.move):
             self._server(instance.uuid).stop()
+            self._restore(instance.uuid, mark.move)
             concurrency.native(files.remove)
             write_mark(aside.owner, self._host)
             os.rename(aside.path, files.path)
+        if self._disks.identity and (back := read_mark(files.moved_from)).host == self._host:
+            self._disks.forget(instance.uuid, back.move.removeprefix(_DROPPED))
         files.moved_from.unlink(missing_ok=True)
+
+    def _restore(self, uuid: str, move: str) -> None:
+        """What is in a pool: as it was, unless somebody has begun to forget that."""
+        if move.startswith(_DROPPED):
+            self._disks.claim(uuid)
+        else:
+            self._disks.restore(uuid, move)
 
     def return_if_alone(self, instance: Instance) -> None:
         """A move that was given up in the middle, and the guest is to start here: what was set aside is all that there is."""
@@ -90,7 +108,12 @@ class Moves:
 
     def _drop(self, instance_uuid: str) -> None:
         self._server(instance_uuid).stop()
-        concurrency.native(self._aside(instance_uuid).remove)
+        aside = self._aside(instance_uuid)
+        if self._disks.identity:
+            mark = read_mark(aside.moved_from)      # from here on there is no way back, and who comes next finds how far it is
+            write_mark(aside.moved_from, mark.host, _DROPPED + mark.move.removeprefix(_DROPPED))
+            self._disks.forget(instance_uuid, mark.move.removeprefix(_DROPPED))
+        concurrency.native(aside.remove)
 
     def offer(self, instance: Instance) -> DiskOffer:
         """Serve what was set aside. Raises OSError."""
@@ -98,7 +121,8 @@ class Moves:
         if not self._is_mine(aside.moved_from):
             raise exception.VirtDriverError(what="Offering a guest", reason=f"{self._host} has set nothing of it aside")
         names = [p.name for p in aside.movable if p.exists()]
-        return self._server(instance.uuid).offer(names, self._disks.disk_format)
+        offer = self._server(instance.uuid).offer(names, self._disks.disk_format)
+        return dataclasses.replace(offer, disks=[*offer.disks, *self._disks.names(instance.uuid)], pool=self._disks.identity)
 
     def withdraw(self, instance: Instance) -> None:
         """Serve it no more."""
@@ -123,6 +147,8 @@ class Moves:
             return
         with key_of(offer, files.path) as keys:
             for name in offer.disks:
+                if offer.pool and name in POOLED:
+                    continue        # it stays where it is
                 target = files.path / name
                 if name not in (p.name for p in files.movable):
                     raise exception.VirtDriverError(what="Receiving a guest", reason=f"the other host offers a file {name!r}")
@@ -149,31 +175,28 @@ class Moves:
 
     def _check_format(self, files: GuestDirectory, offer: DiskOffer) -> None:
         """By the word of the other host, before anything is copied: of a raw disk all bytes are the guest's. ResizeError."""
+        if offer.pool != self._disks.identity and not POOLED.isdisjoint(offer.disks):
+            raise exception.ResizeError(reason=f"its disks are {_where(offer.pool)}, those of {self._host} are "
+                                               f"{_where(self._disks.identity)} ([libvirt] images_type)")
         if files.disk.name in offer.disks and offer.disk_format != self._disks.disk_format:
             raise exception.ResizeError(reason=f"its disk is {offer.disk_format or 'of an unknown format'}, but [libvirt] "
                                                f"images_type of {self._host} is {self._disks.disk_format}")
 
     def fit(self, instance: Instance, fetch: Fetcher) -> None:
         """Make the disks as large as the server's (new) flavor says; none becomes smaller but for swap, which is made anew."""
-        files = self._files(instance.uuid)
-        if files.disk.exists() and instance.flavor.root_gb:
-            images.base_of(files.disk, self._disks.disk_format)
-            images.grow(files.disk, self._disks.disk_format, instance.flavor.root_gb * units.GiB)
-        if files.ephemeral.exists():
-            images.grow(files.ephemeral, "raw", instance.ephemeral_gb * units.GiB)
-        if files.swap.exists() and files.swap.stat().st_size != instance.swap_mb * units.MiB:
-            files.swap.unlink()
-        self._disks.make(instance, files, fetch)
+        self._disks.fit(instance, self._files(instance.uuid), fetch)
 
     def settled(self, instance: Instance) -> None:
         """The guest is defined here, and its files are this host's."""
         files = self._files(instance.uuid)
+        self._disks.own(instance.uuid)
         write_mark(files.owner, self._host)
         files.moved_to.unlink(missing_ok=True)
 
-    def drop_received(self, instance: Instance) -> None:
+    def drop_received(self, instance: Instance, move: str = "") -> None:
         """What a move has made here goes; what was set aside here stays, and so does what is another host's."""
         files = self._files(instance.uuid)
+        self._disks.give_back(instance.uuid, move)
         if files.is_of(self._host) or files.is_unmarked() and instance.host == self._host:
             concurrency.native(files.remove)
 
@@ -205,8 +228,11 @@ class Moves:
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """Remove that."""
-        files = self._files(instance_uuid)
-        if self._is_mine(files.moved_to) and files.is_of(self._host):
+        files, aside = self._files(instance_uuid), self._aside(instance_uuid)
+        is_received, is_aside = self._is_mine(files.moved_to) and files.is_of(self._host), self._is_mine(aside.moved_from)
+        if is_received or is_aside and not files.path.exists():     # else a guest of this host has them
+            self._disks.abandon(instance_uuid)
+        if is_received:
             concurrency.native(files.remove)
         self.drop_aside(instance_uuid)
 
@@ -239,4 +265,5 @@ def _is_shared(aside: GuestDirectory, offer: DiskOffer) -> bool:
     return False
 
 
-
+def _where(pool: str) -> str:
+    return pool or "files"

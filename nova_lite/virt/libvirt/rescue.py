@@ -14,7 +14,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.virt import device_names
 from nova_lite.virt.libvirt.config import Disk, GuestConfig
 from nova_lite.virt.libvirt.files import GuestDirectory
-from nova_lite.virt.libvirt.guest_config import HostFacts
+from nova_lite.virt.libvirt.guest_config import HostFacts, placed
 
 DEVICES = ("disk", "cdrom")
 
@@ -42,7 +42,7 @@ def _added(instance: Instance, image: ImageMeta, files: GuestDirectory, host: Ho
             instance_id=instance.uuid, reason=f"image {image.id} asks for hw_rescue_device={device} and hw_rescue_bus={bus}; "
             f"this host offers {', '.join(DEVICES)} on {', '.join(device_names.PREFIXES)}")
     target = device_names.next_free(bus, [disk.target for disk in disks])
-    rescue = Disk(str(files.rescue_disk), target, bus, host.disk_format, device, host.cache_mode, boot_order=1)
+    rescue = placed(Disk("", target, bus, host.disk_format, device, host.cache_mode, boot_order=1), files.rescue_disk, host)
     others = [dataclasses.replace(d, boot_order=d.boot_order + 1 if d.boot_order else None) for d in disks]
     return (*others, rescue)
 
@@ -54,5 +54,5 @@ def _in_place(instance: Instance, files: GuestDirectory, host: HostFacts, disks:
                                              "by hw_rescue_device or hw_rescue_bus how it is to be added")
     drives = [disk for disk in disks if disk.path == str(files.rescue_config_drive)]
     second = device_names.next_free(root.bus, [root.target, *(drive.target for drive in drives)])
-    return (dataclasses.replace(root, path=str(files.rescue_disk), boot_order=None),
+    return (dataclasses.replace(placed(root, files.rescue_disk, host), boot_order=None),
             dataclasses.replace(root, target=second, boot_order=None), *drives)

@@ -1,0 +1,170 @@
+"""One pool of a Ceph cluster, by the programs ``rbd``, ``ceph`` and ``qemu-img``.
+
+Who we are is an id (``[libvirt] rbd_user``), whose key these programs find through ceph.conf: no secret is in a command line.
+An image is there when the pool lists it: a name that a killed rename has left may still open the image that has another name.
+"""
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import time
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.virt.driver import wanted
+from nova_lite.virt.libvirt import copying, images
+
+QUERY_SECONDS = 60.0            # for what is no work: a cluster that is away would be waited for without end
+CLUSTER_SECONDS = 10.0          # for questions about the cluster: a host's signs of life wait for the answer
+BUSY_SECONDS = 60.0             # Ceph knows half a minute after its end that a killed QEMU has let go of an image
+_BUSY = 16                      # the exit status of rbd, an errno
+
+
+class Pool:
+    """All raise VirtDriverError."""
+
+    def __init__(self, name: str, conf_file: str = "", user: str = "") -> None:
+        self.name, self._conf_file, self._user = name, conf_file, user
+        self._who = [*(["--conf", conf_file] if conf_file else []), *(["--id", user] if user else [])]
+
+    # the cluster --------------------------------------------------------------------------------------------------------
+    def monitors(self) -> tuple[str, list[str]]:
+        """(fsid, addresses with ports) of the cluster."""
+        found = self._ceph("mon", "dump")
+        return str(found["fsid"]), [vector["addr"] for mon in found["mons"] for vector in mon["public_addrs"]["addrvec"]]
+
+    def space(self) -> tuple[int, int]:
+        """(bytes in all, bytes free) as guests could use them."""
+        stats = next((p["stats"] for p in self._ceph("df")["pools"] if p["name"] == self.name), None)
+        if stats is None:
+            raise exception.VirtDriverError(what="ceph df", reason=f"there is no pool {self.name}")
+        free = int(stats["max_avail"])
+        return free + int(stats.get("stored", stats["bytes_used"])), free
+
+    # images -------------------------------------------------------------------------------------------------------------
+    def images(self, prefix: str) -> list[str]:
+        """The names of the images that begin so."""
+        return sorted(name for name in self._query("ls", self.name) if name.startswith(prefix))
+
+    def size(self, image: str) -> int:
+        """Bytes."""
+        return int(self._query("info", self._spec(image))["size"])
+
+    def create(self, image: str, size: int) -> None:
+        """An empty one of ``size`` bytes."""
+        self._rbd("create", "--size", f"{size}B", self._spec(image))
+
+    def write(self, image: str, source: pathlib.Path, disk_format: str, is_empty: bool) -> None:
+        """Fill an image, at least as large, with what is in a file; one that ``is_empty`` is spared the zeros."""
+        self._copy("-n", *(["--target-is-zero"] if is_empty else []), "-f", disk_format, "--target-image-opts", source,
+                   self._options(image))
+
+    def read(self, image: str, snapshot: str, target: pathlib.Path, disk_format: str) -> None:
+        """Copy a snapshot of an image to a file."""
+        self._copy("--image-opts", "-O", disk_format, self._options(image, snapshot), target)
+
+    def resize(self, image: str, size: int) -> None:
+        """To ``size`` bytes, less or more."""
+        self._rbd("resize", "--no-progress", "--allow-shrink", "--size", f"{size}B", self._spec(image), lasts=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """``new`` is not there."""
+        self._rbd("rename", self._spec(old), self._spec(new))
+
+    def remove(self, image: str) -> None:
+        """With its snapshots. Waits for a process that was killed over it."""
+        if self.snapshots(image):
+            self._rbd("snap", "purge", "--no-progress", self._spec(image), lasts=True)
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._rbd("rm", "--no-progress", self._spec(image), lasts=True)
+                return
+            except _Failed as error:
+                if error.status != _BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(2)
+
+    # snapshots ----------------------------------------------------------------------------------------------------------
+    def snapshots(self, image: str) -> list[str]:
+        """The names of its snapshots."""
+        return [found["name"] for found in self._query("snap", "ls", self._spec(image))]
+
+    def make_snapshot(self, image: str, name: str) -> None:
+        """Anew, if there is one of this name."""
+        self.remove_snapshot(image, name)
+        self._rbd("snap", "create", "--no-progress", self._spec(image, name))
+
+    def remove_snapshot(self, image: str, name: str) -> None:
+        """One that is gone is no error."""
+        if name in self.snapshots(image):
+            self._rbd("snap", "rm", "--no-progress", self._spec(image, name), lasts=True)
+
+    def roll_back(self, image: str, name: str) -> None:
+        """To the content and the size of then. Cut off it is a mixture, and to be done again."""
+        self._rbd("snap", "rollback", "--no-progress", self._spec(image, name), lasts=True)
+
+    # what is written on an image ----------------------------------------------------------------------------------------
+    def note(self, image: str, key: str) -> str:
+        """Empty where there is none."""
+        return str(self.notes(image).get(key, ""))
+
+    def notes(self, image: str) -> dict[str, str]:
+        """All of them."""
+        return dict(self._query("image-meta", "list", self._spec(image)) or {})
+
+    def write_note(self, image: str, key: str, value: str) -> None:
+        """In place of an older one; empty: remove it."""
+        if value:
+            self._rbd("image-meta", "set", self._spec(image), key, value)
+        elif self.note(image, key):
+            self._rbd("image-meta", "remove", self._spec(image), key)
+
+    # --------------------------------------------------------------------------------------------------------------------
+    def _spec(self, image: str, snapshot: str = "") -> str:
+        return f"{self.name}/{image}" + (f"@{snapshot}" if snapshot else "")
+
+    def _options(self, image: str, snapshot: str = "") -> str:
+        """As QEMU's programs take it."""
+        said = {"pool": self.name, "image": image, "snapshot": snapshot, "conf": self._conf_file, "user": self._user}
+        return "driver=rbd" + "".join(f",{key}={images.option(value)}" for key, value in said.items() if value)
+
+    def _query(self, *arguments: str) -> Any:
+        return json.loads(self._rbd(*arguments, "--format", "json"))
+
+    def _ceph(self, *arguments: str) -> Any:
+        return json.loads(_run("ceph", *self._who, *arguments, "--format", "json", seconds=CLUSTER_SECONDS))
+
+    def _rbd(self, *arguments: str, lasts: bool = False) -> str:
+        return _run("rbd", *self._who, *arguments, seconds=None if lasts else QUERY_SECONDS)
+
+    @staticmethod
+    def _copy(*arguments: str | pathlib.Path) -> None:
+        try:
+            copying.run(wanted, "qemu-img", "convert", *arguments)
+        except OSError as error:
+            raise exception.VirtDriverError(what="Copying to or from Ceph", reason=str(error)) from error
+
+
+class _Failed(exception.VirtDriverError):
+    """``status`` is the program's."""
+
+    status = 0
+
+
+def _run(program: str, *arguments: str, seconds: float | None = None) -> str:
+    what = " ".join([program, *(a for a in arguments if not a.startswith("-"))][:4])
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False,  # noqa: S603
+                              stdin=subprocess.DEVNULL, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise exception.VirtDriverError(what=what, reason=f"Ceph did not answer within {seconds:.0f} s") from error
+    except FileNotFoundError as error:
+        raise exception.VirtDriverError(what=what, reason=f"{program} is not installed (Debian: ceph-common)") from error
+    if done.returncode:
+        failed = _Failed(what=what, reason=f"it ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        failed.status = done.returncode
+        raise failed
+    return done.stdout
+

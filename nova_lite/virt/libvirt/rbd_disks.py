@@ -1,0 +1,351 @@
+"""The disks of guests as images in a Ceph pool: ``<uuid>_disk``, ``_disk.eph0``, ``_disk.swap``, ``_disk.rescue``, as in Nova.
+
+All hosts see all images. A note on each says whose it is, and only that host removes it; no host starts a guest with another's.
+A move to another host copies nothing: it makes a snapshot to go back to, and the note changes when the guest has settled.
+Console log, config drive and the marks of ``moves`` stay in the guest's directory on its host.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import pathlib
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception, units
+from nova_lite.objects.image import ImageMeta
+from nova_lite.objects.instance import Instance
+from nova_lite.virt.driver import DiskCopy, Fetcher
+from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt.config import Auth, DiskPool
+from nova_lite.virt.libvirt.disks import MAKE_SWAP, DiskMaker, sparse
+from nova_lite.virt.libvirt.files import (
+    NOBODY,
+    PART,
+    POOLED,
+    SHARED,
+    GuestDirectory,
+    Mark,
+    image_name,
+)
+from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.rbd import Pool
+
+LOG = log.getLogger(__name__)
+RBD = "rbd"                     # of [libvirt] images_type
+OWNER = "nova_lite.owner"       # a note on an image: whose it is, and perhaps a word (SHARED)
+ASIDE = "nova_lite.aside"       # another: the host that a move has begun from, and the move's uuid
+_COPY = "nova_lite_copy"        # the snapshot of which an image is made
+_ROOT, _EPHEMERAL, _SWAP = "disk", "disk.eph0", "disk.swap"
+_MADE_BY_MOVES = (_EPHEMERAL, _SWAP)    # what a resize may have added; never the root disk
+
+
+def disks_of(conf: cfg.ConfigOpts, host: str) -> DiskMaker:
+    """The disks as ``[libvirt] images_type`` says."""
+    return RbdDisks(conf, host) if conf.libvirt.images_type == RBD else DiskMaker(conf)
+
+
+class RbdDisks(DiskMaker):
+    """See ``DiskMaker`` and ``DiskStore``. The cache of images stays on the host; from there they are written into the pool."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+        super().__init__(conf)
+        options = conf.libvirt
+        self._host, self._user, self._secret = host, options.rbd_user, options.rbd_secret_uuid
+        self._pool = Pool(options.images_rbd_pool, options.images_rbd_ceph_conf, options.rbd_user)
+        self._last_space: tuple[int, int] | None = None
+
+    # the pool -----------------------------------------------------------------------------------------------------------
+    @functools.cached_property
+    def _cluster(self) -> tuple[str, list[str]]:
+        return self._pool.monitors()
+
+    @property
+    def identity(self) -> str:      # type: ignore[override]
+        """Of cluster and pool."""
+        return f"{RBD}:{self._cluster[0]}/{self._pool.name}"
+
+    def place(self) -> DiskPool:
+        """See DiskStore. Raises ConfigError for what is missing on this host, VirtDriverError when Ceph does not answer."""
+        if bool(self._user) != bool(self._secret):
+            raise exception.ConfigError(reason="[libvirt] rbd_user and rbd_secret_uuid go together: the id by which Ceph knows "
+                                               "this host, and libvirt's secret with its key")
+        for program in ("rbd", "ceph", "qemu-img"):
+            if shutil.which(program) is None:
+                raise exception.ConfigError(reason=f"[libvirt] images_type = rbd needs the program {program} (Debian: "
+                                                   "ceph-common, qemu-utils, and qemu-block-extra for QEMU)")
+        self._pool.images("?")       # that there is such a pool
+        auth = Auth(self._user, "ceph", self._secret) if self._user else None
+        return DiskPool(self._pool.name, tuple(split_address(one) for one in self._cluster[1]), auth)
+
+    def space(self) -> tuple[int, int, int]:
+        """Of the pool; what is promised to guests is not counted. A Ceph that is away has the room that it had last: the host's
+        signs of life do not wait for it."""
+        try:
+            self._last_space = self._pool.space()
+        except exception.VirtDriverError as error:
+            if self._last_space is None:
+                raise
+            LOG.warning("nobody knows how much room there is: %s", error)
+        total, free = self._last_space
+        return total, free, free
+
+    def names(self, uuid: str) -> list[str]:
+        """See DiskStore."""
+        return [name for name in self._images(uuid) if name in POOLED]
+
+    # making disks -------------------------------------------------------------------------------------------------------
+    def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
+        """See DiskMaker. What another host has made of a server that never ran goes; else VirtDriverError for that."""
+        for name in self._images(instance.uuid):
+            image = _image(instance.uuid, name)
+            owner = self._owner(image).host
+            if owner in (self._host, NOBODY) or name.endswith(PART):
+                continue
+            if instance.launched_at is not None or not owner:
+                raise self._not_mine(image, owner)
+            LOG.warning("removing image %s, which a build on host %s has left", image, owner,
+                        extra={"instance_uuid": instance.uuid})
+            self._pool.remove(image)
+        super().make(instance, files, fetch)
+
+    def fit(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
+        """See DiskMaker. The images may still be another host's: there a move that fails finds them as they were."""
+        there = self.names(instance.uuid)
+        if _ROOT not in there and not instance.is_volume_backed:
+            raise exception.VirtDriverError(what="Moving a guest", reason=f"{image_name(files.disk)} is not in {self.identity}")
+        if _ROOT in there and instance.flavor.root_gb:
+            self._grow(image_name(files.disk), instance.flavor.root_gb * units.GiB)
+        if _EPHEMERAL in there:
+            self._grow(image_name(files.ephemeral), instance.ephemeral_gb * units.GiB)
+        if _SWAP in there and instance.swap_mb:
+            self._fit_swap(files.swap, instance.swap_mb * units.MiB)
+        super().make(instance, files, fetch)
+
+    def _grow(self, image: str, size: int) -> None:
+        if self._pool.size(image) < size:
+            self._pool.resize(image, size)
+
+    def _fit_swap(self, path: pathlib.Path, size: int) -> None:
+        """At no time does its header promise more than there is."""
+        image, before = image_name(path), self._pool.size(image_name(path))
+        if before < size:
+            self._pool.resize(image, size)
+        with self._formatted(path, size, *MAKE_SWAP) as part:
+            self._pool.write(image, part, "raw", is_empty=False)
+        if before > size:
+            self._pool.resize(image, size)
+
+    def remove_rescue(self, files: GuestDirectory) -> None:
+        """See DiskMaker."""
+        super().remove_rescue(files)
+        if self._is_there(files.rescue_disk):
+            self._pool.remove(image_name(files.rescue_disk))
+
+    def facts(self, files: GuestDirectory) -> list[dict[str, Any]]:
+        """See DiskMaker. By their format a host that knows no pools refuses them."""
+        return [{"name": f"{files.path.name}/{name}", "size": size, "used": size, "format": RBD}
+                for name in self.names(files.path.name)
+                for size in [self._pool.size(_image(files.path.name, name))]]
+
+    @contextlib.contextmanager
+    def copied(self, guest: Guest, files: GuestDirectory) -> Iterator[DiskCopy]:
+        """See DiskMaker. Of a snapshot, so that the guest may go on; qcow2, which is smaller to upload."""
+        image = image_name(files.disk)
+        self._pool.make_snapshot(image, _COPY)
+        try:
+            files.snapshot.unlink(missing_ok=True)
+            files.snapshot.touch(mode=0o600)
+            self._pool.read(image, _COPY, files.snapshot, "qcow2")
+            self._pool.remove_snapshot(image, _COPY)
+            yield DiskCopy(str(files.snapshot), "qcow2")
+        finally:
+            files.snapshot.unlink(missing_ok=True)
+            self._pool.remove_snapshot(image, _COPY)
+
+    def _most(self) -> int:
+        return self._pool.space()[0]
+
+    def _is_there(self, path: pathlib.Path) -> bool:
+        return path.name in self._images(path.parent.name)
+
+    def _make_formatted(self, path: pathlib.Path, size: int, *program: str) -> None:
+        with self._formatted(path, size, *program) as part:
+            self._import(path, size, part, "raw")
+
+    @contextlib.contextmanager
+    def _formatted(self, path: pathlib.Path, size: int, *program: str) -> Iterator[pathlib.Path]:
+        """A file for a moment, almost all of it a hole."""
+        part = path.with_name(path.name + PART)
+        try:
+            part.unlink(missing_ok=True)
+            part.touch(mode=0o600)
+            sparse(part, size)
+            images.run(*program, part)
+            yield part
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int) -> None:
+        if path.name not in POOLED and self._is_there(path):
+            self._pool.remove(image_name(path))     # a rescue disk of another image
+        self._import(path, size, base, image.disk_format)
+
+    def _import(self, path: pathlib.Path, size: int, source: pathlib.Path, disk_format: str) -> None:
+        """It gets its name when it is whole, and its owner before anything else."""
+        name = image_name(path)
+        part = name + PART
+        if part in self._pool.images(part):
+            self._pool.remove(part)
+        self._pool.create(part, size)
+        self._pool.write_note(part, OWNER, self._host)
+        self._pool.write(part, source, disk_format, is_empty=True)
+        self._pool.rename(part, name)
+
+    # whose they are -----------------------------------------------------------------------------------------------------
+    def remove(self, uuid: str, keep: Sequence[str] = ()) -> None:
+        """See DiskStore."""
+        for name, image, owner in self._owned(uuid):
+            if owner == self._host and name not in keep or not owner and name.endswith(PART):
+                self._pool.remove(image)
+            elif owner != self._host:
+                LOG.log(logging.WARNING if owner == NOBODY else logging.INFO, "image %s of pool %s stays: it is %s", image,
+                        self._pool.name, _whose(owner), extra={"instance_uuid": uuid})
+
+    def own(self, uuid: str) -> None:
+        """See DiskStore."""
+        for _name, image, owner in self._owned(uuid):
+            if owner != self._host:
+                self._pool.write_note(image, OWNER, self._host)
+
+    def claim(self, uuid: str) -> None:
+        """See DiskStore."""
+        self._check_no_files(uuid)
+        for _name, image, owner in self._owned(uuid):
+            if owner == NOBODY:
+                self._pool.write_note(image, OWNER, self._host)
+            elif owner != self._host:
+                raise self._not_mine(image, owner)
+
+    def disown(self, uuid: str) -> None:
+        """See DiskStore."""
+        self._hand(uuid, [self._host], NOBODY)
+
+    def give(self, uuid: str, host: str) -> None:
+        """See DiskStore."""
+        self._hand(uuid, [self._host, NOBODY], host or NOBODY)
+
+    def adopt(self, uuid: str) -> None:
+        """See DiskStore."""
+        for name in self._images(uuid):
+            image = _image(uuid, name)
+            if self._owner(image) != Mark(self._host) and not name.endswith(PART):
+                self._pool.write_note(image, OWNER, NOBODY)
+
+    def adopted(self, uuid: str) -> None:
+        """See DiskStore."""
+        self._hand(uuid, [NOBODY], f"{self._host} {SHARED}")
+
+    def _hand(self, uuid: str, owners: Sequence[str], to: str) -> None:
+        for _name, image, owner in self._owned(uuid):
+            if owner in owners and owner != to:
+                self._pool.write_note(image, OWNER, to)
+
+    # moves --------------------------------------------------------------------------------------------------------------
+    def set_aside(self, uuid: str, move: str) -> None:
+        """See DiskStore. A second run makes the snapshots anew: nothing has happened in between but, perhaps, the guest."""
+        self.claim(uuid)
+        for name in self.names(uuid):
+            image = _image(uuid, name)
+            self._pool.make_snapshot(image, _way_back(move))
+            self._pool.write_note(image, ASIDE, f"{self._host} {move}")
+
+    def restore(self, uuid: str, move: str) -> None:
+        """See DiskStore."""
+        self.claim(uuid)
+        for name in self.names(uuid):
+            image = _image(uuid, name)
+            if _way_back(move) in self._pool.snapshots(image):
+                self._pool.roll_back(image, _way_back(move))
+            elif name in _MADE_BY_MOVES:
+                self._pool.remove(image)
+
+    def forget(self, uuid: str, move: str) -> None:
+        """See DiskStore."""
+        for name in self.names(uuid):
+            image = _image(uuid, name)
+            self._pool.remove_snapshot(image, _way_back(move))
+            if self._pool.note(image, ASIDE).endswith(f" {move}"):
+                self._pool.write_note(image, ASIDE, "")
+
+    def give_back(self, uuid: str, move: str) -> None:
+        """See DiskStore."""
+        for name, image, owner in self._owned(uuid):
+            if owner != self._host:
+                continue
+            if _way_back(move) in self._pool.snapshots(image):
+                self._pool.write_note(image, OWNER, _mark(self._pool.note(image, ASIDE)).host or NOBODY)
+            elif name.removesuffix(PART) in _MADE_BY_MOVES:
+                self._pool.remove(image)
+
+    def abandon(self, uuid: str) -> None:
+        """See DiskStore."""
+        for name, image, owner in self._owned(uuid):
+            there = _mark(self._pool.note(image, ASIDE)).host
+            if owner == self._host and there not in ("", self._host):
+                self._pool.write_note(image, OWNER, there)
+            elif owner == self._host or not owner and name.endswith(PART):
+                self._pool.remove(image)
+
+    # --------------------------------------------------------------------------------------------------------------------
+    def _images(self, uuid: str) -> list[str]:
+        """Of one guest, by the names that they would have as files."""
+        return [name.removeprefix(f"{uuid}_") for name in self._pool.images(f"{uuid}_disk")]
+
+    def _owned(self, uuid: str) -> Iterator[tuple[str, str, str]]:
+        """(name as a file, name of the image, owner) of all of a guest."""
+        for name in self._images(uuid):
+            image = _image(uuid, name)
+            yield name, image, self._owner(image).host
+
+    def _owner(self, image: str) -> Mark:
+        return _mark(self._pool.note(image, OWNER))
+
+    def _not_mine(self, image: str, owner: str) -> exception.VirtDriverError:
+        reason = f"image {image} of {self.identity} is {_whose(owner)}"
+        return exception.VirtDriverError(what=f"Using a disk on {self._host}", reason=reason)
+
+    def _check_no_files(self, uuid: str) -> None:
+        """Raise VirtDriverError for a guest of before ``images_type`` was changed."""
+        if any((self._root / uuid / name).exists() for name in POOLED):
+            raise exception.VirtDriverError(what=f"Using a disk on {self._host}", reason="its disks are files, but [libvirt] "
+                                                                                         "images_type of this host is rbd")
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """(host, port) of a monitor: 10.0.0.1:6789, [fd00::1]:3300; the host without brackets."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), port.partition("/")[0]
+
+
+def _image(uuid: str, name: str) -> str:
+    return f"{uuid}_{name}"
+
+
+def _way_back(move: str) -> str:
+    """The snapshot that a move can be undone by."""
+    return f"nova_lite_{move}"
+
+
+def _mark(note: str) -> Mark:
+    host, _, word = note.partition(" ")
+    return Mark(host, word)
+
+
+def _whose(owner: str) -> str:
+    return "nobody's: a move or an evacuation has not ended" if owner == NOBODY else f"of host {owner or 'unknown'}"
