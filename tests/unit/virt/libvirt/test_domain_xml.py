@@ -12,6 +12,7 @@ from lxml import etree
 from nova_lite import exception, version
 from nova_lite.objects.hardware.placement import BoundCell
 from nova_lite.virt.libvirt import domain_xml, guest_config
+from nova_lite.virt.libvirt.config import Auth, DiskPool
 from nova_lite.virt.libvirt.files import GuestDirectory
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
@@ -20,6 +21,9 @@ from .builders import BLOCK, ENCRYPTION, FILE, ISCSI, KVM, NBD, RBD, TCG, UUID, 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 SCHEMA = pathlib.Path("/usr/share/libvirt/schemas/domain.rng")
 FILES = GuestDirectory(pathlib.Path("/var/lib/nova_lite/instances"), UUID)
+
+MONITORS = (("10.0.0.1", "3300"), ("fd00::2", "6789"))
+POOL = DiskPool("vms", MONITORS, Auth("nova", "ceph", "757eb676-33da-42ec-9a8c-9293d545c337"))
 
 CASES = {
     "kvm": (instance(), [vif()], KVM),
@@ -62,6 +66,9 @@ CASES = {
                       (BoundCell(512, 0, {0: "0-3", 1: "0-3"}),)),
     "pci_devices": (instance(pci_requests=[{"alias": "gpu", "count": 2, "specs": [{}]}]), [], KVM, (),
                     ["0000:0a:00.0", "0001:af:10.7"]),
+    "disks_in_a_pool": (instance(ephemeral_gb=2, swap=64, config_drive=True, block_devices=[volume(1, **ISCSI)]), [],
+                        dataclasses.replace(KVM, disk_format="raw", pool=POOL)),
+    "disks_in_a_pool_for_all": (instance(), [], dataclasses.replace(TCG, disk_format="raw", pool=DiskPool("rbd", MONITORS))),
     "odd_names": (instance(display_name="<one> & \"two\"\x01ü"), [], TCG),
 }
 

@@ -1,4 +1,5 @@
 """The disks of a rescued guest."""
+import dataclasses
 import pathlib
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from nova_lite import exception
 from nova_lite.objects.image import ImageMeta
 from nova_lite.virt.libvirt import guest_config, rescue
+from nova_lite.virt.libvirt.config import DiskPool
 from nova_lite.virt.libvirt.domain_xml import build
 from nova_lite.virt.libvirt.files import GuestDirectory
 from tests.unit.virt.libvirt import builders
@@ -58,3 +60,15 @@ def test_a_server_on_a_volume_is_rescued_by_a_stable_image_only():
 def test_what_cannot_be_had_is_told(properties):
     with pytest.raises(exception.InstanceNotRescuable, match="this host offers"):
         disks(builders.instance(), **properties)
+
+
+def test_in_a_pool_the_rescue_disk_is_an_image_beside_the_own_one():
+    server = builders.instance(config_drive=True)
+    host = dataclasses.replace(builders.TCG, disk_format="raw", pool=DiskPool("vms", (("mon", "6789"),)))
+    config = guest_config.make(server, "one", [], FILES, host)
+    for properties, expected in (({}, ["disk.rescue", "disk", None]), ({"hw_rescue_bus": "virtio"}, ["disk", None, "disk.rescue"])):
+        made = rescue.rescued(config, server, ImageMeta("b", properties=properties), FILES, host)
+        assert [d.network and d.network.name for d in made.disks] == [
+            name and f"vms/{builders.UUID}_{name}" for name in expected]
+        assert {d.format for d in made.disks} == {"raw"}
+        build(made)
