@@ -1,4 +1,4 @@
-"""A Ceph cluster of one monitor, one manager and one OSD on the loopback address, with cephx; its data is one sparse file."""
+"""A Ceph cluster of one monitor, one manager and one OSD on this machine, with cephx; its data is one sparse file."""
 from __future__ import annotations
 
 import json
@@ -18,10 +18,10 @@ SIZE = 12 << 30
 _CONF = """\
 [global]
 fsid = {fsid}
-mon_host = [v2:127.0.0.1:{v2},v1:127.0.0.1:{v1}]
-public_network = 127.0.0.0/8
-public_addr = 127.0.0.1
-cluster_addr = 127.0.0.1
+mon_host = [v2:{address}:{v2},v1:{address}:{v1}]
+public_network = {address}/32
+public_addr = {address}
+cluster_addr = {address}
 auth_cluster_required = cephx
 auth_service_required = cephx
 auth_client_required = cephx
@@ -59,11 +59,12 @@ def missing() -> str:
 
 
 class Ceph:
-    """``with Ceph(directory) as ceph``; the path of the directory is short (sockets)."""
+    """``with Ceph(directory) as ceph``; the path of the directory is short (sockets), ``address`` is one of this machine."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
-        self.directory, self.conf = directory, directory / "ceph.conf"
+    def __init__(self, directory: pathlib.Path, address: str = "127.0.0.1") -> None:
+        self.directory, self.conf, self._address = directory, directory / "ceph.conf", address
         self.fsid = str(uuid.uuid4())
+        self.key = ""
         self._daemons: list[Process] = []
 
     def __enter__(self) -> Ceph:
@@ -97,6 +98,17 @@ class Ceph:
         self.run("ceph", "auth", "get-or-create", f"client.{name}", *capabilities, "-o", str(path))
         return self.run("ceph", "auth", "print-key", f"client.{name}").strip()
 
+    def give_key(self, libvirt_uri: str, key: str, secret: str = "") -> str:
+        """Let a libvirt keep a user's key; the uuid of its secret."""
+        secret = secret or str(uuid.uuid4())
+        xml, value = self.directory / f"{secret}.xml", self.directory / f"{secret}.key"
+        xml.write_text(f"<secret ephemeral='no' private='yes'><uuid>{secret}</uuid>"
+                       f"<usage type='ceph'><name>{secret}</name></usage></secret>")
+        value.write_text(key)
+        self._tool("virsh", "-c", libvirt_uri, "secret-define", str(xml))
+        self._tool("virsh", "-c", libvirt_uri, "secret-set-value", secret, "--file", str(value))
+        return secret
+
     def images(self, pool: str) -> list[str]:
         """Their names."""
         return sorted(json.loads(self.run("rbd", "ls", pool, "--format", "json")))
@@ -107,8 +119,9 @@ class Ceph:
 
     def _start(self) -> None:
         state, ports = self.directory, (free_port(), free_port())
-        self.conf.write_text(_CONF.format(fsid=self.fsid, v2=ports[0], v1=ports[1], state=state, size=SIZE))
-        address = f"[v2:127.0.0.1:{ports[0]},v1:127.0.0.1:{ports[1]}]"
+        self.conf.write_text(_CONF.format(fsid=self.fsid, v2=ports[0], v1=ports[1], address=self._address, state=state,
+                                          size=SIZE))
+        address = f"[v2:{self._address}:{ports[0]},v1:{self._address}:{ports[1]}]"
         keyring, admin = str(state / "mon.keyring"), str(state / "client.admin.keyring")
         self._tool("ceph-authtool", "-C", admin, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", "--cap", "osd",
                    "allow *", "--cap", "mgr", "allow *")
@@ -137,7 +150,8 @@ class Ceph:
 
     def _try(self, *command: str) -> bool:
         assert self._daemons[0].alive(), self._daemons[0].tail()
-        return subprocess.run([command[0], "-c", str(self.conf), *command[1:]], capture_output=True, check=False).returncode == 0
+        done = subprocess.run([command[0], "-c", str(self.conf), *command[1:]], capture_output=True, check=False)
+        return done.returncode == 0
 
     @staticmethod
     def _tool(*command: str) -> None:

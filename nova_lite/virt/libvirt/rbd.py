@@ -86,6 +86,15 @@ class Pool:
                     raise
             time.sleep(2)
 
+    def wait_until_closed(self, image: str) -> None:
+        """Until no process has it open to write. Raises VirtDriverError that says where the one is that goes on."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while watchers := self._query("status", self._spec(image)).get("watchers"):
+            if time.monotonic() > deadline:
+                where = ", ".join(str(watcher["address"]) for watcher in watchers)
+                raise exception.VirtDriverError(what=f"Taking over image {image}", reason=f"it is still in use by {where}")
+            time.sleep(2)
+
     # snapshots ----------------------------------------------------------------------------------------------------------
     def snapshots(self, image: str) -> list[str]:
         """The names of its snapshots."""

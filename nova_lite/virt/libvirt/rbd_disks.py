@@ -105,6 +105,8 @@ class RbdDisks(DiskMaker):
         for name in self._images(instance.uuid):
             image = _image(instance.uuid, name)
             owner = self._owner(image).host
+            if owner == NOBODY:     # an evacuation: nobody says that the old host's guest has ended but Ceph
+                self._pool.wait_until_closed(image)
             if owner in (self._host, NOBODY) or name.endswith(PART):
                 continue
             if instance.launched_at is not None or not owner:
@@ -228,6 +230,7 @@ class RbdDisks(DiskMaker):
         self._check_no_files(uuid)
         for _name, image, owner in self._owned(uuid):
             if owner == NOBODY:
+                self._pool.wait_until_closed(image)
                 self._pool.write_note(image, OWNER, self._host)
             elif owner != self._host:
                 raise self._not_mine(image, owner)
@@ -271,6 +274,7 @@ class RbdDisks(DiskMaker):
         for name in self.names(uuid):
             image = _image(uuid, name)
             if _way_back(move) in self._pool.snapshots(image):
+                self._pool.wait_until_closed(image)
                 self._pool.roll_back(image, _way_back(move))
             elif name in _MADE_BY_MOVES:
                 self._pool.remove(image)

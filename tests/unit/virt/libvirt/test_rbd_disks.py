@@ -79,6 +79,10 @@ class MemoryPool:
             raise exception.VirtDriverError(what="rbd rm", reason="busy")
         del self.all[image]
 
+    def wait_until_closed(self, image):
+        if image in self.busy:
+            raise exception.VirtDriverError(what="Taking over an image", reason="it is still in use by 10.0.0.9")
+
     def snapshots(self, image):
         return list(self.all[image]["snapshots"])
 
@@ -481,6 +485,17 @@ def test_an_evacuation_that_fails_leaves_the_disks(hosts, images, fetch):
     assert images[_image("disk")]["content"] == "of the guest"
     a.disks.claim(UUID)
     assert _owners(images) == _all("a")
+
+
+def test_an_evacuation_does_not_take_what_the_old_guest_still_writes_to(hosts, images, fetch):
+    c = hosts("c")
+    build(hosts("a"), fetch)
+    c.pool.busy.add(_image("disk"))
+    c.disks.adopt(UUID)
+    c.moves.spawns(SERVER)
+    with pytest.raises(exception.VirtDriverError, match="still in use by"):
+        c.disks.make(SERVER, c.files, fetch)
+    assert images[_image("disk")]["content"] == "of the guest"
 
 
 def test_what_an_evacuation_has_made_itself_goes_with_it(hosts, images, fetch):

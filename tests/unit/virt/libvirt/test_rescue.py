@@ -66,7 +66,8 @@ def test_in_a_pool_the_rescue_disk_is_an_image_beside_the_own_one():
     server = builders.instance(config_drive=True)
     host = dataclasses.replace(builders.TCG, disk_format="raw", pool=DiskPool("vms", (("mon", "6789"),)))
     config = guest_config.make(server, "one", [], FILES, host)
-    for properties, expected in (({}, ["disk.rescue", "disk", None]), ({"hw_rescue_bus": "virtio"}, ["disk", None, "disk.rescue"])):
+    in_place, added = ["disk.rescue", "disk", None], ["disk", None, "disk.rescue"]
+    for properties, expected in (({}, in_place), ({"hw_rescue_bus": "virtio"}, added)):
         made = rescue.rescued(config, server, ImageMeta("b", properties=properties), FILES, host)
         assert [d.network and d.network.name for d in made.disks] == [
             name and f"vms/{builders.UUID}_{name}" for name in expected]
