@@ -55,7 +55,8 @@ def options(ceph, hypervisor):
 def drivers(ceph, options, tmp_path):
     made = []
     for name in ("one", "two"):
-        made.append(virt_driver.load(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / name), **options), name))
+        conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / name), **options)
+        made.append(virt_driver.load(conf, name))
         made[-1].init_host(lambda *_: None)
     yield made
     for one in made:
