@@ -114,8 +114,10 @@ def _write(ceph, instance, name, pattern):
 
 
 def _has(ceph, instance, name, pattern, place="1M 1M"):
-    return "verification failed" not in _qemu("qemu-io", "-r", "--image-opts", "-c", f"read -P {pattern} {place}",
-                                              _options(ceph, instance, name))
+    command = ["qemu-io", "-r", "--image-opts", "-c", f"read -P {pattern} {place}", _options(ceph, instance, name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "read " in done.stdout, done.stderr
+    return "verification failed" not in done.stdout
 
 
 def _sizes(ceph):

@@ -121,7 +121,8 @@ class Pool:
 
     def notes(self, image: str) -> dict[str, str]:
         """All of them."""
-        return dict(self._query("image-meta", "list", self._spec(image)) or {})
+        said = self._rbd("image-meta", "list", self._spec(image), "--format", "json")
+        return dict(json.loads(said)) if said.strip() else {}       # of an image without any, rbd says nothing
 
     def write_note(self, image: str, key: str, value: str) -> None:
         """In place of an older one; empty: remove it."""
