@@ -113,6 +113,11 @@ class Ceph:
         """Their names."""
         return sorted(json.loads(self.run("rbd", "ls", pool, "--format", "json")))
 
+    def remove(self, pool: str, image: str) -> None:
+        """With its snapshots; also one that is only half there."""
+        subprocess.run(["rbd", "-c", str(self.conf), "snap", "purge", f"{pool}/{image}"], capture_output=True, check=False)
+        self.run("rbd", "rm", f"{pool}/{image}")
+
     def json(self, *command: str) -> Any:
         """What a program answers."""
         return json.loads(self.run(*command, "--format", "json"))

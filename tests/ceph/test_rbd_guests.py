@@ -62,8 +62,7 @@ def drivers(ceph, options, tmp_path):
     for one in made:
         one.stop_host()
     for image in ceph.images(POOL):     # what a failed test has left
-        ceph.run("rbd", "snap", "purge", f"{POOL}/{image}")
-        ceph.run("rbd", "rm", f"{POOL}/{image}")
+        ceph.remove(POOL, image)
 
 
 @pytest.fixture
@@ -257,6 +256,38 @@ def test_a_build_that_was_killed_is_completed_or_removed(ceph, drivers, hypervis
         drivers[0].destroy(guest, [])
     assert _local(tmp_path, "one", guest) is None
     _check_clean(ceph, drivers, hypervisor)
+
+
+def test_a_removal_over_which_the_daemon_dies_is_finished(ceph, drivers, hypervisor, instance, monkeypatch):
+    """The server may be deleted by others meanwhile: no guest and no action leads to what is left."""
+    class Killed(BaseException):
+        pass
+
+    def kill(*_):
+        raise Killed
+    with monkeypatch.context() as patch:
+        patch.setattr(rbd.Pool, "remove", kill)
+        with pytest.raises(Killed):
+            drivers[0].destroy(instance, [])
+    assert drivers[0].power_states() == {}
+    assert drivers[0].left_behind() == {instance.uuid}
+    drivers[0].drop_left_behind(instance.uuid)
+    _check_clean(ceph, drivers, hypervisor)
+
+
+def test_what_a_killed_program_has_made_only_half_is_no_hindrance(ceph, drivers, hypervisor, instance, fetch, tmp_path):
+    """The pool lists the image, and it cannot be opened."""
+    half = f"{instance.uuid}_disk.part"
+    ceph.run("rbd", "create", "--size", "1M", f"{POOL}/{half}")
+    number = ceph.json("rbd", "info", f"{POOL}/{half}")["id"]
+    ceph.run("rados", "-p", POOL, "rm", f"rbd_header.{number}")
+    drivers[0].clear(instance, [], False)
+    assert ceph.images(POOL) == []
+    ceph.run("rbd", "create", "--size", "1M", f"{POOL}/{half}")
+    number = ceph.json("rbd", "info", f"{POOL}/{half}")["id"]
+    ceph.run("rados", "-p", POOL, "rm", f"rbd_header.{number}")
+    drivers[0].spawn(instance, [], FILES, fetch)
+    assert _owners(ceph) == dict.fromkeys(OWN, "one")
 
 
 def test_a_guest_whose_qemu_was_killed_can_be_deleted(ceph, drivers, hypervisor, instance):

@@ -188,10 +188,7 @@ def test_resize_and_confirm_while_daemons_are_killed(two_hosts, user, guest, ssh
 def test_shelved_and_unshelved_it_has_its_file(two_hosts, user, guest, ssh_key):  # noqa: F811
     server_id, _ = guest
     user.action(server_id, "shelve")
-    wait_for("the shelf", lambda: user.server(server_id)["status"] in ("SHELVED", "SHELVED_OFFLOADED"), 240, 0.5)
-    if user.server(server_id)["status"] == "SHELVED":
-        user.action(server_id, "shelveOffload")
-        user.wait(server_id, "SHELVED_OFFLOADED", 60)
+    user.wait(server_id, "SHELVED_OFFLOADED", 240)
     assert two_hosts.ceph.images(POOL) == []
     user.action(server_id, "unshelve")
     user.wait(server_id, "ACTIVE", 240)

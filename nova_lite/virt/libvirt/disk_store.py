@@ -23,8 +23,9 @@ class DiskStore:
         """The disks of a guest that are in the pool, by the names that they would have as files."""
         return []
 
-    def remove(self, uuid: str, keep: Sequence[str] = ()) -> None:
-        """All disks that are this host's, but those with the names ``keep``."""
+    def remove(self, uuid: str, keep: Sequence[str] = (), but_shared: bool = False) -> None:
+        """All disks that are this host's, but those with the names ``keep``; ``but_shared``: and those that were there before
+        an evacuation brought them here (see ``adopted``)."""
 
     # whose they are -----------------------------------------------------------------------------------------------------
     def own(self, uuid: str) -> None:

@@ -461,14 +461,16 @@ class LibvirtDriver:
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         files = self._files(instance)
-        is_mine = files.is_of(self._name) or files.is_unmarked() and (
-            instance.host == self._name or self._guest(instance).power_state() is not None)
-        if instance.host != self._name and not instance.deleted and files.came_to(self._name):
-            is_mine = False     # the evacuation goes on elsewhere, or has failed: they are all that there is of the server
+        # what an evacuation that goes on elsewhere, or has failed, has found here is all that there is of the server
+        stays = instance.host != self._name and not instance.deleted
+        is_mine = not (stays and files.came_to(self._name)) and (files.is_of(self._name) or files.is_unmarked() and (
+            instance.host == self._name or self._guest(instance).power_state() is not None))
+        if is_mine:
+            self._moves.removes(instance)
         self._end(instance, vifs)
         if self._serial is not None:
             self._serial.forget(instance.uuid)
-        self._disks.remove(instance.uuid, [path.name for path in keep])
+        self._disks.remove(instance.uuid, [path.name for path in keep], but_shared=stays)
         if is_mine:     # else it is another host's, with the same directory
             concurrency.native(files.remove, keep)
         self._moves.drop_aside(instance.uuid)

@@ -216,6 +216,12 @@ class Moves:
         if read_mark(moved_to) == Mark(self._host, NEW):
             moved_to.unlink()
 
+    def removes(self, instance: Instance) -> None:
+        """Its removal begins. Images in a pool outlive the directory: what a killed process leaves of them is to be found."""
+        files = self._files(instance.uuid)
+        if self._disks.identity and files.path.exists() and files.is_of(self._host):
+            write_mark(files.moved_to, self._host, NEW)
+
     # what nobody came back for --------------------------------------------------------------------------------------
     def left_behind(self) -> set[str]:
         """The servers of which something is here that a move has set aside, or that a move or a build has not finished."""

@@ -18,7 +18,7 @@ from nova_lite.virt.libvirt import copying, images
 QUERY_SECONDS = 60.0            # for what is no work: a cluster that is away would be waited for without end
 CLUSTER_SECONDS = 10.0          # for questions about the cluster: a host's signs of life wait for the answer
 BUSY_SECONDS = 60.0             # Ceph knows half a minute after its end that a killed QEMU has let go of an image
-_BUSY = 16                      # the exit status of rbd, an errno
+_NOT_THERE, _BUSY = 2, 16       # exit statuses of rbd: errnos
 
 
 class Pool:
@@ -73,9 +73,14 @@ class Pool:
         self._rbd("rename", self._spec(old), self._spec(new))
 
     def remove(self, image: str) -> None:
-        """With its snapshots. Waits for a process that was killed over it."""
-        if self.snapshots(image):
-            self._rbd("snap", "purge", "--no-progress", self._spec(image), lasts=True)
+        """With its snapshots; one of which a killed process has made only half, too. Waits for a process that was killed
+        over it."""
+        try:
+            if self.snapshots(image):
+                self._rbd("snap", "purge", "--no-progress", self._spec(image), lasts=True)
+        except _Failed as error:
+            if error.status != _NOT_THERE:
+                raise
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
@@ -120,8 +125,13 @@ class Pool:
         return str(self.notes(image).get(key, ""))
 
     def notes(self, image: str) -> dict[str, str]:
-        """All of them."""
-        said = self._rbd("image-meta", "list", self._spec(image), "--format", "json")
+        """All of them; none of an image that is only half there."""
+        try:
+            said = self._rbd("image-meta", "list", self._spec(image), "--format", "json")
+        except _Failed as error:
+            if error.status != _NOT_THERE:
+                raise
+            return {}
         return dict(json.loads(said)) if said.strip() else {}       # of an image without any, rbd says nothing
 
     def write_note(self, image: str, key: str, value: str) -> None:
@@ -144,10 +154,10 @@ class Pool:
         return json.loads(self._rbd(*arguments, "--format", "json"))
 
     def _ceph(self, *arguments: str) -> Any:
-        return json.loads(_run("ceph", *self._who, *arguments, "--format", "json", seconds=CLUSTER_SECONDS))
+        return json.loads(_run("ceph", self._who, *arguments, "--format", "json", seconds=CLUSTER_SECONDS))
 
     def _rbd(self, *arguments: str, lasts: bool = False) -> str:
-        return _run("rbd", *self._who, *arguments, seconds=None if lasts else QUERY_SECONDS)
+        return _run("rbd", self._who, *arguments, seconds=None if lasts else QUERY_SECONDS)
 
     @staticmethod
     def _copy(*arguments: str | pathlib.Path) -> None:
@@ -163,10 +173,10 @@ class _Failed(exception.VirtDriverError):
     status = 0
 
 
-def _run(program: str, *arguments: str, seconds: float | None = None) -> str:
+def _run(program: str, who: list[str], *arguments: str, seconds: float | None = None) -> str:
     what = " ".join([program, *(a for a in arguments if not a.startswith("-"))][:4])
     try:
-        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False,  # noqa: S603
+        done = subprocess.run([program, *who, *arguments], capture_output=True, text=True, check=False,  # noqa: S603
                               stdin=subprocess.DEVNULL, timeout=seconds)
     except subprocess.TimeoutExpired as error:
         raise exception.VirtDriverError(what=what, reason=f"Ceph did not answer within {seconds:.0f} s") from error

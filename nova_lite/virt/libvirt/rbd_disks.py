@@ -210,9 +210,11 @@ class RbdDisks(DiskMaker):
         self._pool.rename(part, name)
 
     # whose they are -----------------------------------------------------------------------------------------------------
-    def remove(self, uuid: str, keep: Sequence[str] = ()) -> None:
+    def remove(self, uuid: str, keep: Sequence[str] = (), but_shared: bool = False) -> None:
         """See DiskStore."""
         for name, image, owner in self._owned(uuid):
+            if but_shared and self._owner(image) == Mark(self._host, SHARED):
+                continue
             if owner == self._host and name not in keep or not owner and name.endswith(PART):
                 self._pool.remove(image)
             elif owner != self._host:
