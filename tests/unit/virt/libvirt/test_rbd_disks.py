@@ -409,6 +409,24 @@ def test_a_server_that_is_deleted_while_it_moves(hosts, images, fetch):
     assert images == {}
 
 
+@pytest.mark.parametrize("after", range(4))
+def test_a_removal_that_is_cut_off_is_found(hosts, images, fetch, after):
+    a = hosts("a")
+    build(a, fetch)
+    assert a.moves.left_behind() == set()
+    a.moves.removes(SERVER)
+    a.pool.die_at = after
+    try:
+        destroy(a)
+    except Killed:
+        a.pool.die_at = None
+        assert a.moves.left_behind() == {UUID}
+        a.moves.drop_left_behind(UUID)
+    else:
+        assert after == 3
+    assert (images, a.files.path.exists(), a.moves.left_behind()) == ({}, False, set())
+
+
 def test_a_host_does_not_start_a_guest_that_is_another_hosts(hosts, images, fetch):
     a, b = hosts("a"), hosts("b")
     build(a, fetch)
