@@ -64,6 +64,10 @@ class Client:
         self.run("ip", "route", "add", "default", "via", fixed.gateway)
         return self
 
+    def pings(self, address: str) -> bool:
+        """Whether the address answers, within a second."""
+        return self.run("busybox", "ping", "-c", "1", "-W", "1", address, check=False).returncode == 0
+
     def close(self) -> None:
         run("ip", "netns", "delete", self.name)
 
