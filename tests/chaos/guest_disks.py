@@ -21,7 +21,7 @@ from tests.chaos.walk import Walk
 from tests.support.process import wait_for
 from tests.support.two_hosts import run
 
-_BOOT = 300.0       # seconds until a guest answers, of which several boot at once under emulation
+_BOOT = 600.0       # seconds until a guest answers, of which several boot at once under emulation
 _ASK = "sync; echo 3 > /proc/sys/vm/drop_caches; echo here $(head -n 1 /root/kept) $(sha256sum < /root/kept)"
 _ANEW = ("rebuild", "evacuate")
 

@@ -1,6 +1,6 @@
 """The walk with real guests: two libvirt hosts, whose daemons are killed and which lose their power, with RabbitMQ and MariaDB.
 
-A round takes about two minutes, so only ``make walk GUESTS=real`` takes any (``NOVA_LITE_GUEST_WALK_ROUNDS``).
+A round takes about a minute on an idle machine, so only ``make walk GUESTS=real`` takes any (``NOVA_LITE_GUEST_WALK_ROUNDS``).
 """
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ def test_whatever_ends_a_rescue_leaves_nothing_of_it(driver, conf, hypervisor, i
     else:
         driver.unrescue(instance, [])
     assert {p.name for p in _directory(conf, instance).iterdir()} == files
-    assert "rescue" not in _virsh(hypervisor, "dumpxml", instance.uuid)
+    assert "disk.rescue" not in _virsh(hypervisor, "dumpxml", instance.uuid)
 
 
 def test_a_failed_build_leaves_nothing(driver, conf, bridge, fetch):
