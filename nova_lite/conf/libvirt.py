@@ -1,7 +1,17 @@
 """[libvirt]: the KVM and QEMU driver."""
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 GROUP = "libvirt"
+
+
+class _ImagesType(types.String):
+    """flat is Nova's other name of raw."""
+
+    def __call__(self, value: str) -> str:
+        said = str(super().__call__(value))
+        return "raw" if said == "flat" else said
+
+
 OPTS = [
     cfg.StrOpt("connection_uri", default="qemu:///system", help="URI of the local libvirt daemon."),
     cfg.StrOpt("virt_type", default="auto", choices=["auto", "kvm", "qemu"],
@@ -10,9 +20,9 @@ OPTS = [
                help="CPU of the guests; empty: host-model with KVM, the emulator's own model without."),
     cfg.StrOpt("cpu_model", default="", help="Model for cpu_mode=custom."),
     cfg.StrOpt("machine_type", default="", help="Machine type of new guests; empty: pc on x86-64."),
-    cfg.StrOpt("images_type", default="qcow2", choices=["qcow2", "raw", "rbd"],
-               help="Format of the guests' disks, which are files; rbd: they are images in a Ceph pool. Change it while the "
-                    "host has no guests."),
+    cfg.Opt("images_type", type=_ImagesType(choices=["qcow2", "raw", "flat", "rbd"]), default="qcow2",
+            help="Format of the guests' disks, which are files (flat: raw); rbd: they are images in a Ceph pool. Change it "
+                 "while the host has no guests."),
     cfg.StrOpt("images_rbd_pool", default="rbd", help="That pool."),
     cfg.StrOpt("images_rbd_ceph_conf", default="", help="Its configuration file; empty: Ceph's default."),
     cfg.StrOpt("rbd_user", default="",

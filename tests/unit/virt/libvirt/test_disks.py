@@ -195,10 +195,11 @@ def test_raw_images_and_raw_disks(conf, files, tmp_path):
     raw.write_bytes(b"boot" * 256 * 1024)
     DiskMaker(conf).make(instance(disk_format="raw"), files, Fetch(raw))
     assert info(files.disk)["backing-filename-format"] == "raw"
-    conf.set_override("images_type", "raw", group="libvirt")
-    files.disk.unlink()
-    DiskMaker(conf).make(instance(disk_format="raw"), files, Fetch(raw))
-    assert info(files.disk)["format"] == "raw"
+    for name in ("raw", "flat"):
+        conf.set_override("images_type", name, group="libvirt")
+        files.disk.unlink()
+        DiskMaker(conf).make(instance(disk_format="raw"), files, Fetch(raw))
+        assert info(files.disk)["format"] == "raw"
     assert files.disk.stat().st_size == 1024 * MIB
     assert files.disk.read_bytes()[:8] == b"bootboot"
 

@@ -498,6 +498,8 @@ def test_an_evacuation_that_fails_leaves_the_disks(hosts, images, fetch):
     c.disks.adopt(UUID)
     c.disks.adopted(UUID)
     assert _owners(images) == _all("c shared")
+    c.disks.remove(UUID, but_shared=True)       # it died then, and another host has the server when it is back
+    assert _owners(images) == _all("c shared")
     c.disks.adopt(UUID)     # its end was not heard of, and it fails after all
     destroy(c)
     assert images[_image("disk")]["content"] == "of the guest"
