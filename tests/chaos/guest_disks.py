@@ -88,7 +88,7 @@ class GuestDisks:
             if not kept.exists() or not kept.stat().st_size:
                 return "", ""
             data = kept.read_bytes()
-            return data[:data.find(b"\n")].decode(errors="replace"), hashlib.sha256(data).hexdigest()
+            return data[:36].decode(errors="replace"), hashlib.sha256(data).hexdigest()
 
     def _disk(self, row: dict[str, Any]) -> pathlib.Path:
         root = next((d for d in row["block_devices"] or () if d["boot_index"] == 0 and d["destination_type"] == "volume"), None)
