@@ -25,9 +25,10 @@ REST_SECONDS = 7200.0           # how long the rest of a BROKEN guest is waited 
 
 @dataclass
 class SourceFacts(Record):
-    """The guest as it runs on its host. ``disks`` are {"name", "size", "used", "format"}, sizes in bytes; ``token`` stands in a
-    file beside them, so that a destination which can read it knows that it shares the directory. ``pool``: where all hosts
-    with the same one see the disks; empty: they are files."""
+    """The guest as it runs on its host. ``disks`` are {"name", "size", "used", "format", "whole"}, sizes in bytes; whole: it
+    does not stand on the server's image, so that all of it has to be copied. ``token`` stands in a file beside them, so that a
+    destination which can read it knows that it shares the directory. ``pool``: where all hosts with the same one see the disks;
+    empty: they are files."""
 
     hypervisor_type: str
     hypervisor_version: int

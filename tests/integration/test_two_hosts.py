@@ -325,6 +325,27 @@ def test_a_daemon_killed_during_the_copy(two_hosts, user, guest, ssh_key, status
         _slow(source, server_id, 0)
 
 
+@pytest.mark.timeout(900)
+def test_a_guest_from_a_shelf_moves_with_what_its_image_brought(two_hosts, user, guest, ssh_key, kept):
+    """Its disk stands on the image of its shelf, not on the server's; the second time it stands alone."""
+    server_id, address = guest
+    user.action(server_id, "shelve")
+    user.wait(server_id, "SHELVED_OFFLOADED", 120)
+    user.action(server_id, "unshelve")
+    user.wait(server_id, "ACTIVE", 120)
+    source = two_hosts.host_of(server_id)
+    assert not _flat(source, server_id).endswith(user.server(server_id)["image"]["id"])
+    for host in (two_hosts.other(source), source):
+        two_hosts.wait_ssh(ssh_key, address, "head -c 1000000 /dev/urandom > /root/later; sync; echo done")
+        later = two_hosts.ssh(ssh_key, address, "sha256sum /root/later")
+        _migrate(user, server_id)
+        user.wait(server_id, "ACTIVE", 240)
+        assert two_hosts.wait_ssh(ssh_key, address, "echo 3 > /proc/sys/vm/drop_caches; sha256sum /root/later") == later
+        _same_guest(two_hosts, guest, ssh_key, kept, host)
+        run("qemu-img", "check", "-U", str(host.instances / server_id / "disk"))
+    wait_for("nothing to be left", lambda: two_hosts.other(source).left() == {}, 60)
+
+
 def test_an_evacuated_guest_is_removed_from_the_host_that_returns(two_hosts, user, guest):
     """The worst case: only the daemon is dead, and the guest runs on."""
     server_id, address = guest

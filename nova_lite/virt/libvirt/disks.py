@@ -67,6 +67,11 @@ class DiskMaker(DiskStore):
         if files.disk.exists():
             images.base_of(files.disk, self.disk_format)
 
+    def make_empty(self, path: pathlib.Path, size: int) -> None:
+        """An overlay of nothing, for a disk whose every byte comes from elsewhere. OSError."""
+        with written_whole(path) as part:
+            images.run("qemu-img", "create", "-q", "-f", images.OVERLAY, part, str(size))
+
     def make_rescue(self, image: ImageMeta, path: pathlib.Path, fetch: Fetcher) -> None:
         """A root disk for a rescue, as large as the image; one that is there stays, if it was made of this image. Raises
         ImageUnacceptable, OSError or what ``fetch`` raises."""
@@ -92,12 +97,17 @@ class DiskMaker(DiskStore):
         """See ``snapshot.copied_disk``."""
         return copied_disk(guest, files, self.disk_format)
 
-    def facts(self, files: GuestDirectory) -> list[dict[str, Any]]:
+    def facts(self, instance: Instance, files: GuestDirectory) -> list[dict[str, Any]]:
         """``SourceFacts.disks``."""
-        found = [(path, images.disk(path, self.disk_format)) for path in (files.disk, files.ephemeral, files.swap)
-                 if path.exists()]
-        return [{"name": f"{path.parent.name}/{path.name}", "size": disk.size, "used": disk.used, "format": disk.format}
-                for path, disk in found]
+        return [self._facts(path, instance) for path in (files.disk, files.ephemeral, files.swap) if path.exists()]
+
+    def _facts(self, path: pathlib.Path, instance: Instance) -> dict[str, Any]:
+        found = images.disk(path, self.disk_format)
+        # the destination makes an overlay of the server's image. The disk of a server that was on a shelf stands on another
+        is_whole = found.format == images.OVERLAY and (instance.image is None or found.base.name != instance.image.id)
+        used = found.used + (found.base.stat().st_blocks * 512 if is_whole and found.base.name else 0)
+        return {"name": f"{path.parent.name}/{path.name}", "size": found.size, "used": used, "format": found.format,
+                "whole": is_whole}
 
     def space(self) -> tuple[int, int, int]:
         """(bytes in all, bytes free, bytes free when all disks have grown to their size)."""

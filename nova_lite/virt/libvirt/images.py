@@ -142,11 +142,13 @@ def option(value: object) -> str:
 
 @dataclass(frozen=True)
 class Disk:
-    """A guest's file: ``size`` is what the guest sees, ``used`` what it takes here, in bytes."""
+    """A guest's file: ``size`` is what the guest sees, ``used`` what it takes here, in bytes; ``base``: what an overlay stands
+    on, an empty path for what stands alone."""
 
     format: str
     size: int
     used: int
+    base: pathlib.Path
 
 
 def disk(path: pathlib.Path, images_type: str) -> Disk:
@@ -156,7 +158,8 @@ def disk(path: pathlib.Path, images_type: str) -> Disk:
     """
     kind = images_type if path.name in _OVERLAYS else "raw"
     header, status = qcow2_header(path) if kind == OVERLAY else None, path.stat()
-    return Disk(kind, header.virtual_size if header else status.st_size, status.st_blocks * 512)
+    base = pathlib.Path(header.backing_name if header else "")
+    return Disk(kind, header.virtual_size if header else status.st_size, status.st_blocks * 512, base)
 
 
 def backing_files(root: pathlib.Path) -> set[pathlib.Path]:

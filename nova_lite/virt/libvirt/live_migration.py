@@ -1,7 +1,8 @@
 """Live migration between two libvirt hosts: the source's libvirt speaks to the destination's (peer to peer).
 
 So a copy goes on when nova-lite-compute is killed, and whoever comes next finds out from libvirt how it ended. With block
-migration the disks are made at the destination over the same base images, and only the guest's own data travels.
+migration the disks are made at the destination over the same base images, and only the guest's own data travels; a disk that
+does not stand on the server's image (it was on a shelf) travels whole.
 """
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ class LiveMigrations:
             power_state=guest.power_state() or states.NOSTATE, arch=kind.get("arch", "") if kind is not None else "",
             machine=kind.get("machine", "") if kind is not None else "", virt_type=xml.get("type", ""),
             cpu=etree.tostring(cpu, encoding="unicode") if cpu is not None else "",
-            disks=self._disks.facts(files), pool=self._disks.identity, root=str(self._root), token=token)
+            disks=self._disks.facts(instance, files), pool=self._disks.identity, root=str(self._root), token=token)
 
     def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
         """See LiveMigrations."""
@@ -130,6 +131,9 @@ class LiveMigrations:
             self._remove(instance, network_info)
             files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
         if plan.block:
+            for disk in plan.disks:
+                if disk.get("whole"):
+                    self._disks.make_empty(self._root / disk["name"], disk["size"])
             self._disks.make(instance, files, fetch_image)
             for disk in plan.disks:
                 # of the size that the guest knows: a disk may have grown since it was made from its flavor
@@ -237,7 +241,8 @@ class LiveMigrations:
                  | lib.VIR_MIGRATE_UNDEFINE_SOURCE)
         targets = migration_xml.copied(xml, plan) if plan.block else []
         if targets:
-            flags |= lib.VIR_MIGRATE_NON_SHARED_INC
+            whole = any(disk.get("whole") for disk in plan.disks)
+            flags |= lib.VIR_MIGRATE_NON_SHARED_DISK if whole else lib.VIR_MIGRATE_NON_SHARED_INC
             parameters[lib.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = targets
         elif plan.shared:
             flags |= lib.VIR_MIGRATE_UNSAFE      # the directory was seen to be the same: the cache mode says nothing about it

@@ -149,7 +149,7 @@ class RbdDisks(DiskMaker):
         if self._is_there(files.rescue_disk):
             self._pool.remove(image_name(files.rescue_disk))
 
-    def facts(self, files: GuestDirectory) -> list[dict[str, Any]]:
+    def facts(self, instance: Instance, files: GuestDirectory) -> list[dict[str, Any]]:
         """See DiskMaker. By their format a host that knows no pools refuses them."""
         return [{"name": f"{files.path.name}/{name}", "size": size, "used": size, "format": RBD}
                 for name in self.names(files.path.name)

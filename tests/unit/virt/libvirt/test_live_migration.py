@@ -1,4 +1,5 @@
-"""When a copy has ended, and how long it may take."""
+"""Which disks are copied whole, when a copy has ended, and how long it may take."""
+import shutil
 import time
 import types
 
@@ -8,11 +9,39 @@ from lxml import etree
 import nova_lite.conf
 from nova_lite.exception import VirtDriverError
 from nova_lite.units import GiB
-from nova_lite.virt.libvirt import domain_xml, guest_config, migration_xml
+from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_xml
 from nova_lite.virt.libvirt.connection import ConnectionLost
+from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.live_migration import LiveMigrations, is_overdue
 from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE, Plan
-from tests.unit.virt.libvirt.builders import ENCRYPTION, NBD, instance, volume
+from tests.unit.virt.libvirt.builders import ENCRYPTION, IMAGE, NBD, instance, volume
+
+
+@pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
+@pytest.mark.parametrize(("base", "whole"), [(IMAGE, False), ("the-image-of-its-shelf", True), ("", True)])
+def test_a_disk_that_does_not_stand_on_the_servers_image_is_copied_whole(tmp_path, base, whole):
+    """The destination could only make an overlay of the server's image, under which the rest of the disk would be lost."""
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
+    live = LiveMigrations(conf, "one", None, DiskMaker(conf), None, None, lambda _instance, _nics: None)
+    files, server, fetched = live._files(instance()), instance(), []
+    files.make()
+    if base:
+        (bases := files.path.parent / "_base").mkdir()
+        (bases / base).write_bytes(bytes(1 << 20))
+        images.run("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", bases / base, files.disk, "1G")
+    else:
+        images.run("qemu-img", "create", "-q", "-f", "qcow2", files.disk, "1G")
+    [fact] = live._disks.facts(server, files)
+    assert (fact["whole"], fact["used"] > 1 << 20) == (whole, bool(base) and whole)
+    files.disk.unlink()
+
+    def fetch(image_id, path):
+        fetched.append(image_id)
+        images.run("qemu-img", "create", "-q", "-f", "qcow2", path, "1M")
+    (files.path.parent / "_base" / IMAGE).unlink(missing_ok=True)
+    live.prepare(server, [], Plan(block=True, disks=[fact]), None, fetch)
+    made = images.disk(files.disk, "qcow2")
+    assert (made.size, made.base.name, fetched) == ((1 << 30, "", []) if whole else (1 << 30, IMAGE, [IMAGE]))
 
 
 @pytest.mark.parametrize(("job", "overdue"), [
