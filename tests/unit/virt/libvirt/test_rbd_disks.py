@@ -467,7 +467,7 @@ def test_a_move_that_takes_over_what_an_older_one_had_set_aside(hosts, images, f
 def test_a_live_migration(hosts, images, fetch):
     a, b = hosts("a"), hosts("b")
     build(a, fetch)
-    assert [(d["name"], d["size"], d["format"]) for d in a.disks.facts(a.files)] == [
+    assert [(d["name"], d["size"], d["format"]) for d in a.disks.facts(SERVER, a.files)] == [
         (f"{UUID}/disk", GIB, "rbd"), (f"{UUID}/disk.eph0", GIB, "rbd"), (f"{UUID}/disk.swap", 16 * MIB, "rbd")]
     a.disks.disown(UUID)
     destroy(b)
