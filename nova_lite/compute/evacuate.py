@@ -102,7 +102,7 @@ def _clean(work: Work, before: Instance) -> None:
 
     steps: list[Callable[[], object]] = [remove]
     steps += [functools.partial(host.network.unplug, server, vif) for vif in server.network_info]
-    # connecting may have broken off half-way: this host never had another's business with these volumes
+    # whatever came of connecting them: it may have broken off half-way
     here = dataclasses.replace(server, block_devices=[dataclasses.replace(d) for d in server.block_devices])
     steps.append(lambda: volumes.disconnect_all(host.driver, here))
     # what follows is the server's, wherever it is built now

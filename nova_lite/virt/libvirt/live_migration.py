@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import pathlib
 import secrets
 import threading
 import time
@@ -131,13 +132,14 @@ class LiveMigrations:
             self._remove(instance, network_info)
             files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
         if plan.block:
+            paths = {disk["name"]: files.path / pathlib.Path(disk["name"]).name for disk in plan.disks}
             for disk in plan.disks:
                 if disk.get("whole"):
-                    self._disks.make_empty(self._root / disk["name"], disk["size"])
+                    self._disks.make_empty(paths[disk["name"]], disk["size"])
             self._disks.make(instance, files, fetch_image)
             for disk in plan.disks:
                 # of the size that the guest knows: a disk may have grown since it was made from its flavor
-                images.grow(self._root / disk["name"], disk["format"], disk["size"])
+                images.grow(paths[disk["name"]], disk["format"], disk["size"])
         if offer is not None:
             with key_of(offer, files.path) as keys, written_whole(files.config_drive) as part:
                 pull(offer, files.config_drive.name, keys, part, check)
