@@ -39,6 +39,7 @@ class DiskMaker(DiskStore):
         self._keep_unused = conf.libvirt.keep_unused_images
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
+        self._looked_at: dict[tuple[str, str], tuple[int, int]] = {}       # id, format -> its file's ctime (ns), virtual size
 
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         """Root (unless it is a volume), ephemeral and swap disk, as far as they are not there. BuildAborted or OSError."""
@@ -171,8 +172,15 @@ class DiskMaker(DiskStore):
                     fetch(image.id, str(part))
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, BASE_MODE)
+            virtual_size = self._virtual_size(path, image)
             os.utime(path)      # used now: see tidy
-            return path, images.inspect(path, image.id, image.disk_format)
+            self._looked_at[image.id, image.disk_format] = path.stat().st_ctime_ns, virtual_size
+            return path, virtual_size
+
+    def _virtual_size(self, path: pathlib.Path, image: ImageMeta) -> int:
+        """Of a base image, in bytes. A file that nobody has touched since is not looked at again. Raises ImageUnacceptable."""
+        touched, virtual_size = self._looked_at.get((image.id, image.disk_format), (0, 0))
+        return virtual_size if touched == path.stat().st_ctime_ns else images.inspect(path, image.id, image.disk_format)
 
     def base_for_move(self, name: str, disk_format: str, image: ImageMeta | None, fetch: Fetcher,
                       pull: Callable[[pathlib.Path], None]) -> pathlib.Path:

@@ -400,3 +400,19 @@ def test_a_cached_image_is_not_fetched_again(tmp_path, image):
         maker.cache(ImageMeta(IMAGE), copy)
     assert calls == [IMAGE]
     assert (instances_root(conf) / "_base" / IMAGE).stat().st_size == image.stat().st_size
+
+
+def test_a_cached_image_is_looked_at_once_and_again_when_it_is_another_file(conf, files, image, monkeypatch):
+    maker, looks = DiskMaker(conf), []
+    monkeypatch.setattr(images, "info", lambda *asked, info=images.info: looks.append(asked) or info(*asked))
+    maker.make(instance(), files, Fetch(image))
+    first = len(looks)
+    files.disk.unlink()
+    maker.make(instance(), files, Fetch(image))
+    assert len(looks) == first
+    base = instances_root(conf) / "_base" / IMAGE
+    base.unlink()
+    qemu_img("create", "-q", "-f", "qcow2", "-b", "/etc/passwd", "-F", "raw", base, "64M")
+    files.disk.unlink()
+    with pytest.raises(exception.ImageUnacceptable, match="backing file"):
+        maker.make(instance(), files, Fetch(image))
