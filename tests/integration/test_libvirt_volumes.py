@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 import uuid
 
 import pytest
@@ -315,17 +316,31 @@ def test_a_file_that_is_not_there_is_refused_before_anything_is_attached(driver,
         driver.connect_volume(guest, _device(), {"driver_volume_type": "local", "data": {"device_path": str(tmp_path / "x")}})
 
 
-def test_a_guest_that_never_lets_go_is_an_error_in_time(driver, hypervisor, guest, tmp_path, monkeypatch):
-    monkeypatch.setattr(guest_devices, "ASKS", 2)
-    monkeypatch.setattr(guest_devices, "ASK_EVERY", 1.0)
+def test_a_guest_that_does_not_let_go_is_an_error_in_time(driver, hypervisor, guest, tmp_path, monkeypatch):
+    monkeypatch.setattr(guest_devices, "ASKS", 1)
+    monkeypatch.setattr(guest_devices, "ASK_EVERY", 0.2)
+    info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path))}}
+    device = _connected(driver, guest, _device(), info)
+    guest.block_devices = [device]
+    driver.reboot(guest, [], hard=True, timeout=0)        # deaf until its system is there
+    with pytest.raises(exception.VirtDriverError, match="did not let go"):
+        driver.detach_volume(guest, device)
+    monkeypatch.undo()
+    driver.detach_volume(guest, device)
+    assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid)
+
+
+def test_a_paused_guest_keeps_its_volume_when_it_runs_again(driver, hypervisor, guest, tmp_path):
     info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path))}}
     device = _connected(driver, guest, _device(), info)
     driver.attach_volume(guest, device)
-    driver.pause(guest)         # deaf
-    with pytest.raises(exception.VirtDriverError, match="did not let go"):
+    driver.pause(guest)
+    with pytest.raises(exception.VirtDriverError, match="the guest is paused"):
         driver.detach_volume(guest, device)
     driver.unpause(guest)
-    monkeypatch.undo()
+    time.sleep(5)       # it would let go at once
+    for side in ([], ["--inactive"]):
+        assert device.volume_id in _virsh(hypervisor, "dumpxml", guest.uuid, *side)
     driver.detach_volume(guest, device)
     assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid)
 

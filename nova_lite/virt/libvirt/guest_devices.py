@@ -10,6 +10,7 @@ from lxml import etree
 from oslo_log import log
 
 from nova_lite import exception
+from nova_lite.objects import states
 from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
@@ -48,8 +49,14 @@ class GuestDevices:
         return xml
 
     def detach(self, key: str) -> None:
-        """Take one away and wait until the guest let go; VirtDriverError when it never does."""
+        """Take one away and wait until the guest let go; VirtDriverError when it never does, or cannot.
+
+        A paused guest is not asked: it would let go when it runs again, long after somebody was told that it did not.
+        """
         config, live = self.lib.VIR_DOMAIN_AFFECT_CONFIG, self.lib.VIR_DOMAIN_AFFECT_LIVE
+        if self.guest.power_state() == states.POWER_PAUSED and self.find(key, live) is not None:
+            raise exception.VirtDriverError(what=f"Detaching {self.kind} {key}",
+                                            reason="the guest is paused and cannot let go of it: unpause it first")
         if (found := self.find(key, config)) is not None:
             self._ask(found, config)
         for _ in range(ASKS):
