@@ -12,6 +12,7 @@ import os
 import secrets
 import select
 import socket
+import termios
 import threading
 import tty
 from collections.abc import Callable
@@ -102,14 +103,12 @@ class SerialServer:
         return uuid
 
     def _connect(self, connection: socket.socket, uuid: str) -> None:
-        pty = os.open(self._find_pty(uuid), os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
-        end = threading.Event()
+        pty, end = self._opened(uuid), threading.Event()
         with self._lock:        # who comes later has it: the other one may be a connection that nobody knows to be dead
             if (before := self._sessions.get(uuid)) is not None:
                 before.set()
             self._sessions[uuid] = end
         try:
-            tty.setraw(pty)
             connection.sendall(b"HTTP/1.1 200 OK" + _END)
             connection.setblocking(False)
             _copy(connection, pty, lambda: end.is_set() or self._stopping.is_set())
@@ -119,9 +118,24 @@ class SerialServer:
                 if self._sessions.get(uuid) is end:
                     del self._sessions[uuid]
 
+    def _opened(self, uuid: str) -> int:
+        """The guest's pty. Raises OSError, or NovaLiteError when it has none (any more)."""
+        path = self._find_pty(uuid)
+        pty = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            if self._find_pty(uuid) != path:        # that guest had ended, and the number is another's by now
+                raise FileNotFoundError(path)
+            tty.setraw(pty)
+        except BaseException as error:
+            os.close(pty)
+            if isinstance(error, termios.error):
+                raise OSError(*error.args) from error
+            raise
+        return pty
+
 
 def _copy(connection: socket.socket, pty: int, is_over: Callable[[], bool]) -> None:
-    """Both ways, until one side ends (OSError: the guest did) or ``is_over``."""
+    """Both ways, until one side ends (OSError) or ``is_over``."""
     to_guest, to_user = b"", b""
     number = connection.fileno()
     while not is_over():
@@ -131,16 +145,20 @@ def _copy(connection: socket.socket, pty: int, is_over: Callable[[], bool]) -> N
         readable, writable, _ = select.select(readers, writers, [], _LOOK_UP)
         with contextlib.suppress(BlockingIOError):
             if number in readable:
-                data = connection.recv(PIECE)
-                if not data:
-                    return
-                to_guest += data
+                to_guest += _more(connection.recv(PIECE))
         with contextlib.suppress(BlockingIOError):
             if pty in readable:
-                to_user += os.read(pty, PIECE)
+                to_user += _more(os.read(pty, PIECE))
         with contextlib.suppress(BlockingIOError):
             if pty in writable:
                 to_guest = to_guest[os.write(pty, to_guest):]
         with contextlib.suppress(BlockingIOError):
             if number in writable:
                 to_user = to_user[connection.send(to_user):]
+
+
+def _more(data: bytes) -> bytes:
+    """OSError for the end, which a pty without a guest shows in both ways."""
+    if not data:
+        raise ConnectionResetError("the other side has ended")
+    return data

@@ -36,19 +36,30 @@ class TpmStates:
                 archive.add(state, arcname=uuid)
 
     def restore(self, uuid: str, files: GuestDirectory) -> None:
-        """Before the domain is defined. Raises OSError, also for a file that holds anything but such a directory."""
+        """Before the domain is defined. Raises OSError, also for a file that holds anything but such a directory: it may come
+        from another host, and libvirt gives what is there to the user of the TPM, as root."""
         if not files.tpm.exists():
             return
         part = self._root / f"{uuid}.part"
         shutil.rmtree(part, ignore_errors=True)
-        shutil.rmtree(self._root / uuid, ignore_errors=True)
         part.mkdir(mode=0o711, parents=True)
         try:
             with tarfile.open(files.tpm) as archive:
-                archive.extractall(part, filter="tar")      # noqa: S202  nothing outside of it, by that filter
+                archive.extractall(part, _checked(archive, uuid), filter="data")      # noqa: S202  checked
+            shutil.rmtree(self._root / uuid, ignore_errors=True)
             os.rename(part / uuid, self._root / uuid)
         except tarfile.TarError as error:
             raise OSError(f"{files.tpm}: {error}") from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
         files.tpm.unlink()
+
+
+def _checked(archive: tarfile.TarFile, uuid: str) -> list[tarfile.TarInfo]:
+    """What it holds. Raises OSError for links, devices and what is not in the directory of this guest."""
+    members = archive.getmembers()
+    for member in members:
+        parts = member.name.split("/")
+        if not (member.isdir() or member.isreg()) or parts[0] != uuid or ".." in parts:
+            raise OSError(f"{member.name} cannot be a part of what a TPM remembers")
+    return members

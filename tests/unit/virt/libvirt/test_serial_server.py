@@ -21,6 +21,11 @@ class Guests:
         self.names[uuid] = os.ttyname(other), other
         return self.ends[uuid]
 
+    def end(self, uuid):
+        """As QEMU does."""
+        os.close(self.ends.pop(uuid))
+        os.close(self.names.pop(uuid)[1])
+
     def find(self, uuid):
         if uuid not in self.names:
             raise exception.VirtDriverError(what="serial console", reason="it does not run")
@@ -94,6 +99,38 @@ def test_a_guest_that_is_gone(server, guests):
     server.forget("one")
     assert connect(server, path)[1] == "HTTP/1.1 404 Not Found"
     assert connect(server, server.path_of("not running"))[1] == ""      # hung up
+
+
+def test_the_user_is_told_that_the_guest_has_ended(server, guests):
+    guest = guests.add("one")
+    sock, _ = connect(server, server.path_of("one"))
+    with sock:
+        os.write(guest, b"bye")
+        assert sock.recv(100) == b"bye"
+        guests.end("one")
+        sock.settimeout(30)
+        assert sock.recv(100) == b""
+    wait_for("the session to be left", lambda: not server._sessions)
+
+
+def test_a_guest_that_ends_while_it_is_connected_to(guests):
+    """Its terminal may be another guest's by then."""
+    other = guests.add("other")
+    asked = []
+
+    def find(uuid):
+        asked.append(uuid)
+        return guests.find("other" if len(asked) == 1 else uuid)
+    server = SerialServer("127.0.0.1", 0, find)
+    try:
+        sock, said = connect(server, server.path_of("one"))
+        sock.close()
+        assert said == ""
+    finally:
+        server.stop()
+    os.set_blocking(other, False)
+    with pytest.raises(BlockingIOError):
+        os.read(other, 1)
 
 
 def test_who_comes_later_has_the_console(server, guests):
