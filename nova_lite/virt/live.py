@@ -87,7 +87,7 @@ class LiveMigrations(Protocol):
     """All raise VirtDriverError when the hypervisor does not do what it is told."""
 
     def facts(self, instance: Instance) -> SourceFacts:
-        """Asked of the source."""
+        """Asked of the source. Raises MigrationPreCheckError (400) for a guest that cannot leave as it is."""
 
     def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
         """Asked of the destination; it changes nothing. ``block``: copy disks, None: where that is needed. ``over_commit``:

@@ -325,6 +325,36 @@ def test_a_daemon_killed_during_the_copy(two_hosts, user, guest, ssh_key, status
         _slow(source, server_id, 0)
 
 
+def test_a_guest_that_came_paused_does_not_leave_before_it_ran(two_hosts, user, guest, ssh_key):
+    """QEMU ends itself when it copies such a guest, or resizes one of its disks."""
+    server_id, address = guest
+    before, source = _uptime(two_hosts, ssh_key, address), two_hosts.host_of(server_id)
+    there = two_hosts.other(source)
+    user.action(server_id, "pause")
+    user.wait(server_id, "PAUSED", 60)
+    _migrate(user, server_id)
+    user.wait(server_id, "PAUSED", 240)
+    assert two_hosts.where(server_id) == {there.name[-1]: "paused"}
+    for host in (None, source.name):
+        wanted = {"os-migrateLive": {"host": host, "block_migration": "auto"}}
+        said = user.request("POST", f"/servers/{server_id}/action", "2.30", json=wanted)    # which waits for the checks
+        assert (said.status_code, "unpause it first" in said.text) == (400, True), said.text
+        user.wait(server_id, "PAUSED", 60)
+    assert two_hosts.where(server_id) == {there.name[-1]: "paused"}
+    user.action(server_id, "unpause")
+    user.wait(server_id, "ACTIVE", 60)
+    two_hosts.wait_ssh(ssh_key, address)
+    assert _uptime(two_hosts, ssh_key, address) > before
+    user.action(server_id, "pause")
+    user.wait(server_id, "PAUSED", 60)
+    _migrate(user, server_id)
+    user.wait(server_id, "PAUSED", 240)
+    assert two_hosts.where(server_id) == {source.name[-1]: "paused"}
+    user.action(server_id, "unpause")
+    user.wait(server_id, "ACTIVE", 60)
+    assert _uptime(two_hosts, ssh_key, address) > before
+
+
 @pytest.mark.timeout(900)
 def test_a_guest_from_a_shelf_moves_with_what_its_image_brought(two_hosts, user, guest, ssh_key, kept):
     """Its disk stands on the image of its shelf, not on the server's; the second time it stands alone."""

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 from oslo_log import log
 
+from nova_lite import exception
 from nova_lite.objects import states
+from nova_lite.virt.libvirt import paused_copy
 from nova_lite.virt.libvirt.connection import Connection
 
 LOG = log.getLogger(__name__)
@@ -86,9 +88,21 @@ class Guest:
         """Let its CPUs go on, if they are stopped."""
         paused = self.lib.VIR_DOMAIN_PAUSED
         self.do(self._unless(lambda domain: domain.state()[0] != paused, lambda domain: domain.resume()), must_exist=True)
+        self.do(lambda domain: paused_copy.forget(self.lib, domain))
+
+    def note_paused_copy(self) -> None:
+        """See paused_copy.py: before a copy of it is begun while it is paused."""
+        self.do(lambda domain: paused_copy.note(self.lib, domain), must_exist=True)
+
+    def was_copied_paused(self) -> bool:
+        """Whether it was copied while it was paused, and has not run since: see paused_copy.py."""
+        return bool(self.do(lambda domain: paused_copy.is_noted(self.lib, domain), retry=True))
 
     def save(self) -> None:
-        """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now."""
+        """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now. Raises
+        VirtDriverError for one that ``was_copied_paused``, whose memory would be lost."""
+        if self.was_copied_paused():
+            raise exception.VirtDriverError(what="Saving the guest", reason=paused_copy.REASON)
         running = self.lib.VIR_DOMAIN_SAVE_RUNNING
         self.do(lambda domain: domain.managedSave(running) if domain.isActive() else None, must_exist=True, lasts=True)
 

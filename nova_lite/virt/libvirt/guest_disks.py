@@ -5,7 +5,8 @@ from typing import Any
 
 from lxml import etree
 
-from nova_lite import units
+from nova_lite import exception, units
+from nova_lite.virt.libvirt import paused_copy
 from nova_lite.virt.libvirt.guest_devices import GuestDevices
 
 
@@ -30,10 +31,13 @@ class GuestDisks(GuestDevices):
         return etree.tostring(disk, encoding="unicode")
 
     def resize(self, serial: str, gigabytes: int) -> None:
-        """Tell a running guest the new size; one that is off sees it when it starts."""
+        """Tell a running guest the new size; one that is off sees it when it starts. Raises VirtDriverError for one that was
+        copied while it was paused: see paused_copy.py."""
         found = self.find(serial, self.lib.VIR_DOMAIN_AFFECT_LIVE)
         if found is None:
             return
+        if self.guest.was_copied_paused():
+            raise exception.VirtDriverError(what="Resizing its disk", reason=paused_copy.REASON)
         disk = etree.fromstring(found)
         target, is_encrypted = disk.find("target"), disk.find(".//encryption") is not None
         name, flag = target.get("dev") if target is not None else None, self.lib.VIR_DOMAIN_BLOCK_RESIZE_BYTES

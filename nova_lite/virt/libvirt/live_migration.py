@@ -26,7 +26,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.copies import Copies
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
-from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_check, migration_xml, post_copy
+from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_check, migration_xml, paused_copy, post_copy
 from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -81,6 +81,7 @@ class LiveMigrations:
     def facts(self, instance: Instance) -> SourceFacts:
         """See LiveMigrations."""
         files, guest, inventory = self._files(instance), self._guest(instance), self._host().inventory()
+        self._check_can_leave(guest)
         xml = etree.fromstring(self._xml(guest))
         kind, cpu = xml.find("os/type"), xml.find("cpu")
         token = secrets.token_hex(16)
@@ -93,6 +94,11 @@ class LiveMigrations:
             machine=kind.get("machine", "") if kind is not None else "", virt_type=xml.get("type", ""),
             cpu=etree.tostring(cpu, encoding="unicode") if cpu is not None else "",
             disks=self._disks.facts(instance, files), pool=self._disks.identity, root=str(self._root), token=token)
+
+    @staticmethod
+    def _check_can_leave(guest: Guest) -> None:
+        if guest.was_copied_paused():
+            raise exception.MigrationPreCheckError(reason=paused_copy.REASON)
 
     def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
         """See LiveMigrations."""
@@ -178,6 +184,9 @@ class LiveMigrations:
                 return None
             call = None
             if not self._job(guest) and self.post_copy(instance) == WHOLE:
+                self._check_can_leave(guest)
+                if guest.power_state() == states.POWER_PAUSED:
+                    guest.note_paused_copy()
                 self._disks.disown(instance.uuid)
                 if not plan.shared:
                     write_mark(self._files(instance).moved_to, self._name)
@@ -391,6 +400,8 @@ class LiveMigrations:
         if state not in (states.RUNNING, states.POWER_PAUSED):
             raise exception.VirtDriverError(what="Live migration", reason=f"the guest has left its host, but did not come to "
                                                                           f"{self._name}")
+        if state == states.POWER_PAUSED:
+            guest.note_paused_copy()        # what paused it during the copy was perhaps not its user
         (files.path / migration_check.TOKEN).unlink(missing_ok=True)
         self._disks.own(instance.uuid)
         write_mark(files.owner, self._name)

@@ -55,6 +55,34 @@ def test_the_life_of_a_guest_each_step_twice(guest, connection):
         assert guest.power_state() is None
 
 
+def test_one_that_was_copied_while_it_was_paused_is_known_until_it_runs(guest):
+    """QEMU would lose its memory: see paused_copy.py."""
+    assert not guest.was_copied_paused()
+    _define(guest).start()
+    guest.pause()
+    assert not guest.was_copied_paused()
+    for _ in range(2):
+        guest.note_paused_copy()
+    assert guest.was_copied_paused()
+    with pytest.raises(exception.VirtDriverError, match="unpause it first"):
+        guest.save()
+    for _ in range(2):
+        guest.unpause()
+    guest.pause()
+    assert not guest.was_copied_paused()
+
+
+def test_a_guest_that_was_started_anew_is_not_the_one_that_was_copied(guest):
+    _define(guest).start()
+    guest.pause()
+    guest.note_paused_copy()
+    guest.unplug()
+    assert not guest.was_copied_paused()
+    guest.start()
+    guest.pause()
+    assert not guest.was_copied_paused()
+
+
 def test_what_lasts_has_a_connection_of_its_own(guest, connection):
     shared = connection.run(lambda c: c)
     assert connection.run_lasting(lambda c: c is shared or c.getURI()) == "test:///default"
