@@ -1,7 +1,8 @@
 """A volume of a running guest exchanged for another: copied while the guest goes on, then the guest writes to the new one.
 
-The record of the device is changed at the one moment at which the guest has changed over, so that a second run knows which
-half is left: what comes before is undone when it fails, what comes after is only ever completed.
+The record of the device is changed when both volumes are the same, before the guest changes over: whenever the guest is started
+after that, it has the new one, and no run ever copies over what it has written there. So the record says which half is left:
+what comes before is undone when it fails, what comes after is only ever completed.
 """
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute.volumes import changed, give_back, with_encryption
-from nova_lite.compute.work import Work
+from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.block_device import BlockDevice
 
 LOG = log.getLogger(__name__)
 EVENTS = {"swap_volume": "compute_swap_volume"}
+PAUSE = 2.0         # seconds between tries to let a guest change over that has to
 _STOP = (exception.LeaseLost, exception.InstanceNotFound, messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
          messaging.RemoteError)
 
@@ -35,12 +37,29 @@ def swap(work: Work) -> None:
         work.host.volume.release(admin_context(), wanted["new_attachment_id"])
         work.succeed()
         return
-    if device.attachment_id != wanted["new_attachment_id"]:
-        new = replace(old, volume_id=wanted["new_volume_id"], attachment_id=wanted["new_attachment_id"],
-                      size=wanted["new_size"], connection_info=None)
-        _change_over(work, old, new)
-        device = new
-    _complete(work, old, device)
+    is_noted = device.volume_id == wanted["new_volume_id"]
+    new = device if is_noted else replace(old, volume_id=wanted["new_volume_id"], attachment_id=wanted["new_attachment_id"],
+                                          size=wanted["new_size"], connection_info=None)
+    _change_over(work, old, new, _Record(work, new if is_noted else old))
+    _complete(work, old, new)
+
+
+class _Record:
+    """Which volume the server's record names."""
+
+    def __init__(self, work: Work, device: BlockDevice) -> None:
+        self._work, self.device = work, device
+
+    def note(self, device: BlockDevice) -> None:
+        """Raises what ``Work.update_device`` raises."""
+        if device is not self.device:
+            self.write(device)
+
+    def write(self, device: BlockDevice) -> None:
+        """Also when it is there already: who has lost the action hears of it."""
+        self._work.update_device(device.id, {"volume_id": device.volume_id, "attachment_id": device.attachment_id,
+                                             "size": device.size, "connection_info": device.connection_info})
+        self.device = device
 
 
 def _give_back(work: Work, new: BlockDevice) -> NoReturn:
@@ -49,21 +68,37 @@ def _give_back(work: Work, new: BlockDevice) -> NoReturn:
     raise exception.Conflict(f"volume {new.volume_id} was not reserved: the API that took the request stopped in between")
 
 
-def _change_over(work: Work, old: BlockDevice, new: BlockDevice) -> None:
-    host, instance, context = work.host, work.instance, admin_context()
-    try:
-        attachment = host.volume.connect(context, new.attachment_id or "", host.driver.volume_connector())
-        info = with_encryption(host, new, attachment.connection_info)
-        # its secret stays known by this name, also when the Volume service lets the volume have the old one's id
-        new.connection_info = {**host.driver.connect_volume(instance, new, info), "volume_id": new.volume_id}
-        host.driver.swap_volume(instance, old, new)
-    except _STOP:
-        raise
-    except Exception:
-        _undo(work, old, new)
-        raise
-    work.update_device(old.id, {"volume_id": new.volume_id, "attachment_id": new.attachment_id, "size": new.size,
-                                "connection_info": new.connection_info})
+def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record) -> None:
+    """Once the record names the new volume there is no way back but the hypervisor's: it is asked until it has an answer."""
+    while True:
+        try:
+            if new.connection_info is None:
+                _connect(work, old, new)
+            work.host.driver.swap_volume(work.instance, old, new, record.note)
+            return
+        except _STOP:
+            raise
+        except Exception as error:
+            if record.device is not new:
+                _undo(work, old, new)
+                raise
+            if isinstance(error, exception.GuestLacksDisk):     # its next start gives it the new one
+                return
+            LOG.error("the guest is to change over to volume %s, which is tried again: %s", new.volume_id, error,
+                      extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
+        if work.host.stopping.wait(PAUSE):      # the next daemon goes on
+            raise exception.LeaseLost(action_id=work.action.id, owner=work.host.owner)
+        record.write(new)
+
+
+def _connect(work: Work, old: BlockDevice, new: BlockDevice) -> None:
+    host, instance = work.host, work.instance
+    attachment = host.volume.connect(admin_context(), new.attachment_id or "", host.driver.volume_connector())
+    info = with_encryption(host, new, attachment.connection_info)
+    # its secret stays known by this name, also when the Volume service lets the volume have the old one's id, and the guest
+    # knows it as the old one, also when it is started in between
+    new.connection_info = {**host.driver.connect_volume(instance, new, info), "volume_id": new.volume_id,
+                           "serial": old.volume_id}
 
 
 def _undo(work: Work, old: BlockDevice, new: BlockDevice) -> None:

@@ -47,6 +47,12 @@ class VirtDriverError(NovaLiteError):
     safe = True
 
 
+class GuestLacksDisk(VirtDriverError):
+    """No guest has the disk: it is off, or was started without it."""
+
+    msg_fmt = "Exchanging a volume failed: the guest has no disk %(disk)s, or does not run"
+
+
 class MigrationError(NovaLiteError):
     """The move of a server failed."""
 

@@ -90,6 +90,8 @@ Waiter = Callable[[], None]
 Fetcher = Callable[[str, str], None]
 """Called with (image id, path): writes the image's data to the path, checked against its checksum, or raises."""
 
+Noter = Callable[[BlockDevice], None]
+"""Writes down which of two volumes a guest is given that is started from now on."""
 Checker = Callable[[], None]
 """Called every few seconds of what takes long; raises when that is not wanted any more."""
 
@@ -178,9 +180,15 @@ class ComputeDriver(Protocol):
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Take a volume from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
 
-    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice) -> None:
+    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice, note: Noter) -> None:
         """Copy a volume of a running guest to another, connected one and let the guest change over; one that has the new one
-        already keeps it. The guest goes on meanwhile, and has the old volume when this raises."""
+        already keeps it. The guest goes on meanwhile.
+
+        ``note`` is called with ``new`` when both are the same, and stay so until the guest has changed over; with ``old``
+        before anything is copied, and when the guest does not change over after all. What was noted last is the whole
+        volume, whenever this breaks off. Raises GuestLacksDisk where no guest has ``old``, VirtDriverError, and what ``note``
+        raises.
+        """
 
     def snapshot_volume(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
         """Let the guest write to ``info["new_file"]``, a qcow2 file on the volume's; the old one is the snapshot then."""

@@ -33,7 +33,18 @@ from nova_lite.objects.network import VIF
 from nova_lite.objects.share import ShareAttachment
 from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
 from nova_lite.virt import host_uptime
-from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
+from nova_lite.virt.driver import (
+    Checker,
+    DiskCopy,
+    DiskOffer,
+    Fetcher,
+    GuestFiles,
+    Inventory,
+    Noter,
+    PowerCallback,
+    Waiter,
+    wanted,
+)
 from nova_lite.virt.fake_live import FakeLiveMigrations
 
 CONSOLE_LINES = 20
@@ -188,10 +199,11 @@ class FakeDriver:
         """And lets it go at once."""
         self._act("detach_volume", instance)
 
-    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice) -> None:
+    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice, note: Noter) -> None:
         """A fake guest has no data."""
         self._act("swap_volume", instance)
         self._known("swap_volume", instance)
+        note(new)
 
     def snapshot_volume(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
         """There are no files."""

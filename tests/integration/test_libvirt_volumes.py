@@ -220,7 +220,7 @@ def test_an_encrypted_volume_is_clear_to_the_guest_only_and_its_key_is_nowhere(d
     wait_for("the new size", lambda: _disks(driver, guest)[serial] == (2 * 1024 ** 3 - HEADER) // 512, 60)
     assert path.stat().st_size == 2 * 1024 ** 3
     with pytest.raises(exception.NotImplementedByDriver, match="encrypted"):
-        driver.swap_volume(guest, device, dataclasses.replace(device, volume_id=str(uuid.uuid4())))
+        driver.swap_volume(guest, device, dataclasses.replace(device, volume_id=str(uuid.uuid4())), lambda _device: None)
     for where in (str(device.connection_info), _command_lines().decode(errors="replace"),
                   *(_virsh(hypervisor, "dumpxml", "--security-info", guest.uuid, *side) for side in ((), ("--inactive",)))):
         assert FIXED_KEY not in where
@@ -292,12 +292,14 @@ def test_a_volume_is_exchanged_under_the_running_guest(driver, hypervisor, guest
     new_file = tmp_path / str(uuid.uuid4())
     new_file.write_bytes(b"\0" * (SIZE * 2 if larger else SIZE))
     new = dataclasses.replace(old, volume_id=str(uuid.uuid4()), size=2 if larger else 1)
-    _connected(driver, guest, new, target.export(new_file))
+    _connected(driver, guest, new, target.export(new_file)).connection_info["serial"] = old.volume_id
+    noted = []
     driver.attach_volume(guest, old)
     try:
         wait_for("the guest to write", lambda: b"guest-was-here" in (tmp_path / "volume.raw").read_bytes(), 60)
         for _ in range(2):
-            driver.swap_volume(guest, old, new)
+            driver.swap_volume(guest, old, new, noted.append)
+        assert noted == [old, new, new]
         assert new_file.read_bytes()[:SIZE] == (tmp_path / "volume.raw").read_bytes()
         for side in ((), ("--inactive",)):
             assert new.connection_info["data"]["target_iqn"] in _virsh(hypervisor, "domblklist", guest.uuid, *side)

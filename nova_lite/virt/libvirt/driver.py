@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -202,10 +202,10 @@ class LibvirtDriver:
         """Ask the guest, several times when it does not answer."""
         GuestDisks(self._guest(instance)).detach(str(device.volume_id))
 
-    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice) -> None:
+    def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice, note: Callable[[BlockDevice], None]) -> None:
         """By QEMU's mirror job."""
         disk = domain_xml.build_disk(guest_config.volume(instance, new))
-        swap.swap(self._guest(instance), str(old.volume_id), disk, (new.size or 0) > (old.size or 0))
+        swap.swap(self._guest(instance), old, new, disk, note)
 
     def snapshot_volume(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
         """All volumes that can be attached are raw, and make their snapshots at their back end."""

@@ -1,6 +1,7 @@
 """A disk of a running guest copied to another one, to which the guest then changes over: QEMU's mirror job, pivoted.
 
-Until the job has ended the guest writes to both, so nothing is lost whenever it breaks off: the guest has the old disk then.
+Once the job is ready, each write of the guest is done when both disks have it, so from then on either is the whole one. That is
+the moment at which the new one is noted: whatever ends in between, nobody has to know which of them the guest wrote to last.
 """
 from __future__ import annotations
 
@@ -11,47 +12,55 @@ from lxml import etree
 from oslo_log import log
 
 from nova_lite import exception
+from nova_lite.objects.block_device import BlockDevice
+from nova_lite.virt.driver import Noter
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
 LOG = log.getLogger(__name__)
 POLL = 0.3                  # seconds between looks at the job
-PIVOT_TIMEOUT = 60.0        # seconds that a job whose copy is complete may take until it can be pivoted
+_READY, _PIVOTS = "yes", "pivot"        # what libvirt says of a job: both are the same; the guest changes over
 _PORTS = {"nbd": "10809", "iscsi": "3260", "rbd": "6789"}
 
 
-def swap(guest: Guest, serial: str, xml: str, larger: bool = False) -> None:
-    """Let the disk with ``serial`` have the source of ``xml``; one that has it already keeps it. Raises VirtDriverError.
+def swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Noter) -> None:
+    """Let the guest's disk that is ``old`` have the source of ``xml``, which is ``new``: see ComputeDriver.swap_volume. Raises
+    GuestLacksDisk and VirtDriverError.
 
-    ``larger``: the new source is. QEMU mirrors only what has the same size, so the guest is given the front part of it, and
-    sees the rest when it is started the next time.
+    QEMU mirrors only what has the same size: of a larger volume the guest is given the front part, and sees the rest when it
+    is started the next time.
     """
-    domain = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_LIVE)
-    if domain is None and _starts_with(guest, serial, etree.fromstring(xml)):
-        return      # it changed over, and went off before anybody was told
-    disk = None if domain is None else GuestDisks.element(domain, serial)
-    if domain is None or disk is None:
-        raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the guest has no disk {serial}, or does not run")
-    xml = GuestDisks.fitted(xml, domain)
+    disk = _disk(guest, old)
+    xml = GuestDisks.fitted(xml, disk.getroottree().getroot())
     wanted = etree.fromstring(xml)
     if any(one.find(".//encryption") is not None for one in (disk, wanted)):
         raise exception.NotImplementedByDriver(what="the exchange of encrypted volumes under a guest")
-    if not is_same_source(disk, wanted):
+    if is_same_source(disk, wanted):
+        note(new)
+    else:
         target = str(disk.find("target").get("dev"))    # type: ignore[union-attr]  # every disk has one
-        _mirror(guest, target, _front_part(guest, target, xml) if larger else xml)
-    # the configuration of the next start; what names the disk inside the guest stays as it is
-    serial_element = wanted.find("serial")
-    if serial_element is not None:
-        serial_element.text = serial
-    kept = etree.tostring(wanted, encoding="unicode")
-    guest.do(lambda domain: domain.updateDeviceFlags(kept, guest.lib.VIR_DOMAIN_AFFECT_CONFIG) and None, must_exist=True)
+        if _mirror_of(disk, wanted) not in (_READY, _PIVOTS):
+            note(old)       # an earlier run may have come further, and its job have failed
+            _mirror(guest, old, wanted, target, _front_part(guest, target, xml) if (new.size or 0) > (old.size or 0) else xml)
+        note(new)
+        _change_over(guest, old, wanted, target, note)
+    # the configuration of the next start
+    guest.do(lambda domain: domain.updateDeviceFlags(xml, guest.lib.VIR_DOMAIN_AFFECT_CONFIG) and None, must_exist=True)
 
 
-def _starts_with(guest: Guest, serial: str, wanted: etree._Element) -> bool:
-    """Whether the guest, which is off, has the wanted source at its next start: that is written after the pivot."""
-    configured = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_CONFIG)
-    disk = None if configured is None else GuestDisks.element(configured, serial)
-    return disk is not None and is_same_source(disk, wanted)
+def _disk(guest: Guest, old: BlockDevice) -> etree._Element:
+    """As it is now, under the name by which the guest knows it."""
+    domain = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_LIVE)
+    found = None if domain is None else GuestDisks.element(domain, str(old.volume_id))
+    if found is None:
+        raise exception.GuestLacksDisk(disk=old.volume_id)
+    return found
+
+
+def _mirror_of(disk: etree._Element, wanted: etree._Element) -> str:
+    """How far the copy to the wanted volume is, as libvirt says it; empty: there is none, or it is not ready yet."""
+    mirror = disk.find("mirror")
+    return mirror.get("ready", "") if mirror is not None and is_same_source(mirror, wanted) else ""
 
 
 def is_same_source(one: etree._Element, other: etree._Element) -> bool:
@@ -77,39 +86,38 @@ def _front_part(guest: Guest, target: str, xml: str) -> str:
     return etree.tostring(disk, encoding="unicode")
 
 
-def _mirror(guest: Guest, target: str, xml: str) -> None:
+def _mirror(guest: Guest, old: BlockDevice, wanted: etree._Element, target: str, xml: str) -> None:
+    """Copy, until both are the same."""
     lib = guest.lib
     flags = lib.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | lib.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
+    flags |= getattr(lib, "VIR_DOMAIN_BLOCK_COPY_SYNCHRONOUS_WRITES", 0)        # since libvirt 8.0
     if _info(guest, target):
         LOG.warning("Ending a copy of %s that nobody waits for", target, extra={"instance_uuid": guest.uuid})
         guest.do(lambda domain: domain.blockJobAbort(target, 0) and None)
     guest.do(lambda domain: domain.blockCopy(target, xml, {}, flags) and None, must_exist=True)
-    deadline: float | None = None
     while True:
-        info = _info(guest, target)
-        if not info:
+        has_job = bool(_info(guest, target))       # before the look at the disk: a job ends after it is ready
+        if _mirror_of(_disk(guest, old), wanted) == _READY:
+            return
+        if not has_job:
             raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the copy of {target} broke off")
-        if info["end"] and info["cur"] == info["end"]:
-            deadline = deadline or time.monotonic() + PIVOT_TIMEOUT
-            if _pivot(guest, target, time.monotonic() > deadline):
-                return
         time.sleep(POLL)
 
 
-def _pivot(guest: Guest, target: str, last: bool) -> bool:
-    """False when the job is not ready yet, of which the counters say nothing."""
+def _change_over(guest: Guest, old: BlockDevice, wanted: etree._Element, target: str, note: Noter) -> None:
+    """The guest writes to the new one only. One that is refused that has the old one, and no copy is under way any more."""
     lib = guest.lib
-
-    def pivot(domain: Any) -> bool:
-        try:
-            domain.blockJobAbort(target, lib.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT)
-            return True
-        except lib.libvirtError as error:
-            if last or error.get_error_code() != lib.VIR_ERR_BLOCK_COPY_ACTIVE:
-                raise
-            return False
-
-    return bool(guest.do(pivot, must_exist=True))
+    try:
+        guest.do(lambda domain: domain.blockJobAbort(target, lib.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT) and None, must_exist=True)
+    except exception.VirtDriverError:
+        disk = _disk(guest, old)
+        if is_same_source(disk, wanted):
+            return
+        if _mirror_of(disk, wanted) != _PIVOTS:     # libvirt is at it: that is seen later
+            note(old)
+            if _info(guest, target):
+                guest.do(lambda domain: domain.blockJobAbort(target, 0) and None)
+        raise
 
 
 def _info(guest: Guest, target: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ QEMU speaks to storage itself, so a host needs neither iscsid nor kernel modules
 - local: ``device_path``, a raw file or a block device of this host
 
 and for all of them ``access_mode``, ``discard``, ``qos_specs``, ``encrypted`` and ``encryption`` (see ``encryption.py``).
+Beside ``data`` stands ``serial``, when the guest is to know the volume by another name than its id.
 """
 from __future__ import annotations
 
@@ -80,8 +81,8 @@ def disk(instance: Instance, device: BlockDevice, target: str) -> Disk:
     network, encrypted = _source(info), encryption.of(info)
     cache = "none" if network or data.get("direct_io", True) else "writeback"
     return Disk(path="" if network else str(data["device_path"]), target=target, bus=bus, format="raw", cache=cache,
-                serial=device.volume_id, tune=_limits(info), network=network, block=bool(data.get("block_device")),
-                readonly=data.get("access_mode") == "ro", shareable=device.multiattach,
+                serial=info.get("serial") or device.volume_id, tune=_limits(info), network=network,
+                block=bool(data.get("block_device")), readonly=data.get("access_mode") == "ro", shareable=device.multiattach,
                 discard=bool(data.get("discard")), alias=f"ua-{device.id}",
                 luks_secret=encrypted.secret_uuid if encrypted else "")
 

@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 from nova_lite import exception
+from nova_lite.compute import swap as swap_on_host
 from nova_lite.objects import states
 from tests.support.fake_cinder import FakeCinder
 from tests.support.fake_openstack import FakeOpenStack
@@ -94,6 +95,59 @@ def test_a_host_that_dies_on_the_way_goes_on_later(cloud, cinder, attached, wher
     cloud.actions_end(server, 20)
     [device] = cloud.get(server).block_devices
     assert (device.volume_id, list(cinder.attachments)) == (old, [device.attachment_id])
+
+
+def killed_at(cloud, server, old, new, meddled, method, when):
+    """The host dies there; the server's record then."""
+    meddled.fail(method, DIED, when)
+    swap(cloud, server, old, new)
+    cloud.wait_for(lambda: not meddled.rules[method][2] and cloud.hosts["h1"].leases.in_flight() == [], 20)
+    [device] = cloud.get(server).block_devices
+    return device
+
+
+def test_what_is_started_after_the_guest_changed_over_has_the_new_volume(cloud, cinder, attached):
+    """Whoever starts the guest before the exchange goes on (its user, or a host that comes back) reads the record."""
+    server, old, new = attached
+    before = cloud.device(server, old)
+    device = killed_at(cloud, server, old, new, cloud.drivers["h1"], "swap_volume", "after")
+    assert (device.volume_id, device.size) == (new, 2)
+    assert device.connection_info["data"]["attachment_id"] == device.attachment_id != before.attachment_id
+    assert device.connection_info["serial"] == old      # the guest sees the same disk
+
+
+@pytest.mark.parametrize(("neighbour", "method", "error"), [
+    ("volumes", "connect", DOWN), ("driver", "swap_volume", BROKEN),
+    ("driver", "swap_volume", exception.GuestLacksDisk(disk="of a guest that is off"))])
+def test_a_guest_that_changed_over_keeps_the_new_volume_whatever_fails_then(cloud, cinder, attached, monkeypatch, neighbour,
+                                                                          method, error):
+    monkeypatch.setattr(swap_on_host, "PAUSE", 0.1)
+    server, old, new = attached
+    killed_at(cloud, server, old, new, cloud.drivers["h1"], "swap_volume", "after")
+    {"volumes": cloud.host_volumes["h1"], "driver": cloud.drivers["h1"]}[neighbour].fail(method, error, times=2)
+    cloud.take_over()
+    cloud.wait_for(lambda: cinder.completed == [(old, new, False)], 20)
+    cloud.actions_end(server, 20)
+    [device] = cloud.get(server).block_devices
+    assert (device.volume_id, device.size, list(cinder.attachments)) == (old, 2, [device.attachment_id])
+
+
+def test_a_guest_that_does_not_change_over_has_the_old_volume(cloud, cinder, attached, monkeypatch):
+    server, old, new = attached
+    before, noted = cloud.device(server, old), []
+
+    def refuse(_instance, was, wanted, note):
+        for device in (wanted, was):
+            note(device)
+            noted.append(cloud.get(server).block_devices[0].volume_id)
+        raise BROKEN
+    monkeypatch.setattr(cloud.drivers["h1"]._real, "swap_volume", refuse)
+    swap(cloud, server, old, new)
+    cloud.wait_for(lambda: cinder.completed == [(old, new, True)], 20)
+    cloud.actions_end(server, 20)
+    assert noted == [new, old]
+    assert cloud.get(server).block_devices == [before]
+    assert list(cinder.attachments) == [before.attachment_id]
 
 
 class Killed(BaseException):

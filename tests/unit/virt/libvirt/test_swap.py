@@ -5,6 +5,7 @@ import pytest
 from lxml import etree
 
 from nova_lite import exception
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.swap import is_same_source, swap
@@ -34,9 +35,9 @@ def test_a_volume_is_its_name_and_its_servers(one, other, same):
 
 
 # a guest that is off --------------------------------------------------------------------------------------------------------
-SERIAL = "the-volume"
+OLD, NEW = (BlockDevice("device", "volume", volume_id=name, size=1) for name in ("old-volume", "new-volume"))
 DISK = ("<disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{}'/><target dev='vdb' bus='virtio'/>"
-        f"<serial>{SERIAL}</serial></disk>")
+        f"<serial>{OLD.volume_id}</serial></disk>")
 DOMAIN = ("<domain type='test'><name>swapped</name><uuid>{}</uuid><memory unit='MiB'>64</memory><os><type>hvm</type></os>"
           "<devices>{}</devices></domain>")
 
@@ -53,20 +54,16 @@ def guest():
     connection.close()
 
 
-def test_a_guest_that_went_off_after_it_changed_over_has_the_new_volume(guest):
-    """What it wrote last is there and nowhere else."""
-    guest.define(DOMAIN.format(guest.uuid, DISK.format("/new")))
-    swap(guest, SERIAL, DISK.format("/new"))
-    assert "/new" in guest.xml()
-
-
-@pytest.mark.parametrize("disks", [DISK.format("/old"), ""])
-def test_one_that_went_off_before_has_the_old_one(guest, disks):
+@pytest.mark.parametrize("disks", [DISK.format("/old"), DISK.format("/new"), ""])
+def test_nothing_is_noted_of_a_guest_that_does_not_run(guest, disks):
+    """What was noted before holds: the guest is started with that."""
     guest.define(DOMAIN.format(guest.uuid, disks))
-    with pytest.raises(exception.VirtDriverError, match="does not run"):
-        swap(guest, SERIAL, DISK.format("/new"))
+    noted = []
+    with pytest.raises(exception.GuestLacksDisk, match="does not run"):
+        swap(guest, OLD, NEW, DISK.format("/new"), noted.append)
+    assert noted == []
 
 
 def test_one_that_is_gone_has_none(guest):
-    with pytest.raises(exception.VirtDriverError, match="does not run"):
-        swap(guest, SERIAL, DISK.format("/new"))
+    with pytest.raises(exception.GuestLacksDisk, match="does not run"):
+        swap(guest, OLD, NEW, DISK.format("/new"), lambda _device: None)
