@@ -27,6 +27,8 @@ from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.conductor.tasks.runner import Tasks
+from nova_lite.conductor.unmade_images import INTERVAL as IMAGES_INTERVAL
+from nova_lite.conductor.unmade_images import UnmadeImages
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, clock, console_auth_tokens, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
@@ -72,6 +74,7 @@ class ConductorManager:
         self.confirmer = Confirmer(conf, self.db, self.compute)
         self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
+        self.images = UnmadeImages(conf, self.db)
         self.limits = limits.LimitsMirror(conf, self.db)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor)]
 
@@ -93,7 +96,7 @@ class ConductorManager:
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
                 (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
                 (clock.INTERVAL, lambda: clock.watch(self.db)),
-                (self.strays.interval, self.strays.run),
+                (self.strays.interval, self.strays.run), (IMAGES_INTERVAL, self.images.run),
                 (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run),
                 (limits.INTERVAL, self.limits.run)]
 

@@ -1,7 +1,8 @@
 """Durable actions: what is to be done, by whom, and until when its worker may be silent.
 
 An action is open while its state is pending (nobody works on it) or running (``owner`` holds it until ``lease_until``).
-``lease_until`` of a pending action is when the sweeper wakes somebody up for it. A worker that was silent for longer than
+``lease_until`` of a pending action is when the sweeper wakes somebody up for it, and of a failed one, which has it only when it
+was to make an image, when that image is looked for. A worker that was silent for longer than
 its lease loses the action: whoever claims it next is the owner, and what the old one still writes is refused.
 """
 from __future__ import annotations
@@ -22,6 +23,8 @@ from nova_lite.objects.action import Action
 T = models.instance_actions
 E = models.instance_action_events
 OPEN = (objects.PENDING, objects.RUNNING)
+MAKE_IMAGES = ("createImage", "createBackup")
+LOOK_SECONDS = 60.0                     # after which the image of a failed action is looked for
 SECRETS = ("admin_password",)          # arguments that are forgotten when the action ends
 
 
@@ -196,8 +199,22 @@ def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
     if arguments is not None:
         values["arguments"] = _without_secrets(arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
+    if failed:
+        conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.action.in_(MAKE_IMAGES))
+                     .values(lease_until=clock.after(conn, LOOK_SECONDS)))
     if arguments is None:
         _forget_secrets(conn, ids)
+
+
+def with_images(conn: sa.Connection, limit: int = 100) -> list[Action]:
+    """Failed actions whose images it is time to look for."""
+    query = sa.select(T).where(T.c.state == objects.ERROR, T.c.lease_until < clock.after(conn)).order_by(T.c.lease_until)
+    return [_record(row) for row in conn.execute(query.limit(limit))]
+
+
+def forget_image(conn: sa.Connection, action_id: int) -> None:
+    """The image of a failed action was looked for."""
+    conn.execute(sa.update(T).where(T.c.id == action_id, T.c.state == objects.ERROR).values(lease_until=None))
 
 
 def _forget_secrets(conn: sa.Connection, ids: Collection[int]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from nova_lite.compute import snapshot
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
+from nova_lite.exception import ServiceUnavailable
 from nova_lite.image import base as image_base
 from nova_lite.objects import states
 
@@ -166,6 +167,63 @@ def test_it_waits_for_a_host_that_is_away(cloud, images, server):
     cloud.wait_action(action_id, "done")
     assert images.get(OWNER, image_id).status == "active"
     assert state(cloud, server) == ("active", None, 1, None)
+
+
+def given_up(cloud, images, server):
+    """An image that nobody makes: as many workers died over it as are let; action and image."""
+    action_id, image_id = begin(cloud, images, server, wake=False)
+    host = cloud.get(server).host
+    cloud.hosts[host]._stopping.set()       # it hears nothing any more
+    for attempt in range(cloud.conf.conductor.max_attempts):
+        cloud.claim(action_id, host, f"worker {attempt}, which dies")
+        cloud.expire(action_id)
+        cloud.sweep()
+    assert cloud.action(action_id).state == "error"
+    return action_id, image_id
+
+
+@pytest.fixture
+def short_tempered(make_cloud):
+    return make_cloud("h1", conductor__max_attempts=2)
+
+
+def test_an_image_whose_making_is_given_up_is_deleted(short_tempered):
+    cloud, images = short_tempered, image_base.load(short_tempered.conf)
+    action_id, image_id = given_up(cloud, images, cloud.active())
+    cloud.conductor.images.run()
+    assert images.get(OWNER, image_id).status == "queued"       # a worker that is only late finds it
+    cloud.expire(action_id)
+    cloud.conductor.images.run()
+    assert images.list(OWNER) == []
+    assert cloud.action(action_id).lease_until is None
+
+
+def test_one_that_has_its_data_stays(short_tempered):
+    """The last worker could not tell any more."""
+    cloud, images = short_tempered, image_base.load(short_tempered.conf)
+    action_id, image_id = given_up(cloud, images, cloud.active())
+    images.upload(admin_context(), image_id, [b"all of it"])
+    cloud.expire(action_id)
+    cloud.conductor.images.run()
+    assert images.get(OWNER, image_id).status == "active"
+    assert cloud.action(action_id).lease_until is None
+
+
+def test_one_that_the_image_service_does_not_delete_now_is_deleted_later(cloud, images, server, monkeypatch):
+    """Neither on the host that fails, nor by the conductor's first look."""
+    def is_down(*_arguments):
+        raise ServiceUnavailable(what="Glance", reason="it does not answer")
+    cloud.fail("snapshot")
+    monkeypatch.setattr(cloud.hosts[cloud.get(server).host].host.image, "delete", is_down)
+    action_id, image_id = begin(cloud, images, server)
+    cloud.wait_action(action_id, "error")
+    cloud.expire(action_id)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(images), "delete", is_down)
+        cloud.conductor.images.run()
+    assert images.get(OWNER, image_id).status == "queued"
+    cloud.conductor.images.run()
+    assert images.list(OWNER) == []
 
 
 def test_backups_rotate(cloud, images, server):
