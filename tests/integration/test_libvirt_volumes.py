@@ -397,6 +397,25 @@ def test_volumes_come_and_go_on_a_machine_with_pci_express(driver, tmp_path):
         driver.destroy(instance, [])
 
 
+def test_what_was_kept_for_a_server_goes_with_what_its_move_has_left(driver, hypervisor, guest, target, tmp_path):
+    """As after the death of a host that had connected the volume and got no further. A guest that is here keeps its own."""
+    path = tmp_path / f"{uuid.uuid4()}"
+    path.touch()
+    os.truncate(path, SIZE)
+    exported, device, gone = target.export(path), _device(), _instance()
+    info = {**exported, "data": {**exported["data"], **ENCRYPTED}}
+    for instance in (gone, guest):
+        driver.connect_volume(instance, device, info)
+    both = set(_virsh(hypervisor, "secret-list").split()[::3])
+    assert len(both) == 4
+    for instance in (gone, guest):
+        driver.drop_left_behind(instance.uuid)
+        assert set(_virsh(hypervisor, "secret-list").split()[::3]) == {volumes.secret_uuid(guest, device.volume_id),
+                                                                       encryption.secret_uuid(guest, device.volume_id)} < both
+    driver.disconnect_volume(guest, _connected(driver, guest, device, info))
+    assert _virsh(hypervisor, "secret-list") == ""
+
+
 def test_boot_from_an_encrypted_iscsi_volume_with_chap(driver, hypervisor, target, tmp_path):
     data = _raw(tmp_path)
     root = storage.Luks(tmp_path, FIXED_KEY).make(tiny_image(), "qcow2", tmp_path / f"root-{uuid.uuid4()}")

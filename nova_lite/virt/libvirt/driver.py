@@ -49,8 +49,7 @@ class LibvirtDriver:
     """Entry point ``libvirt`` of nova_lite.virt."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
-        self._conf = conf
-        self._name = host
+        self._conf, self._name = conf, host
         self._root = instances_root(conf)
         self._connection = Connection(conf.libvirt.connection_uri)
         self._disks = disks_of(conf, host)
@@ -314,7 +313,8 @@ class LibvirtDriver:
         return self._moves.left_behind()
 
     def drop_left_behind(self, instance_uuid: str) -> None:
-        """The marked directories go."""
+        """The marked directories go, last."""
+        self._volumes.forget_all(instance_uuid)
         self._moves.drop_left_behind(instance_uuid)
 
     def pause(self, instance: Instance) -> None:

@@ -76,6 +76,22 @@ class VolumeHost:
         if encryption.of(device.connection_info) is not None:
             self._forget(encryption.secret_uuid(instance, str(name)))
 
+    def forget_all(self, instance_uuid: str) -> None:
+        """Forget the secrets of a server that has no guest here, and whose volumes nobody can name."""
+        lib = self._connection.libvirt
+
+        def forget(connection: Any) -> None:
+            for secret in connection.listAllSecrets():
+                try:
+                    if secret.usageID().startswith(f"{instance_uuid}/"):
+                        secret.undefine()
+                except lib.libvirtError as error:
+                    if error.get_error_code() != lib.VIR_ERR_NO_SECRET:
+                        raise
+
+        if Guest(self._connection, instance_uuid).power_state() is None:
+            self._connection.run(forget)
+
     def unlock(self, instance: Instance) -> None:
         """Before its guest starts: libvirt is to have the passphrases of its encrypted volumes. Raises what
         ``KeyManager.passphrase`` raises."""
