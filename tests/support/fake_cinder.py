@@ -1,4 +1,4 @@
-"""A Cinder of dictionaries, for the driver's unit tests: as much of Block Storage v3 as the driver speaks."""
+"""A Cinder of dictionaries: as much of Block Storage v3 as the driver speaks. A volume may say its ``connection``."""
 from __future__ import annotations
 
 import json
@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 from tests.support.fake_openstack import PROJECT, Answer, Call
 
 SECRET = "chap-secret"
+CONNECTION = {"driver_volume_type": "iscsi", "target_portal": "10.0.0.1:3260", "target_iqn": "iqn.x", "target_lun": 1,
+              "auth_method": "CHAP", "auth_username": "u", "auth_password": SECRET}
 
 
 def fault(status: int, message: str) -> Answer:
@@ -161,10 +163,12 @@ class FakeCinder:
         volume = self.volumes.get(body["volume_uuid"])
         if volume is None or project not in (None, self._owner(volume)):
             return fault(404, f"Volume {body['volume_uuid']} could not be found.")
-        if volume["status"] != "available" and not volume["multiattach"]:
+        has_it = {row["instance"] for row in self._attachments_of(volume["id"])} == {body["instance_uuid"]}
+        if volume["status"] != "available" and not volume["multiattach"] and not has_it:
             return fault(400, f"Invalid volume: Volume {volume['id']} status must be available or downloading to reserve, but "
                               f"the current status is {volume['status']}.")
-        volume["status"] = "reserved"
+        if not has_it:
+            volume["status"] = "reserved"
         made = {"id": str(uuid.uuid4()), "status": "reserved", "instance": body["instance_uuid"], "volume_id": volume["id"],
                 "attached_at": "", "detached_at": "", "attach_mode": None, "connection_info": {}}
         self.attachments[made["id"]] = made
@@ -175,22 +179,29 @@ class FakeCinder:
     def _put_attachments(self, attachment_id: str, body: dict[str, Any]) -> Answer:
         row = self.attachments[attachment_id]
         row["status"] = "attaching"
-        row["connection_info"] = {
-            "driver_volume_type": "iscsi", "target_portal": "10.0.0.1:3260", "target_iqn": "iqn.x", "target_lun": 1,
-            "auth_method": "CHAP", "auth_username": "u", "auth_password": SECRET,
-            "encrypted": self.volumes[row["volume_id"]]["encrypted"], "attachment_id": attachment_id,
-            "told": body["attachment"]["connector"]["host"]}
+        volume = self.volumes[row["volume_id"]]
+        row["connection_info"] = {**volume.get("connection", CONNECTION), "encrypted": volume["encrypted"],
+                                  "attachment_id": attachment_id, "told": body["attachment"]["connector"]["host"]}
         return Answer(200, {"attachment": row})
 
     def _post_attachments(self, attachment_id: str, body: dict[str, Any]) -> Answer:
         row = self.attachments[attachment_id]
         assert body == {"os-complete": {}}
         row["status"] = "attached"
-        self.volumes[row["volume_id"]] |= {"status": "in-use", "attachments": [
-            {"id": row["volume_id"], "server_id": row["instance"], "attachment_id": attachment_id, "device": "/dev/vdb"}]}
+        self._tell_volume(row["volume_id"])
         return Answer(204)
 
     def _delete_attachments(self, attachment_id: str, _body: dict[str, Any]) -> Answer:
         row = self.attachments.pop(attachment_id)
-        self.volumes[row["volume_id"]] |= {"status": "available", "attachments": []}
+        self._tell_volume(row["volume_id"])
         return Answer(200, {"attachments": []})
+
+    def _attachments_of(self, volume_id: str) -> list[dict[str, Any]]:
+        return [row for row in self.attachments.values() if row["volume_id"] == volume_id]
+
+    def _tell_volume(self, volume_id: str) -> None:
+        """A volume is in use as long as somebody has it; whoever moves has it twice."""
+        shown = [{"id": volume_id, "server_id": row["instance"], "attachment_id": row["id"], "device": "/dev/vdb"}
+                 for row in self._attachments_of(volume_id) if row["status"] == "attached"]
+        left = "reserved" if self._attachments_of(volume_id) else "available"
+        self.volumes[volume_id] |= {"status": "in-use" if shown else left, "attachments": shown}

@@ -42,27 +42,32 @@ Handler = Callable[[Call], Answer]
 
 
 class FakeOpenStack:
-    """``service`` answers what comes to the neighbour, ``calls`` holds it; Keystone's tokens are service-1, service-2 ..."""
+    """``service`` answers what comes to the neighbour, ``calls`` holds it; Keystone's tokens are service-1, service-2 ...
 
-    def __init__(self, service_type: str, handler: Handler, versions: dict[str, str] | None = None, path: str = "") -> None:
-        self.type, self.handler, self.versions, self.endpoint_path = service_type, handler, versions, path
+    ``host``: the address of this machine by which both are reached, which may come to be only later.
+    """
+
+    def __init__(self, service_type: str, handler: Handler, versions: dict[str, str] | None = None, path: str = "",
+                 host: str = "127.0.0.1") -> None:
+        self.type, self.handler, self.versions, self.endpoint_path, self.host = service_type, handler, versions, path, host
         self.calls: list[Call] = []
         self.keystone_calls: list[Call] = []
         self.keystone_handler: Handler | None = None
         self.refusal: Answer | None = None      # what Keystone answers to the service user's password
         self.issued = 0
         self._released = threading.Event()
-        self.keystone = _serve(self._keystone, self._released)
-        self.server = _serve(self._service, self._released)
+        self._listen = "0.0.0.0" if host != "127.0.0.1" else host       # noqa: S104
+        self.keystone = _serve(self._keystone, self._released, self._listen)
+        self.server = _serve(self._service, self._released, self._listen)
         self.port = self.server.server_address[1]
         self.options: dict[str, object] = {
-            "auth_type": "password", "auth_url": f"http://127.0.0.1:{self.keystone.server_address[1]}/v3",
+            "auth_type": "password", "auth_url": f"http://{host}:{self.keystone.server_address[1]}/v3",
             "username": "nova-lite", "password": "secret", "project_name": "service", "user_domain_id": "default",
             "project_domain_id": "default"}
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def stop(self) -> None:
         """The neighbour alone: connections are refused from now on."""
@@ -70,7 +75,7 @@ class FakeOpenStack:
 
     def restart(self) -> None:
         """On the same port."""
-        self.server = _serve(self._service, self._released, self.port)
+        self.server = _serve(self._service, self._released, self._listen, self.port)
 
     def close(self) -> None:
         self._released.set()
@@ -137,7 +142,7 @@ class _Server(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
 
-def _serve(handler: Handler, released: threading.Event, port: int = 0) -> _Server:
+def _serve(handler: Handler, released: threading.Event, host: str, port: int = 0) -> _Server:
     class Requests(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -176,7 +181,7 @@ def _serve(handler: Handler, released: threading.Event, port: int = 0) -> _Serve
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
 
-    server = _Server(("127.0.0.1", port), Requests)
+    server = _Server((host, port), Requests)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     return server
 

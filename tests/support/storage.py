@@ -70,14 +70,15 @@ class IscsiTarget:
 
 
 class NbdServer:
-    """One export."""
+    """One export. ``host``: the address of this machine that clients are told."""
 
-    def __init__(self, path: pathlib.Path, form: str = "raw") -> None:
+    def __init__(self, path: pathlib.Path, form: str = "raw", host: str = "127.0.0.1") -> None:
         self.port = free_port()
-        self._process = subprocess.Popen([*_WITH_US, "qemu-nbd", "-f", form, "-b", "127.0.0.1", "-p", str(self.port), "-t",
+        listen = host if host == "127.0.0.1" else "0.0.0.0"     # noqa: S104
+        self._process = subprocess.Popen([*_WITH_US, "qemu-nbd", "-f", form, "-b", listen, "-p", str(self.port), "-t",
                                           "--shared=4", "-x", path.name, str(path)])
         wait_for("qemu-nbd", self._listens)
-        self.connection_info = {"driver_volume_type": "nbd", "data": {"host": "127.0.0.1", "port": self.port,
+        self.connection_info = {"driver_volume_type": "nbd", "data": {"host": host, "port": self.port,
                                                                       "export": path.name}}
 
     def stop(self) -> None:

@@ -36,6 +36,11 @@ def run(*command: str | os.PathLike[str], given: str | None = None, check: bool 
     return done.stdout
 
 
+def gateway() -> str:
+    """The address that this machine has on the management network of this process's :class:`TwoHosts`."""
+    return f"10.{100 + os.getpid() % 100}.7.1"
+
+
 class Hypervisor:
     """One host. ``state`` is short, since a socket's path has 107 characters at most."""
 
@@ -111,7 +116,7 @@ class TwoHosts(Services):
         self.short.chmod(0o711)     # QEMU's own user passes through
         self.hosts = {letter: Hypervisor(f"host-{letter}", f"{self.prefix}{letter}", self.short / letter, f"{net}.7.{last}")
                       for letter, last in (("a", 2), ("b", 3))}
-        self.gateway = f"{net}.7.1"
+        self.gateway = gateway()
         super().__init__(directory, rabbit.url, database_url, image__local_path=directory / "images",
                          volume__local_path=self.short / "volumes", network__driver="bridge",
                          network__bridge_prefix=self.prefix, compute__driver="libvirt",
