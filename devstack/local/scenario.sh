@@ -12,6 +12,7 @@
 set -eu
 
 modules='minimum_basic|server_(basic|advanced)_ops|network_basic_ops|snapshot_pattern|shelve_instance|volume_boot_pattern'
+modules+='|encrypted_cinder_volumes'
 here=$(cd "$(dirname "$0")" && pwd)
 keep='' regex="^tempest\.scenario\.test_($modules)\." whole=--whole
 while [ $# -gt 0 ]; do

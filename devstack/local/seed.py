@@ -66,7 +66,7 @@ def identity(cloud):
                 for n in ("service", "demo", "alt_demo")}
     projects["admin"] = cloud.project
     roles = {n: cloud.ensure(KEYSTONE, "roles", "role", n)["id"] for n in ("admin", "member", "reader", "service")}
-    grants = [(n, "service", ("admin", "service")) for n in ("nova_lite", "neutron", "glance", "cinder")]
+    grants = [(n, "service", ("admin", "service")) for n in ("nova_lite", "neutron", "glance", "cinder", "barbican")]
     grants += [("demo", "demo", ("member", "reader")), ("alt_demo", "alt_demo", ("member", "reader")),
                ("admin", "demo", ("admin",))]
     for user, project, wanted in grants:
@@ -82,6 +82,8 @@ def catalog(cloud):
               ("block-storage", "cinder", url("cinder", "/v3")),
               ("volumev3", "cinderv3", url("cinder", "/v3/$(project_id)s")),
               ("compute", "nova_lite", ENV.get("STACK_COMPUTE_URL") or url("compute", "/v2.1"))]
+    if KIND == "real":
+        wanted.append(("key-manager", "barbican", url("barbican")))
     services = {s["type"]: s["id"] for s in cloud.call("GET", f"{KEYSTONE}/services")["services"]}
     endpoints = {(e["service_id"], e["interface"]): e for e in cloud.call("GET", f"{KEYSTONE}/endpoints")["endpoints"]}
     for kind, name, address in wanted:
@@ -135,13 +137,17 @@ def network(cloud):
 
 
 def volume(cloud):
-    """A type for the backend, and one whose volumes may be attached several times."""
+    """A type for the backend, one whose volumes may be attached several times, and, where there is Barbican, an encrypted one."""
     root, backend = url("cinder", f"/v3/{cloud.project}"), "rbd" if KIND == "real" else "dataless"
     specs = {"volume_backend_name": backend}
-    have = {t["name"] for t in cloud.call("GET", f"{root}/types")["volume_types"]}
-    for name, more in ((backend, {}), ("multiattach", {"multiattach": "<is> True"})):
+    have = {t["name"]: t["id"] for t in cloud.call("GET", f"{root}/types")["volume_types"]}
+    for name, more in ((backend, {}), ("multiattach", {"multiattach": "<is> True"}), *([("luks", {})] if KIND == "real" else ())):
         if name not in have:
-            cloud.call("POST", f"{root}/types", json={"volume_type": {"name": name, "extra_specs": {**specs, **more}}})
+            body = {"volume_type": {"name": name, "extra_specs": {**specs, **more}}}
+            have[name] = cloud.call("POST", f"{root}/types", json=body)["volume_type"]["id"]
+    if "luks" in have and not cloud.call("GET", f"{root}/types/{have['luks']}/encryption"):
+        cloud.call("POST", f"{root}/types/{have['luks']}/encryption", json={"encryption": {
+            "provider": "luks", "cipher": "aes-xts-plain64", "key_size": 256, "control_location": "front-end"}})
 
 
 def compute(cloud):

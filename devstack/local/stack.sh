@@ -3,8 +3,8 @@
 #
 #   stack.sh [--api-only] [--neighbours-only] [--install-only]
 #
-# --api-only          no data anywhere: ports are bound but not plugged, volumes are rows, guests are fake
-# --neighbours-only   RabbitMQ, MariaDB, memcached, Keystone, Glance, Neutron, Cinder; no nova_lite
+# --api-only          no data anywhere: ports are bound but not plugged, volumes are rows, guests are fake, no Barbican
+# --neighbours-only   RabbitMQ, MariaDB, memcached, Keystone, Barbican, Glance, Neutron, Cinder; no nova_lite
 # --install-only      Debian packages and virtual environments, nothing is started
 #
 # STACK_DIR (/var/lib/nova-lite-stack) holds state, logs and pid files; STACK_PORT_BASE (21000) is the first of 100 TCP ports.
@@ -28,8 +28,8 @@ unset STACK_KIND
 export STACK_NOVA_LITE
 
 here=$(cd "$(dirname "$0")" && pwd)
-for part in settings progress process packages common_conf infrastructure keystone glance neutron openvswitch cinder ceph \
-    nova_lite seed; do
+for part in settings progress process packages common_conf infrastructure keystone barbican glance neutron openvswitch cinder \
+    ceph nova_lite seed; do
     # shellcheck source=/dev/null
     . "$here/lib/$part.sh"
 done
@@ -62,6 +62,7 @@ ports() {
     need_port neutron "$P_NEUTRON"
     need_port cinder-api "$P_CINDER"
     if real; then
+        need_port barbican "$P_BARBICAN"
         need_port ovsdb "$P_OVSDB"
         need_port ceph-mon "$P_CEPH_MON"
     fi
@@ -73,6 +74,7 @@ ports() {
 
 configure() {
     configure_keystone
+    configure_barbican
     configure_glance
     configure_neutron
     configure_cinder
@@ -88,7 +90,7 @@ step configure "configuration in $ETC" configure
 begin rabbitmq "RabbitMQ answers" start_rabbitmq
 begin memcached "memcached answers" start_memcached
 step mariadb "MariaDB answers" start_mariadb
-step schemas "tables of Keystone, Glance, Neutron, Cinder" create_schemas
+step schemas "tables of Keystone, Barbican, Glance, Neutron, Cinder" create_schemas
 step bootstrap "keys and admin of Keystone" bootstrap_keystone
 finish memcached
 begin keystone "Keystone answers; users and catalog" start_keystone
@@ -97,11 +99,15 @@ finish keystone
 if real; then
     if nova_lite; then STACK_IMAGE=$(tiny_image) && export STACK_IMAGE; fi
     step openvswitch "Open vSwitch in user space" start_openvswitch
+    begin barbican "Barbican answers" start_barbican
     begin ceph "Ceph: monitor, manager, OSD, pool" start_ceph
 fi
 begin glance "Glance answers; image" start_glance
 begin neutron "Neutron answers; networks" start_neutron
-if real; then finish ceph; fi
+if real; then
+    finish barbican
+    finish ceph
+fi
 begin cinder "Cinder answers; volume types" start_cinder
 finish glance
 finish neutron

@@ -27,6 +27,8 @@ osapi_volume_workers = $STACK_WORKERS
 glance_api_servers = http://$STACK_HOST:$P_GLANCE
 rootwrap_config = $ETC/cinder/rootwrap.conf
 enable_new_services = True
+# QEMU, which formats encrypted volumes, cannot always measure a busy machine: one in five failed
+scheduler_max_attempts = 10
 quota_volumes = -1
 quota_snapshots = -1
 quota_gigabytes = -1
@@ -41,6 +43,11 @@ rbd_ceph_conf = $ETC/ceph/ceph.conf
 rbd_exclusive_cinder_pool = True
 $(conf_database cinder)
 $(conf_authtoken cinder)
+[key_manager]
+backend = barbican
+[barbican]
+barbican_endpoint = http://$STACK_HOST:$P_BARBICAN
+auth_endpoint = $(keystone_url)
 [nova]
 interface = public
 $(conf_credentials cinder)

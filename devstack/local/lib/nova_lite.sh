@@ -13,7 +13,7 @@ nova_lite_pins() { cat "$STACK_SOURCE/setup.cfg" "$STACK_HERE/constraints.txt" |
 
 install_nova_lite() {
     local venv=$STACK_NOVA_LITE_VENV extras=mysql
-    [ "$STACK_KIND" = api ] || extras=mysql,libvirt
+    [ "$STACK_KIND" = api ] || extras=mysql,libvirt,encryption
     # a virtual environment that others made is taken as it is
     if [ -x "$venv/bin/nova-lite-api" ] && [ ! -f "$venv/.pins" ]; then return 0; fi
     [ "$(cat "$venv/.pins" 2>/dev/null)" != "$extras $(nova_lite_pins)" ] || return 0
@@ -30,8 +30,8 @@ nova_lite_program() { # NAME ARGUMENT...: without what the neighbours need in th
 }
 
 configure_nova_lite() {
-    local driver=fake
-    [ "$STACK_KIND" = api ] || driver=libvirt
+    local driver=fake same_host=False
+    [ "$STACK_KIND" = api ] || driver=libvirt same_host=True    # there is no other
     mkdir -p "$ETC/nova_lite" "$DATA/nova_lite"
     chmod 711 "$DATA" "$DATA/nova_lite"     # qemu passes through to the disks
     cat >"$NOVA_LITE_CONF" <<EOF
@@ -53,6 +53,7 @@ port = $P_METADATA
 shared_secret = $(password)
 [compute]
 driver = $driver
+allow_resize_to_same_host = $same_host
 [fake]
 hosts = ${STACK_FAKE_HOSTS:-1}
 [libvirt]
@@ -63,6 +64,8 @@ driver = glance
 driver = neutron
 [volume]
 driver = cinder
+[barbican]
+barbican_region_name = $STACK_REGION
 [service_user]
 $(conf_credentials nova_lite | sed 's/^region_name.*//')
 region_name = $STACK_REGION

@@ -24,8 +24,9 @@ export STACK_NODE=${STACK_NODE:-$(uname -n)}            # name of this machine f
 port() { echo $((STACK_PORT_BASE + $1)); }
 P_MYSQL=$(port 1) P_AMQP=$(port 2) P_AMQP_DIST=$(port 3) P_EPMD=$(port 4) P_MEMCACHED=$(port 5)
 P_KEYSTONE=$(port 10) P_GLANCE=$(port 11) P_NEUTRON=$(port 12) P_CINDER=$(port 13) P_COMPUTE=$(port 14) P_METADATA=$(port 15)
+P_BARBICAN=$(port 16)
 P_OVSDB=$(port 20) P_OPENFLOW=$(port 21) P_CEPH_MON=$(port 22) P_CEPH_MON1=$(port 23) P_CEPH_FIRST=$(port 30)
-export P_MYSQL P_AMQP P_AMQP_DIST P_EPMD P_MEMCACHED P_KEYSTONE P_GLANCE P_NEUTRON P_CINDER P_COMPUTE P_METADATA
+export P_MYSQL P_AMQP P_AMQP_DIST P_EPMD P_MEMCACHED P_KEYSTONE P_GLANCE P_NEUTRON P_CINDER P_COMPUTE P_METADATA P_BARBICAN
 export P_OVSDB P_OPENFLOW P_CEPH_MON P_CEPH_MON1 P_CEPH_FIRST
 
 # Services run as root; Cinder and os-brick insist on the word sudo, so there is a shim of that name.
