@@ -15,7 +15,7 @@ CONSOLE_PORT ?= 6080
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
-	@echo "make stack        a whole OpenStack on this machine: Keystone, Glance, Neutron, Cinder and nova_lite (devstack/README.md)"
+	@echo "make stack        a whole OpenStack on this machine: its neighbours and nova_lite (devstack/README.md)"
 	@echo "make down         end that cloud for good: guests, libvirtd, DHCP, bridges"
 	@echo "make test         all tests"
 	@echo "make tempest      Tempest's tests of Compute on fake hosts, real Keystone, Glance, Neutron, Cinder (TEMPEST_OPTIONS)"

@@ -5,8 +5,8 @@
 #
 # guests:  image upload, network, subnet, router, security group, key, two guests: DHCP, metadata through Neutron, ssh to a
 #          floating IP, ping between them, a rule that opens and closes ssh
-# volumes: create, attach, write and read in the guest, detach, boot from volume, delete with and without delete_on_termination;
-#          nothing left behind in Cinder, in Neutron, on disk
+# volumes: create, attach, write and read in the guest, detach, boot from volume, delete with and without delete_on_termination,
+#          boot from an encrypted volume; nothing left behind in Cinder, in Neutron, on disk
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -74,12 +74,12 @@ ports() {
 
 configure() {
     configure_keystone
-    configure_barbican
     configure_glance
     configure_neutron
     configure_cinder
     install_plugins
     if real; then
+        configure_barbican
         configure_agents
         configure_ceph
     fi
@@ -90,7 +90,7 @@ step configure "configuration in $ETC" configure
 begin rabbitmq "RabbitMQ answers" start_rabbitmq
 begin memcached "memcached answers" start_memcached
 step mariadb "MariaDB answers" start_mariadb
-step schemas "tables of Keystone, Barbican, Glance, Neutron, Cinder" create_schemas
+step schemas "tables of Keystone, Glance, Neutron, Cinder" create_schemas
 step bootstrap "keys and admin of Keystone" bootstrap_keystone
 finish memcached
 begin keystone "Keystone answers; users and catalog" start_keystone

@@ -25,14 +25,12 @@ EOF
     cat >"$ETC/barbican/policy.yaml" <<'EOF'
 "secret:decrypt": "rule:secret_project_admin or (rule:secret_project_member and (rule:secret_owner or rule:secret_is_not_private))
   or rule:secret_acl_read or role:service"
-"secret:get": "role:admin or (rule:secret_project_member and (rule:secret_owner or rule:secret_is_not_private))
-  or rule:secret_acl_read or role:service"
 EOF
 }
 
-create_barbican_schema() { barbican_home "$BIN/barbican-db-manage" upgrade; }
-
 start_barbican() {
+    sql -e "CREATE DATABASE IF NOT EXISTS barbican CHARACTER SET utf8mb4"
+    barbican_home "$BIN/barbican-db-manage" upgrade
     STACK_BARBICAN_PASTE=$ETC/barbican/barbican-api-paste.ini barbican_home start_wsgi barbican stack_barbican "$P_BARBICAN"
     wait_until barbican 90 answers "http://$STACK_HOST:$P_BARBICAN/"
 }

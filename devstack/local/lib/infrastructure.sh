@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # MariaDB, memcached and RabbitMQ, private to this stack.
 
-DATABASES=(keystone glance neutron cinder barbican)
+DATABASES=(keystone glance neutron cinder)
 
 sql() { mariadb --no-defaults -uroot -S "$RUN/mysql.sock" "$@"; }
 
@@ -72,7 +72,6 @@ create_schemas() {
         wait $keystone || { tail "$LOG/schema-keystone.log"; return 1; }
         create_glance_schema >"$LOG/schema-glance.log" 2>&1 || { tail "$LOG/schema-glance.log"; return 1; }
         create_cinder_schema >"$LOG/schema-cinder.log" 2>&1 || { tail "$LOG/schema-cinder.log"; return 1; }
-        create_barbican_schema >"$LOG/schema-barbican.log" 2>&1 || { tail "$LOG/schema-barbican.log"; return 1; }
         wait $neutron || { tail "$LOG/schema-neutron.log"; return 1; }
         mariadb-dump --no-defaults -uroot -S "$RUN/mysql.sock" --databases "${DATABASES[@]}" >"$kept.$$"
         mv "$kept.$$" "$kept"
