@@ -21,10 +21,16 @@ NAMES = {"build": "create", "force_delete": "delete", "start": "power_on", "stop
          "resize": "resize", "migrate": "resize", "confirmResize": "resize_confirm", "revertResize": "resize_revert",
          **{name: name for name in ("delete", "reboot", "pause", "unpause", "suspend", "resume", "rebuild", "rescue",
                                     "unrescue", "unshelve", "soft_delete", "restore")},
-         "shelve": "shelve", "shelveOffload": "shelve_offload"}
+         "shelve": "shelve", "shelveOffload": "shelve_offload", "createImage": "snapshot", "createBackup": "snapshot",
+         "swap_volume": "volume_swap", "evacuate": "rebuild", "trigger_crash_dump": "trigger_crash_dump"}
 # a resize is told in three parts, which begin and end with the server's task_state
 _PARTS = {states.RESIZE_PREP: "resize_prep", states.RESIZE_MIGRATING: "resize", states.RESIZE_MIGRATED: "resize_finish"}
 _MOVES = ("resize", "migrate")
+# a live migration, too: by the step of its action that begins
+_LIVE_PRE, _LIVE_POST = "live_migration_pre", "live_migration_post"
+_LIVE_ARRIVES, _LIVE_STAYS = "live_migration_post_dest", "live_migration_rollback"
+_LIVE = {"prepare": [(_LIVE_PRE, START)], "copy": [(_LIVE_PRE, END)], "settle": [(_LIVE_STAYS, START)],
+         "finish": [(_LIVE_POST, START), (_LIVE_POST, END), (_LIVE_ARRIVES, START)]}
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 
 
@@ -40,6 +46,8 @@ class Event:
     before: Instance | None = None
     fault: Fault | None = None
     volume_id: str | None = None
+    new_volume_id: str | None = None
+    image_id: str | None = None         # of a snapshot
 
     @property
     def text(self) -> str:
@@ -68,6 +76,7 @@ def of(journal: Journal) -> Iterator[Event]:
         if _is_update(change):
             yield Event("update", None, change.after, change.context or {}, change.after.host, change.before)
         yield from _parts(change)
+        yield from _locks(change)
     for action in journal.finished:
         if action.state in (objects.DONE, objects.ERROR):
             yield from _steps(journal, action, ERROR if action.id in failed else END)
@@ -75,18 +84,41 @@ def of(journal: Journal) -> Iterator[Event]:
 
 def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
     name, change = NAMES.get(action.verb), journal.changes.get(action.instance_uuid)
+    if action.verb == "live_migrate" and change is not None:
+        yield from _live(action, change, phase)
+        return
     if name is None or change is None or _is_inside_a_move(action, phase):
         return
     if phase == START and name == "create" and action.stage != objects.COMPUTE:
         return      # only a place is looked for
+    if phase == START and action.verb == "evacuate" and action.stage != objects.COMPUTE:
+        yield Event("evacuate", None, change.after, change.context or {}, None)
+        return
     host = action.host or change.after.host
     fault = fault_of(change.after) if phase == ERROR else None
     event = Event(name, phase, change.after, change.context or {}, host, fault=fault,
-                  volume_id=action.arguments.get("volume_id"))
+                  volume_id=action.arguments.get("volume_id"), new_volume_id=action.arguments.get("new_volume_id"),
+                  image_id=action.arguments.get("image_id"))
     # the guest is shut down as a part of its delete
     around = [Event("shutdown", phase, change.after, change.context or {}, host)] if name == "delete" and host \
         and phase != ERROR else []
     yield from ([event, *around] if phase == START else [*around, event])
+
+
+def _live(action: Action, change: Change, phase: str) -> Iterator[Event]:
+    """The parts of a live migration: what it was asked of the conductor is none."""
+    step, host = str(action.arguments.get("step")), action.host or change.after.host
+    if phase == START:
+        parts = _LIVE.get(step, []) if action.stage == objects.COMPUTE else []
+    else:
+        parts = [(_LIVE_ARRIVES, END)] if phase == END else [(_LIVE_STAYS, END)] if step == "settle" else []
+    for name, when in parts:
+        yield Event(name, when, change.after, change.context or {}, host)
+
+
+def _locks(change: Change) -> Iterator[Event]:
+    if change.before is not None and bool(change.before.locked) != bool(change.after.locked):
+        yield Event("lock" if change.after.locked else "unlock", None, change.after, change.context or {}, None)
 
 
 def _is_inside_a_move(action: Action, phase: str) -> bool:

@@ -9,12 +9,17 @@ from nova_lite.notifications.events import END, ERROR, START, Event, audit_perio
 from nova_lite.objects.instance import Instance
 
 Payload = dict[str, Any]
+_UNTOLD = ("lock", "unlock", "volume_swap")
+_DOTTED = {"live_migration_pre": "live_migration.pre", "live_migration_post": "live_migration._post",
+           "live_migration_post_dest": "live_migration.post.dest", "live_migration_rollback": "live_migration._rollback"}
 
 
 def event_type(event: Event) -> str | None:
     """What it is called; None: this format does not tell of it: nics never, volumes only when all was done."""
-    if event.name.startswith("interface_"):
+    if event.name.startswith("interface_") or event.name in _UNTOLD:
         return None
+    if event.name in _DOTTED:
+        return f"compute.instance.{_DOTTED[event.name]}.{event.phase}"
     if event.name.startswith("volume_"):
         return f"compute.instance.{event.name.replace('_', '.')}" if event.phase == END else None
     return f"compute.instance.{event.text}"

@@ -22,6 +22,11 @@ def payload(event: Event, now: datetime.datetime) -> Payload:
     data["fault"] = _fault(event.fault) if event.fault else None
     if event.name == "create":
         return _object("InstanceCreatePayload", "1.12", {**data, **_create(event.instance)})
+    if event.name == "snapshot":
+        return _object("InstanceActionSnapshotPayload", "1.9", {**data, "snapshot_image_id": event.image_id})
+    if event.name == "volume_swap":
+        volumes = {"old_volume_id": event.volume_id, "new_volume_id": event.new_volume_id}
+        return _object("InstanceActionVolumeSwapPayload", "1.8", {**data, **volumes})
     if event.name.startswith("volume_"):
         return _object("InstanceActionVolumePayload", "1.6", {**data, "volume_id": event.volume_id})
     return _object("InstanceActionPayload", "1.8", data)

@@ -71,6 +71,11 @@ def test_units_of_different_users_share_no_directory():
                       "StateDirectory nova_lite/volumes": {"nova-lite"}, "LogsDirectory nova_lite": {"nova-lite"}}
 
 
+def test_the_unit_of_the_compute_host_lets_it_load_its_kernel_module():
+    [unit] = [u for u in UNITS if u.stem == "nova-lite-compute"]
+    assert _service(unit).get("ProtectKernelModules", "no") == "no"
+
+
 def test_each_service_has_a_unit():
     assert sorted(u.stem for u in UNITS) == ["nova-lite-api", "nova-lite-api-metadata", "nova-lite-compute",
                                              "nova-lite-conductor", "nova-lite-novncproxy",

@@ -187,3 +187,41 @@ def test_a_resize_and_the_users_word(cloud, heard):
                                         host=move.source_compute if word == "confirmResize" else None), objects.DONE)
         assert heard.of(server)[2:] == [f"{part}.{phase}" for part in ("resize_prep", "resize", "resize_finish", name)
                                         for phase in ("start", "end")]
+
+
+def _live_migrate(cloud, server, host):
+    asked = {"host": host, "block_migration": None, "disk_over_commit": None, "force": False}
+    return cloud.operate(server, "live_migrate", asked)
+
+
+def test_a_live_migration(cloud, heard):
+    server = cloud.active()
+    here = cloud.get(server).host
+    there = next(h for h in cloud.hosts if h != here)
+    cloud.wait_action(_live_migrate(cloud, server, there), objects.DONE)
+    assert heard.of(server)[2:] == [
+        "live_migration_pre.start", "live_migration_pre.end", "live_migration_post.start", "live_migration_post.end",
+        "live_migration_post_dest.start", "live_migration_post_dest.end"]
+    assert [e.host for e in heard.all if e.name == "live_migration_post_dest"] == [there, there]
+
+
+def test_a_live_migration_that_fails(cloud, heard):
+    server = cloud.active()
+    cloud.fail("live_migration")
+    cloud.wait_action(_live_migrate(cloud, server, None), objects.ERROR)
+    assert heard.of(server)[2:] == ["live_migration_pre.start", "live_migration_pre.end", "live_migration_rollback.start",
+                                    "live_migration_rollback.end"]
+
+
+def test_lock_and_unlock(cloud, heard):
+    server = cloud.active()
+    for values in ({"locked": True, "locked_reason": "mine"}, {"locked_reason": "still"}, {"locked": False}):
+        cloud.set(server, **values)
+    assert heard.of(server)[2:] == ["lock", "unlock"]
+
+
+def test_an_image_of_a_server(cloud, heard):
+    server = cloud.active()
+    cloud.wait_action(cloud.operate(server, "createImage", {"image_id": "i1"}), objects.ERROR)      # there is no such image
+    assert heard.of(server)[2:] == ["snapshot.start", "snapshot.error"]
+    assert [e.image_id for e in heard.all if e.name == "snapshot"] == ["i1", "i1"]

@@ -153,3 +153,28 @@ def test_volumes():
     assert payload["nova_object.data"]["volume_id"] == unversioned.payload(event, NOW)["volume_id"] == "v1"
     assert unversioned.event_type(event) == "compute.instance.volume.attach"
     assert unversioned.event_type(_event("volume_detach", START, volume_id="v1")) is None
+
+
+def test_an_exchange_of_volumes_and_a_snapshot():
+    swap = _event("volume_swap", END, volume_id="v1", new_volume_id="v2")
+    payload = versioned.payload(swap, NOW)
+    assert (payload["nova_object.name"], payload["nova_object.version"]) == ("InstanceActionVolumeSwapPayload", "1.8")
+    assert payload["nova_object.data"].keys() == INSTANCE_KEYS | {"fault", "old_volume_id", "new_volume_id"}
+    assert (payload["nova_object.data"]["old_volume_id"], payload["nova_object.data"]["new_volume_id"]) == ("v1", "v2")
+    snapshot = _event("snapshot", START, image_id="i1")
+    payload = versioned.payload(snapshot, NOW)
+    assert (payload["nova_object.name"], payload["nova_object.version"]) == ("InstanceActionSnapshotPayload", "1.9")
+    assert payload["nova_object.data"]["snapshot_image_id"] == "i1"
+    assert unversioned.event_type(snapshot) == "compute.instance.snapshot.start"
+
+
+@pytest.mark.parametrize(("event", "kind"), [
+    (_event("lock"), None), (_event("unlock"), None), (_event("volume_swap", END), None),
+    (_event("evacuate"), "compute.instance.evacuate"),
+    (_event("live_migration_pre", START), "compute.instance.live_migration.pre.start"),
+    (_event("live_migration_post", END), "compute.instance.live_migration._post.end"),
+    (_event("live_migration_post_dest", END), "compute.instance.live_migration.post.dest.end"),
+    (_event("live_migration_rollback", START), "compute.instance.live_migration._rollback.start")])
+def test_what_the_older_format_calls_it(event, kind):
+    assert unversioned.event_type(event) == kind
+    assert versioned.payload(event, NOW)["nova_object.name"].startswith("InstanceAction")
