@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import signal
 import tempfile
 
 from nova_lite.virt.libvirt.local_daemon import LocalDaemon
@@ -34,6 +35,13 @@ class LibvirtHost:
         keep_capabilities(self.directory)
         if self._short is not None:
             shutil.rmtree(self._short, ignore_errors=True)
+
+
+def kill_libvirtd(daemon: LocalDaemon) -> None:
+    """SIGKILL of libvirtd alone: guests, and virtlogd, which writes down what they say, go on."""
+    pid = daemon.pid("libvirtd")
+    assert pid is not None, "libvirtd does not run"
+    os.kill(pid, signal.SIGKILL)
 
 
 def give_capabilities(directory: pathlib.Path) -> None:

@@ -8,6 +8,7 @@ import pathlib
 import random
 import shutil
 import subprocess
+import time
 from typing import Any
 
 import requests
@@ -19,6 +20,7 @@ from nova_lite.db.core import Database
 from nova_lite.objects import states
 from tests.chaos.walked import COMMON, PROJECT, Port, Walked
 from tests.guest import tiny_image
+from tests.libvirt_host import kill_libvirtd
 from tests.support.engines import MariaDB, RabbitMQ
 from tests.support.process import wait_for
 from tests.support.two_hosts import Hypervisor, TwoHosts
@@ -35,12 +37,13 @@ _PATTERN = bytes(range(256)) * 4096     # what the walk writes at the begin of i
 
 
 class GuestCloud(Walked, TwoHosts):
-    """``nova-lite-compute`` of each host can die alone, or with all guests. Broker, database and the hosts are real."""
+    """``nova-lite-compute`` and libvirtd of each host can die alone, or with all guests. Broker, database and the hosts are
+    real."""
 
     daemons = {"host-a": "compute-a", "host-b": "compute-b"}
 
     def __init__(self, directory: pathlib.Path, rabbit: RabbitMQ, maria: MariaDB, rng: random.Random) -> None:
-        self.rabbit = rabbit
+        self.rabbit, self._rng = rabbit, rng
         self.offloads_at_once = rng.random() < 0.5      # else a shelved server stays on its host
         options: dict[str, object] = {
             **COMMON, "debug": True, "compute__shutdown_timeout": 10, "compute__report_interval": 3,
@@ -82,6 +85,24 @@ class GuestCloud(Walked, TwoHosts):
     def hypervisor(self, name: str) -> Hypervisor:
         """By the name of its host."""
         return next(host for host in self.hosts.values() if host.name == name)
+
+    def kill(self, name: str, seconds: float) -> str:
+        """A host's libvirtd dies in place of its daemon, or with it. What QEMU does goes on."""
+        host = next((host for host, daemon in self.daemons.items() if daemon == name), None)
+        if host is None or self.is_held(name):
+            return super().kill(name, seconds)
+        libvirtd, both = self.hypervisor(host).daemon, f"libvirtd and daemon of {host}"
+        who = self._rng.choice((name, f"libvirtd of {host}", both))
+        if who == name:
+            return super().kill(name, seconds)
+        if who == both:
+            self.processes[name].kill()
+        kill_libvirtd(libvirtd)
+        time.sleep(seconds)
+        if who == both:
+            self.processes[name].start()        # it may find no libvirtd, and end again
+        libvirtd.start()
+        return who
 
     def hold_down(self, host: str, rng: random.Random) -> set[str]:
         """Either all power is gone, or only the daemon: guests run on then, which nobody would do to volumes."""

@@ -204,11 +204,9 @@ class Walk:
                 pool.submit(self._request, Step(server, verb), random.Random(self.rng.random()))
                 time.sleep(self.rng.uniform(0, 0.5))
                 for name, seconds in kills.get(number, ()):
-                    self.kills.append(name)
-                    self.cloud.kill(name, seconds)
+                    self.kills.append(self.cloud.kill(name, seconds))
             for name, seconds in kills.get(-1, ()):
-                self.kills.append(name)
-                self.cloud.kill(name, seconds)
+                self.kills.append(self.cloud.kill(name, seconds))
                 time.sleep(self.rng.uniform(0, 2))
             self.cloud.revive()     # a request may wait for a host's answer
 

@@ -97,19 +97,22 @@ class Walked(Services):
     def revive(self) -> None:
         """Start what has ended, but for the hosts that shall be dead."""
         for name, process in self.processes.items():
-            if not self._is_held(name) and not process.alive():
+            if not self.is_held(name) and not process.alive():
                 process.start()
 
-    def kill(self, name: str, seconds: float) -> None:
-        """SIGKILL, and a start some time later; the broker ends in good order, as its node would lose its tables else."""
+    def kill(self, name: str, seconds: float) -> str:
+        """SIGKILL, and a start some time later; the broker ends in good order, as its node would lose its tables else. Answers
+        who it was."""
         if name == "rabbit":
             self.rabbit.restart()
-        elif not self._is_held(name):
+        elif not self.is_held(name):
             self.processes[name].kill()
             time.sleep(seconds)
             self.processes[name].start()
+        return name
 
-    def _is_held(self, process: str) -> bool:
+    def is_held(self, process: str) -> bool:
+        """Whether its host shall be dead."""
         return process in {self.daemons[host] for host in self.held_down}
 
     # what there is ------------------------------------------------------------------------------------------------------
@@ -118,7 +121,13 @@ class Walked(Services):
         table, client = models.instances.c, self.walker()
         with self.engine.connect() as connection:
             uuids = connection.execute(sa.select(table.uuid).where(table.deleted == 0)).scalars().all()
-        return {uuid: client.server(uuid) for uuid in uuids}
+        found = {}
+        for uuid in uuids:
+            answer = client.request("GET", f"/servers/{uuid}")
+            if answer.status_code != 404:       # gone at this moment
+                assert answer.status_code == 200, answer.text
+                found[uuid] = answer.json()["server"]
+        return found
 
     def guests(self) -> dict[str, dict[str, int]]:
         """host -> guest -> its power state; what was set aside has ``_resize`` after its uuid."""

@@ -29,7 +29,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
-from tests.libvirt_host import LibvirtHost
+from tests.libvirt_host import LibvirtHost, kill_libvirtd
 from tests.support.guest_files import open_to_others, process_user
 from tests.support.process import wait_for
 
@@ -436,13 +436,14 @@ def test_a_guest_that_ends_by_itself_is_told_within_seconds(driver, hypervisor, 
 def test_guests_and_news_survive_a_restart_of_libvirtd(driver, hypervisor, told, instance, fetch):
     driver.spawn(instance, [], FILES, fetch)
     pid = _qemu_pid(instance)
-    daemon = int((hypervisor.directory / "run" / "libvirtd.pid").read_text())
-    os.kill(daemon, signal.SIGKILL)
+    log_daemon = hypervisor.daemon.pid("virtlogd")
+    kill_libvirtd(hypervisor.daemon)
     restart = threading.Timer(1.0, hypervisor.daemon.start)
     restart.start()
     assert driver.power_states() == {instance.uuid: states.RUNNING}     # waits for the daemon's return
     restart.join()
     assert _qemu_pid(instance) == pid
+    assert hypervisor.daemon.pid("virtlogd") == log_daemon      # it writes down what guests say
     wait_for("all states after the return", lambda: (instance.uuid, states.RUNNING) in told, 10)
     _virsh(hypervisor, "destroy", instance.uuid)
     wait_for("the news", lambda: (instance.uuid, states.SHUTDOWN) in told, 60)

@@ -21,6 +21,7 @@ LOG = log.getLogger(__name__)
 T = TypeVar("T")
 
 RETURN_WAIT = 15        # seconds that a call waits for a daemon that is being restarted
+AGAIN_PAUSE = 0.5       # seconds: a process that ends closes its sockets one by one
 KEEPALIVE = (5, 3)      # seconds, count: a daemon that hangs counts as gone after their product
 
 _loop_guard = threading.Lock()
@@ -45,6 +46,17 @@ class Disconnected:
 
 class ConnectionLost(exception.VirtDriverError):
     msg_fmt = "libvirt at %(uri)s went away during the call: %(reason)s"
+
+
+def again(step: Callable[[], T]) -> T:
+    """``step``, and once more when libvirt went away under it: it must be one that can be run twice. Raises ConnectionLost when
+    libvirt goes away a second time."""
+    try:
+        return step()
+    except ConnectionLost as error:
+        LOG.warning("once more: %s", error)
+        time.sleep(AGAIN_PAUSE)
+        return step()
 
 
 def load_libvirt() -> Any:
@@ -83,33 +95,39 @@ class Connection:
         if connection is not None:
             concurrency.native(self._close, connection)
 
-    def run(self, function: Callable[[Any], T], retry: bool = False) -> T:
+    def run(self, function: Callable[[Any], T], once: bool = False) -> T:
         """``function(virConnect)`` in a native thread; libvirt's errors come out as VirtDriverError.
 
-        A dead connection is opened again first. ``retry``: the function only reads, so that it is run again when the
-        connection breaks underneath it; else that is ConnectionLost, as nobody knows how much was done.
+        A dead connection is opened again first. When it breaks underneath the function, that is run again; ``once``: it must
+        not be, since nobody knows how much was done, and that is ConnectionLost.
         """
-        for attempt in (1, 2):
-            connection = self._alive()
-            try:
-                return concurrency.native(function, connection)
-            except self.libvirt.libvirtError as error:
-                if not self._is_broken(error, connection):
-                    raise exception.VirtDriverError(what="libvirt", reason=_text(error)) from error
-                self._drop(connection)
-                if attempt == 2 or not retry:
-                    raise ConnectionLost(uri=self.uri, reason=_text(error)) from error
-        raise AssertionError("not reached")
+        return self._run(function) if once else again(lambda: self._run(function))
 
-    def run_lasting(self, function: Callable[[Any], T]) -> T:
-        """``function(virConnect)`` for what may take minutes: with a native thread and a connection of its own. libvirtd reads
-        nothing more from a connection with five calls under way, not even that it is alive (``max_client_requests``), so a few
-        such calls would break the one that all share. Raises what :meth:`run` raises."""
+    def run_lasting(self, function: Callable[[Any], T], once: bool = False) -> T:
+        """The same for what may take minutes: with a native thread and a connection of its own. libvirtd reads nothing more
+        from a connection with five calls under way, not even that it is alive (``max_client_requests``), so a few such calls
+        would break the one that all share."""
+        return self._run_lasting(function) if once else again(lambda: self._run_lasting(function))
+
+    def _run(self, function: Callable[[Any], T]) -> T:
+        connection = self._alive()
+        try:
+            return concurrency.native(function, connection)
+        except self.libvirt.libvirtError as error:
+            if not self._is_broken(error, connection):
+                raise exception.VirtDriverError(what="libvirt", reason=_text(error)) from error
+            self._drop(connection)
+            raise ConnectionLost(uri=self.uri, reason=_text(error)) from error
+
+    def _run_lasting(self, function: Callable[[Any], T]) -> T:
         lib = self.libvirt
         self._alive()       # a daemon that is being restarted is waited for
 
         def work() -> T:
-            connection = lib.open(self.uri)
+            try:
+                connection = lib.open(self.uri)
+            except lib.libvirtError as error:       # it went at this moment
+                raise ConnectionLost(uri=self.uri, reason=_text(error)) from error
             try:
                 self._keep_alive(connection)
                 return function(connection)

@@ -6,8 +6,8 @@ so each operation can be run again after a crash at any point, and none depends 
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,12 +28,12 @@ from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, starts, swap
 from nova_lite.virt.libvirt.config import GuestConfig
-from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.connection import Connection, again
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
-from nova_lite.virt.libvirt.guest_nics import GuestNics
+from nova_lite.virt.libvirt.guest_nics import GuestNics, remove_tap
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.moves import Moves
@@ -170,7 +170,7 @@ class LibvirtDriver:
             guest.unplug()
             guest.forget_saved_memory()
             guest.define(domain_xml.build(config))
-            guest.start()
+            self._boot(instance)
 
     def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
         """Pull the plug of the rescue, start from the own disk. A second run finds the rescue disk gone, and is done."""
@@ -194,7 +194,8 @@ class LibvirtDriver:
     def attach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Live where the guest runs, and in its configuration."""
         disk = guest_config.volume(instance, device)
-        GuestDisks(self._guest(instance)).attach(domain_xml.build_disk(disk), str(device.volume_id))
+        disks, xml = GuestDisks(self._guest(instance)), domain_xml.build_disk(disk)
+        self._volumes.unlocked(instance, lambda: disks.attach(xml, str(device.volume_id)))
         self._volumes.lock_unless_read(instance, [device])
 
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
@@ -227,7 +228,8 @@ class LibvirtDriver:
 
     def attach_interface(self, instance: Instance, vif: VIF) -> None:
         """Live where the guest runs, and in its configuration."""
-        GuestNics(self._guest(instance)).attach(domain_xml.build_nic(guest_config.nic(instance, vif)), vif.mac_address)
+        nic = domain_xml.build_nic(guest_config.nic(instance, vif))
+        again(lambda: GuestNics(self._guest(instance)).attach(nic, vif.mac_address))
 
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Ask the guest, several times when it does not answer."""
@@ -250,7 +252,7 @@ class LibvirtDriver:
             self._tpms.save(instance.uuid, self._files(instance))
             self._guest(instance).undefine()
             for vif in network_info:
-                self._remove_tap(vif)
+                remove_tap(vif, self._conf.network.netns)
             self._moves.set_aside(instance, move)
 
     def has_aside(self, instance: Instance, move: str) -> bool:
@@ -280,7 +282,7 @@ class LibvirtDriver:
                 self._define(instance, network_info)
             self._moves.settled(instance)
             if power_on:
-                starts.run(guest, wait_for_network)
+                starts.run(guest, functools.partial(self._boot, instance), wait_for_network)
 
     def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
         """Domain and directory; on the host that it came from only where it was set aside before."""
@@ -302,7 +304,7 @@ class LibvirtDriver:
             if not guest.is_active():
                 self._define(instance, network_info)
             if power_on:
-                starts.run(guest, wait_for_network)
+                starts.run(guest, functools.partial(self._boot, instance), wait_for_network)
 
     def drop_aside(self, instance: Instance) -> None:
         """Its files; the domain was undefined long ago."""
@@ -338,8 +340,7 @@ class LibvirtDriver:
             guest = self._guest(instance)
             if guest.power_state() is None:
                 self._start(instance, network_info)
-            self._volumes.unlock(instance)
-            guest.start()
+            self._boot(instance)
             guest.unpause()
 
     def console_output(self, instance: Instance, length: int | None) -> str:
@@ -405,7 +406,7 @@ class LibvirtDriver:
 
     def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher) -> None:
         """Up to the guest's first instruction."""
-        if self._guest(instance).is_active():    # it waited when the process died: it waits on
+        if self._guest(instance).has_started():  # it waited when the process died: it waits on
             return
         files = self._files(instance)
         self._moves.spawns(instance)
@@ -446,12 +447,15 @@ class LibvirtDriver:
 
     def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
         """From its own disks: whatever ended its rescue (a restore, or a hard reboot when it had failed), that is over."""
-        guest = self._guest(instance)
-        if not guest.is_active():
+        if not self._guest(instance).has_started():
             self._moves.return_if_alone(instance)
             self._define(instance, vifs)
-            guest.start(paused)
+            self._boot(instance, paused)
         self._disks.remove_rescue(self._files(instance))
+
+    def _boot(self, instance: Instance, paused: bool = False) -> None:
+        """Start what is defined."""
+        self._volumes.unlocked(instance, lambda: self._guest(instance).start(paused))
 
     def _define(self, instance: Instance, vifs: list[VIF]) -> None:
         """The domain as the server's record says it, to be started next."""
@@ -481,14 +485,7 @@ class LibvirtDriver:
         guest.unplug()
         guest.undefine()
         for vif in vifs:
-            self._remove_tap(vif)
-
-    def _remove_tap(self, vif: VIF) -> None:
-        """libvirt removes the tap of a guest that ends; a killed libvirtd may not have."""
-        prefix = ["ip", "-n", self._conf.network.netns] if self._conf.network.netns else ["ip"]
-        if not self._conf.network.netns and not pathlib.Path("/sys/class/net", vif.devname).exists():
-            return
-        subprocess.run([*prefix, "link", "delete", "dev", vif.devname], capture_output=True, check=False)  # noqa: S603
+            remove_tap(vif, self._conf.network.netns)
 
     def _undo(self, instance: Instance, vifs: list[VIF]) -> None:
         """After a failed start; what fails here is only logged. The files of a server that ever ran stay: a rebuild has kept

@@ -30,17 +30,22 @@ class Guest:
         self.lib = connection.libvirt
         self.uuid = uuid
 
+    @property
+    def uri(self) -> str:
+        """Of its libvirt."""
+        return self._connection.uri
+
     def power_state(self) -> int | None:
         """None: libvirt does not know the domain."""
-        return self.do(lambda domain: POWER_STATES.get(domain.state()[0], states.NOSTATE), retry=True)
+        return self.do(lambda domain: POWER_STATES.get(domain.state()[0], states.NOSTATE))
 
     def is_active(self) -> bool:
         """Running, paused or so: there is a process."""
-        return bool(self.do(lambda domain: domain.isActive(), retry=True))
+        return bool(self.do(lambda domain: domain.isActive()))
 
     def xml(self) -> str:
         """As it is now, without its secrets; empty when libvirt does not know it."""
-        return self.do(lambda domain: domain.XMLDesc(0), retry=True) or ""
+        return self.do(lambda domain: domain.XMLDesc(0)) or ""
 
     def define(self, xml: str) -> None:
         """Write the persistent configuration, over an older one. Not checked against libvirt's schema, which is read anew each
@@ -49,9 +54,19 @@ class Guest:
 
     def start(self, paused: bool = False) -> None:
         """Start it (from its saved memory when there is one) unless it is active already; ``paused``: up to its first
-        instruction."""
+        instruction. Raises ConnectionLost when libvirtd ends meanwhile: it has forgotten the passphrases of the guest's disks
+        then."""
         flags = self.lib.VIR_DOMAIN_START_PAUSED if paused else 0
-        self.do(self._unless(lambda domain: domain.isActive(), lambda domain: domain.createWithFlags(flags)), must_exist=True)
+        self.do(self._unless(self._has_started, lambda domain: domain.createWithFlags(flags)), must_exist=True, once=True)
+
+    def _has_started(self, domain: Any) -> bool:
+        """What a libvirtd that was killed had only begun to start is ended by the next one, which takes it a moment."""
+        lib = self.lib
+        return bool(domain.isActive()) and tuple(domain.state()) != (lib.VIR_DOMAIN_PAUSED, lib.VIR_DOMAIN_PAUSED_STARTING_UP)
+
+    def has_started(self) -> bool:
+        """There is a process, and it was not only begun to be started."""
+        return bool(self.do(self._has_started))
 
     def forget_saved_memory(self) -> None:
         """Throw a managed save away: the next start boots."""
@@ -96,7 +111,7 @@ class Guest:
 
     def was_copied_paused(self) -> bool:
         """Whether it was copied while it was paused, and has not run since: see paused_copy.py."""
-        return bool(self.do(lambda domain: paused_copy.is_noted(self.lib, domain), retry=True))
+        return bool(self.do(lambda domain: paused_copy.is_noted(self.lib, domain)))
 
     def save(self) -> None:
         """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now. Raises
@@ -129,14 +144,14 @@ class Guest:
 
     def inject_nmi(self) -> None:
         """What a kernel is told by a button on the front of its machine: dump yourself."""
-        self.do(lambda domain: domain.injectNMI(0) and None, must_exist=True)
+        self.do(lambda domain: domain.injectNMI(0) and None, must_exist=True, once=True)
 
     def statistics(self) -> dict[str, Any]:
         """What libvirt counts, under the names of virConnectGetAllDomainStats; raises VirtDriverError without a domain."""
         lib = self.lib
         groups = (lib.VIR_DOMAIN_STATS_STATE | lib.VIR_DOMAIN_STATS_VCPU | lib.VIR_DOMAIN_STATS_BALLOON
                   | lib.VIR_DOMAIN_STATS_BLOCK | lib.VIR_DOMAIN_STATS_INTERFACE)
-        found = self.do(lambda domain: domain.connect().domainListGetStats([domain], groups), must_exist=True, retry=True)
+        found = self.do(lambda domain: domain.connect().domainListGetStats([domain], groups), must_exist=True)
         return dict(found[0][1]) if found else {}
 
     def _unless(self, done: Callable[[Any], bool], step: Callable[[Any], object]) -> Callable[[Any], None]:
@@ -155,8 +170,9 @@ class Guest:
 
         return call
 
-    def do(self, function: Callable[[Any], T], must_exist: bool = False, retry: bool = False, lasts: bool = False) -> T | None:
-        """``function(virDomain)``; None when there is no such domain, unless it must exist. ``lasts``: it may take minutes."""
+    def do(self, function: Callable[[Any], T], must_exist: bool = False, once: bool = False, lasts: bool = False) -> T | None:
+        """``function(virDomain)``; None when there is no such domain, unless it must exist. ``once``: it is not run again when
+        libvirtd ends meanwhile, which raises ConnectionLost. ``lasts``: it may take minutes."""
         lib, uuid = self.lib, self.uuid
 
         def call(connection: Any) -> T | None:
@@ -167,7 +183,7 @@ class Guest:
                     return None
                 raise
 
-        return self._connection.run_lasting(call) if lasts else self._connection.run(call, retry)
+        return self._connection.run_lasting(call, once) if lasts else self._connection.run(call, once)
 
 
 def all_power_states(connection: Connection) -> dict[str, int]:
@@ -178,4 +194,4 @@ def all_power_states(connection: Connection) -> dict[str, int]:
         return {domain.UUIDString(): POWER_STATES.get(stats.get("state.state", 0), states.NOSTATE)
                 for domain, stats in c.getAllDomainStats(flag)}
 
-    return connection.run(read, retry=True)
+    return connection.run(read)

@@ -37,11 +37,12 @@ class GuestDevices:
         self.lib = guest.lib
 
     def attach(self, xml: str, key: str) -> None:
-        """Add one wherever it is not yet. VirtDriverError when QEMU cannot open it."""
+        """Add one wherever it is not yet. VirtDriverError when QEMU cannot open it, ConnectionLost when libvirtd ends
+        meanwhile: it has forgotten the passphrase of an encrypted disk then."""
         for flag in self._both():
             side = self.side(flag)
             if side is not None and self.element(side, key) is None:
-                self.guest.do(functools.partial(_attach, self.fitted(xml, side), flag))
+                self.guest.do(functools.partial(_attach, self.fitted(xml, side), flag), once=True)
 
     @staticmethod
     def fitted(xml: str, domain: etree._Element) -> str:
@@ -82,7 +83,7 @@ class GuestDevices:
                 return domain.XMLDesc(0) if domain.isActive() else None
             return domain.XMLDesc(inactive) if domain.isPersistent() else None
 
-        text = self.guest.do(read, retry=True)
+        text = self.guest.do(read)
         return etree.fromstring(text) if text else None
 
     def find(self, key: str, flag: int) -> str | None:

@@ -29,10 +29,10 @@ class Host:
         self._root = files.instances_root(conf)
         self._root.mkdir(mode=0o711, parents=True, exist_ok=True)
         files.close_to_others(self._root)
-        self.capabilities = connection.run(lambda c: c.getCapabilities(), retry=True)
+        self.capabilities = connection.run(lambda c: c.getCapabilities())
         self._arch = etree.fromstring(self.capabilities).findtext("host/cpu/arch") or "x86_64"
         self.hostname, self._type, self._version = connection.run(
-            lambda c: (c.getHostname(), c.getType(), c.getVersion()), retry=True)
+            lambda c: (c.getHostname(), c.getType(), c.getVersion()))
         self.facts = self._facts(conf)
         self.cells = host_cells.of_capabilities(self.capabilities)
         self._device_specs = pci.device_specs(conf.pci.device_spec)
@@ -40,7 +40,7 @@ class Host:
 
     def inventory(self) -> Inventory:
         """CPUs, memory and disk of now."""
-        info = self._connection.run(lambda c: c.getInfo(), retry=True)
+        info = self._connection.run(lambda c: c.getInfo())
         total, free, unclaimed = self._disks.space()
         least = unclaimed // units.GiB
         kvm = self.facts.virt_type == virt_type.KVM
@@ -78,7 +78,7 @@ class Host:
 
     def _domain_capabilities(self, chosen: str, machine: str) -> etree._Element:
         """What guests of a machine type can have."""
-        found = self._connection.run(lambda c: c.getDomainCapabilities(None, self._arch, machine, chosen), retry=True)
+        found = self._connection.run(lambda c: c.getDomainCapabilities(None, self._arch, machine, chosen))
         return etree.fromstring(found)
 
     def _traits(self) -> list[str]:

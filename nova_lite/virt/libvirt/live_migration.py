@@ -263,7 +263,7 @@ class LiveMigrations:
             flags |= lib.VIR_MIGRATE_AUTO_CONVERGE
         if options.live_migration_with_native_tls:
             flags |= lib.VIR_MIGRATE_TLS
-        guest.do(lambda domain: domain.migrateToURI3(plan.uri, parameters, flags), must_exist=True, lasts=True)
+        guest.do(lambda domain: domain.migrateToURI3(plan.uri, parameters, flags), must_exist=True, once=True, lasts=True)
 
     def _watch(self, guest: Guest, instance: Instance, call: _Call | None, report: Report, plan: Plan,
                deadline: float = math.inf) -> bool:
@@ -321,7 +321,7 @@ class LiveMigrations:
     def _job(self, guest: Guest) -> dict[str, Any]:
         """The statistics of what libvirt does with the guest now; {}: nothing."""
         try:
-            found = guest.do(lambda domain: domain.jobStats(), retry=True) or {}
+            found = guest.do(lambda domain: domain.jobStats()) or {}
         except exception.VirtDriverError:        # no process any more
             return {}
         return found if found.get("type", 0) in (guest.lib.VIR_DOMAIN_JOB_BOUNDED, guest.lib.VIR_DOMAIN_JOB_UNBOUNDED) else {}
@@ -339,7 +339,7 @@ class LiveMigrations:
 
     @staticmethod
     def _is_gone(guest: Guest) -> bool:
-        state = guest.do(lambda domain: domain.state(), retry=True)
+        state = guest.do(lambda domain: domain.state())
         return state is None or tuple(state[:2]) == (guest.lib.VIR_DOMAIN_SHUTOFF, guest.lib.VIR_DOMAIN_SHUTOFF_MIGRATED)
 
     def waits(self, instance: Instance) -> bool:
@@ -382,7 +382,7 @@ class LiveMigrations:
     def _arrival(self, instance: Instance) -> bool | None:
         """Whether the guest is here, running or paused by its user; None: it is on its way."""
         guest = self._guest(instance)
-        lib, state = guest.lib, guest.do(lambda domain: domain.state(), retry=True)
+        lib, state = guest.lib, guest.do(lambda domain: domain.state())
         if state is None:
             return False
         incoming = (lib.VIR_DOMAIN_PAUSED_MIGRATION, lib.VIR_DOMAIN_PAUSED_STARTING_UP)
@@ -450,7 +450,7 @@ class LiveMigrations:
     @staticmethod
     def _xml(guest: Guest) -> str:
         flags = guest.lib.VIR_DOMAIN_XML_MIGRATABLE | guest.lib.VIR_DOMAIN_XML_SECURE
-        return str(guest.do(lambda domain: domain.XMLDesc(flags), must_exist=True, retry=True))
+        return str(guest.do(lambda domain: domain.XMLDesc(flags), must_exist=True))
 
 
 class _Call:

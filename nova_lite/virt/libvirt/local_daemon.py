@@ -94,7 +94,7 @@ class LocalDaemon:
             (self._directory / name).mkdir(parents=True, exist_ok=True)
         user = self.qemu_user()
         self._configure(user)
-        self._end_daemons()     # one that does not answer would keep its pid file locked
+        self._end("libvirtd")   # one that does not answer would keep its pid file locked
         LOG.info("Starting libvirtd in %s", self._directory)
         command = ["unshare", "--mount", "--uts", "--propagation", "private", "sh", "-ec", self._script(user)]
         if self._netns:
@@ -162,7 +162,8 @@ class LocalDaemon:
         if user == _QEMU_USER and not _opens_kvm():
             # libvirt would ask QEMU anew what it can, again and again: it asks with other rights than guests have
             lines.append(f"touch {base}/kvm && chmod 0600 {base}/kvm && mount --bind {base}/kvm {_KVM}")
-        lines.append(f"virtlogd -d -p {base}/run/virtlogd.pid")
+        if self.pid("virtlogd") is None:        # else guests that run say to it what is to be written down
+            lines.append(f"virtlogd -d -p {base}/run/virtlogd.pid")
         lines.append(f"libvirtd -d -f /etc/libvirt/libvirtd.conf -p {base}/run/libvirtd.pid")
         return "\n".join(lines)
 
@@ -176,12 +177,22 @@ class LocalDaemon:
 
     def _end_daemons(self) -> None:
         for name in reversed(_DAEMONS):
-            path = self._directory / "run" / f"{name}.pid"
-            with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
-                pid = int(path.read_text())
-                if _runs(pid, name):
-                    os.kill(pid, signal.SIGTERM)
-                    _wait_for_end(pid, name)
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        pid = self.pid(name)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            _wait_for_end(pid, name)
+
+    def pid(self, name: str) -> int | None:
+        """The process of libvirtd or virtlogd, if it runs."""
+        try:
+            pid = int((self._directory / "run" / f"{name}.pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+        return pid if _runs(pid, name) else None
 
 
 def _path() -> str:
@@ -190,11 +201,13 @@ def _path() -> str:
 
 
 def _runs(pid: int, name: str) -> bool:
-    """Whether ``pid`` is (still) the program ``name``: the number may belong to another process after a reboot."""
+    """Whether ``pid`` is (still) the program ``name``: the number may belong to another process after a reboot, and to one that
+    has ended until its parent has heard of it."""
     try:
-        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == name
+        found, _, state = pathlib.Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
     except (FileNotFoundError, ProcessLookupError):
         return False
+    return found == name and not state.startswith("Z")
 
 
 def _wait_for_end(pid: int, name: str, timeout: float = 10.0) -> None:

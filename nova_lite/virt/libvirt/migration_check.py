@@ -36,7 +36,7 @@ def check_host(connection: Connection, here: Inventory, there: SourceFacts) -> N
         return c.compareHypervisorCPU(None, there.arch, there.machine, there.virt_type, there.cpu) if there.cpu else 1
 
     try:
-        answer = connection.run(ask, retry=True)
+        answer = connection.run(ask)
     except exception.VirtDriverError as error:
         text = f"host {here.hypervisor_hostname} cannot run {there.virt_type} guests of machine type {there.machine}: {error}"
         raise exception.MigrationPreCheckError(reason=text) from error

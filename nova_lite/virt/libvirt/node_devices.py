@@ -17,7 +17,7 @@ def all_pci(connection: Connection) -> list[PciDevice]:
     def read(c: Any) -> list[str]:
         return [device.XMLDesc(0) for device in c.listAllDevices(flag)]
 
-    return [parse(xml) for xml in connection.run(read, retry=True)]
+    return [parse(xml) for xml in connection.run(read)]
 
 
 def parse(xml: str) -> PciDevice:

@@ -27,7 +27,7 @@ def refusal(connection: Connection, capabilities: str, unprivileged: pathlib.Pat
             device: pathlib.Path = _DEVICE) -> str:
     """Why guests cannot come to this host by post-copy; empty when they can. QEMU has to hear of the first touch of each page
     (userfaultfd), which the kernel lets only root do, or all users where the operator has said so."""
-    libvirt, qemu = connection.run(lambda c: (c.getLibVersion(), c.getVersion()), retry=True)
+    libvirt, qemu = connection.run(lambda c: (c.getLibVersion(), c.getVersion()))
     if libvirt < _RESUMES:
         return "libvirt is older than 8.5 and cannot take up a copy that broke"
     if _runs_as_root(capabilities) or (unprivileged.exists() and unprivileged.read_text().strip() == "1"):
@@ -45,7 +45,7 @@ def _runs_as_root(capabilities: str) -> bool:
 
 def of(guest: Guest) -> str:
     """WHOLE, SPLIT or BROKEN, as libvirt of this host sees the guest."""
-    lib, state = guest.lib, guest.do(lambda domain: domain.state(), retry=True)
+    lib, state = guest.lib, guest.do(lambda domain: domain.state())
     if state is None:
         return WHOLE
     found = tuple(state[:2])

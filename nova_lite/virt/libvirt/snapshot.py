@@ -17,6 +17,7 @@ from nova_lite import exception
 from nova_lite.virt import device_names
 from nova_lite.virt.driver import DiskCopy
 from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt.connection import ConnectionLost, again
 from nova_lite.virt.libvirt.files import GuestDirectory
 from nova_lite.virt.libvirt.guest import Guest
 
@@ -29,11 +30,9 @@ STOP_TIMEOUT = 60.0     # seconds that a job may take to end after it was aborte
 @contextlib.contextmanager
 def copied_disk(guest: Guest, files: GuestDirectory, disk_format: str) -> Iterator[DiskCopy]:
     """The copy, for the time of the ``with`` block. Raises VirtDriverError or OSError."""
-    job = BackupJob(guest)
-    job.abort()         # what a killed run began
     files.snapshot.unlink(missing_ok=True)
     try:
-        if not (guest.is_active() and _copy_live(guest, job, files, disk_format)):
+        if not (guest.is_active() and _copy_live(guest, files, disk_format)):
             images.base_of(files.disk, disk_format)
             files.snapshot.touch(mode=0o600)
             images.run("qemu-img", "convert", "-f", disk_format, "-O", disk_format, files.disk, files.snapshot)
@@ -42,10 +41,17 @@ def copied_disk(guest: Guest, files: GuestDirectory, disk_format: str) -> Iterat
         files.snapshot.unlink(missing_ok=True)
 
 
-def _copy_live(guest: Guest, job: BackupJob, files: GuestDirectory, disk_format: str) -> bool:
+def _copy_live(guest: Guest, files: GuestDirectory, disk_format: str) -> bool:
     """False when the guest went off meanwhile: then nobody holds its disk any more."""
-    try:
+    job = BackupJob(guest)
+
+    def copy() -> None:
+        job.abort()         # what a killed run, or one that lost libvirtd, began
+        files.snapshot.unlink(missing_ok=True)
         job.run(str(files.disk), str(files.snapshot), disk_format)
+
+    try:
+        again(copy)
         return True
     except exception.VirtDriverError:
         if guest.is_active():
@@ -63,13 +69,16 @@ class BackupJob:
         self._guest, self._lib = guest, guest.lib
 
     def run(self, disk: str, target: str, disk_format: str) -> None:
-        """Copy the disk with the file ``disk`` to a new file; VirtDriverError when that fails."""
-        xml = _job_xml(self._guest.do(lambda domain: domain.XMLDesc(0), must_exist=True, retry=True) or "", disk, target,
+        """Copy the disk with the file ``disk`` to a new file; VirtDriverError when that fails, ConnectionLost when nobody knows
+        whether it did."""
+        xml = _job_xml(self._guest.do(lambda domain: domain.XMLDesc(0), must_exist=True) or "", disk, target,
                        disk_format)
-        self._guest.do(lambda domain: domain.backupBegin(xml, None, 0), must_exist=True)
+        self._guest.do(lambda domain: domain.backupBegin(xml, None, 0), must_exist=True, once=True)
         while self._is_running():
             time.sleep(POLL)
         ended = self._stats(self._lib.VIR_DOMAIN_JOB_STATS_COMPLETED)
+        if not ended.get("type"):
+            raise ConnectionLost(uri=self._guest.uri, reason="libvirtd was started anew, and knows no job that has ended")
         if ended.get("type") != self._lib.VIR_DOMAIN_JOB_COMPLETED:
             raise exception.VirtDriverError(what="Copying the disk", reason=ended.get("errmsg") or "the backup job was ended")
 
@@ -110,7 +119,7 @@ class BackupJob:
                     raise
                 return {}
 
-        return self._guest.do(read, retry=True) or {}
+        return self._guest.do(read) or {}
 
 
 def _job_xml(domain: str, disk: str, target: str, disk_format: str) -> str:

@@ -1,15 +1,18 @@
 """How a guest comes to its first instruction, and what it is called when a new one does not."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nova_lite import exception
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Waiter
 from nova_lite.virt.libvirt.guest import Guest
 
 
-def run(guest: Guest, wait_for_network: Waiter | None) -> None:
-    """Start it, but for its first instruction; it runs when its network is ready. A run before may have left it waiting."""
-    guest.start(paused=wait_for_network is not None)
+def run(guest: Guest, boot: Callable[[bool], None], wait_for_network: Waiter | None) -> None:
+    """Boot it, but (True) for its first instruction; it runs when its network is ready. A run before may have left it
+    waiting."""
+    boot(wait_for_network is not None)
     if wait_for_network is not None:
         wait_for_network()
     guest.unpause()

@@ -14,6 +14,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.virt.driver import Noter
+from nova_lite.virt.libvirt.connection import ConnectionLost, again
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
@@ -30,6 +31,10 @@ def swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Noter
     QEMU mirrors only what has the same size: of a larger volume the guest is given the front part, and sees the rest when it
     is started the next time.
     """
+    again(lambda: _swap(guest, old, new, xml, note))
+
+
+def _swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Noter) -> None:
     disk = _disk(guest, old)
     xml = GuestDisks.fitted(xml, disk.getroottree().getroot())
     wanted = etree.fromstring(xml)
@@ -94,7 +99,7 @@ def _mirror(guest: Guest, old: BlockDevice, wanted: etree._Element, target: str,
     if _info(guest, target):
         LOG.warning("Ending a copy of %s that nobody waits for", target, extra={"instance_uuid": guest.uuid})
         guest.do(lambda domain: domain.blockJobAbort(target, 0) and None)
-    guest.do(lambda domain: domain.blockCopy(target, xml, {}, flags) and None, must_exist=True)
+    guest.do(lambda domain: domain.blockCopy(target, xml, {}, flags) and None, must_exist=True, once=True)
     while True:
         has_job = bool(_info(guest, target))       # before the look at the disk: a job ends after it is ready
         if _mirror_of(_disk(guest, old), wanted) == _READY:
@@ -108,7 +113,10 @@ def _change_over(guest: Guest, old: BlockDevice, wanted: etree._Element, target:
     """The guest writes to the new one only. One that is refused that has the old one, and no copy is under way any more."""
     lib = guest.lib
     try:
-        guest.do(lambda domain: domain.blockJobAbort(target, lib.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT) and None, must_exist=True)
+        guest.do(lambda domain: domain.blockJobAbort(target, lib.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT) and None, must_exist=True,
+                 once=True)
+    except ConnectionLost:      # it is looked at again
+        raise
     except exception.VirtDriverError:
         disk = _disk(guest, old)
         if is_same_source(disk, wanted):
@@ -122,4 +130,4 @@ def _change_over(guest: Guest, old: BlockDevice, wanted: etree._Element, target:
 
 def _info(guest: Guest, target: str) -> dict[str, Any]:
     """{} without a job."""
-    return dict(guest.do(lambda domain: domain.blockJobInfo(target, 0), must_exist=True, retry=True) or {})
+    return dict(guest.do(lambda domain: domain.blockJobInfo(target, 0), must_exist=True) or {})

@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lxml import etree
@@ -24,7 +24,7 @@ from nova_lite.keymgr import KeyManager
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.libvirt import disks, encryption, luks, volumes
-from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.connection import Connection, again
 from nova_lite.virt.libvirt.domain_xml.elements import child
 from nova_lite.virt.libvirt.encryption import Encryption
 from nova_lite.virt.libvirt.guest import Guest
@@ -99,6 +99,13 @@ class VolumeHost:
             if not self._has(encrypted.secret_uuid):
                 self._keep_passphrase(instance, device, encrypted, self._keys.passphrase(encrypted.key_id))
 
+    def unlocked(self, instance: Instance, step: Callable[[], None]) -> None:
+        """``step``, which needs these passphrases. A libvirt that ends under it forgets them: then both are done again."""
+        def unlock_and_step() -> None:
+            self.unlock(instance)
+            step()
+        again(unlock_and_step)
+
     def lock_unless_read(self, instance: Instance, devices: Iterable[BlockDevice]) -> None:
         """Forget the passphrases of a server's volumes where no guest reads them any more."""
         found = encryption.of_all(devices)
@@ -120,7 +127,7 @@ class VolumeHost:
                     raise
                 return False
 
-        return self._connection.run(look, retry=True)
+        return self._connection.run(look)
 
     def _forget(self, uuid: str) -> None:
         lib = self._connection.libvirt

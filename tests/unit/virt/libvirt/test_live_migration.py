@@ -124,7 +124,7 @@ def test_a_host_waits_for_the_rest_of_a_guest_unless_it_is_gone_or_runs_in_one_p
             error.err = (libvirt.VIR_ERR_NO_DOMAIN, 0, "no domain", 2, None, None, None, 0, 0)
             raise error
         return domain
-    connection = types.SimpleNamespace(libvirt=libvirt, run=lambda function, _retry: function(
+    connection = types.SimpleNamespace(libvirt=libvirt, run=lambda function, _once: function(
         types.SimpleNamespace(lookupByUUIDString=lookup)))
     live = LiveMigrations(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), "one", connection, *[None] * 4)
     assert live.waits(instance()) is waits

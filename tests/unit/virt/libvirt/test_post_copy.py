@@ -21,7 +21,7 @@ _CAPABILITIES = """<capabilities><host><secmodel><model>apparmor</model></secmod
     ("+0:+0", "1", True, 8_004_000, 8_001_000, "older than 8.5")])
 def test_post_copy_needs_a_qemu_that_hears_of_its_pages(tmp_path, user, sysctl, device, libvirt_version, qemu, reason):
     connect = types.SimpleNamespace(getLibVersion=lambda: libvirt_version, getVersion=lambda: qemu)
-    connection = types.SimpleNamespace(run=lambda function, retry: function(connect))
+    connection = types.SimpleNamespace(run=lambda function: function(connect))
     if sysctl is not None:
         (tmp_path / "sysctl").write_text(f"{sysctl}\n")
     if device:
@@ -39,7 +39,7 @@ def test_where_the_memory_of_a_guest_is(state, memory):
     if state is not None:
         kind, reason = state.split()
         found = [getattr(libvirt, f"VIR_DOMAIN_{kind}"), getattr(libvirt, f"VIR_DOMAIN_{kind}_{reason}")]
-    guest = types.SimpleNamespace(lib=libvirt, do=lambda _function, retry: found)
+    guest = types.SimpleNamespace(lib=libvirt, do=lambda _function: found)
     assert (post_copy.of(guest) or "whole") == memory
 
 
