@@ -122,6 +122,7 @@ class LibvirtDriver:
         """As destroy, but the ephemeral disk may stay."""
         with self._working(instance, None):
             files = self._files(instance)
+            self._moves.take_files(instance.uuid)
             self._remove(instance, network_info, keep=[files.binding, *([files.ephemeral] if keep_ephemeral else [])])
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
@@ -132,7 +133,7 @@ class LibvirtDriver:
     def power_on(self, instance: Instance, network_info: list[VIF]) -> None:
         """Define and start the guest, unless it is active."""
         with self._working(instance, states.RUNNING):
-            self._disks.claim(instance.uuid)
+            self._moves.claim(instance.uuid)
             self._start(instance, network_info)
 
     def power_off(self, instance: Instance, timeout: int) -> None:
@@ -148,7 +149,7 @@ class LibvirtDriver:
         """Soft: shut down through the guest and start. Hard, or when it does not answer: pull the plug and start."""
         with self._working(instance, states.RUNNING):
             guest = self._guest(instance)
-            self._disks.claim(instance.uuid)
+            self._moves.claim(instance.uuid)
             if not hard and not guest.shut_down(timeout):
                 LOG.warning("Soft reboot takes longer than %d seconds: rebooting hard", timeout,
                             extra={"instance_uuid": instance.uuid})
@@ -465,10 +466,8 @@ class LibvirtDriver:
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         files = self._files(instance)
-        # what an evacuation that goes on elsewhere, or has failed, has found here is all that there is of the server
         stays = instance.host != self._name and not instance.deleted
-        is_mine = not (stays and files.came_to(self._name)) and (files.is_of(self._name) or files.is_unmarked() and (
-            instance.host == self._name or self._guest(instance).power_state() is not None))
+        is_mine = self._moves.may_remove(instance, self._guest(instance).power_state() is not None)
         if is_mine:
             self._moves.removes(instance)
         self._end(instance, vifs)

@@ -18,6 +18,7 @@ from oslo_log import log
 from oslo_utils import uuidutils
 
 from nova_lite import concurrency, exception
+from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
@@ -215,6 +216,27 @@ class Moves:
         moved_to = self._files(instance.uuid).moved_to
         if read_mark(moved_to) == Mark(self._host, NEW):
             moved_to.unlink()
+
+    def claim(self, instance_uuid: str) -> None:
+        """The guest is to start here: what is nobody's becomes this host's. Raises VirtDriverError for disks of another's."""
+        self._disks.claim(instance_uuid)
+        self.take_files(instance_uuid)
+
+    def take_files(self, instance_uuid: str) -> None:
+        """Its server is this host's and at rest: files that an evacuation which failed has left as nobody's are, too."""
+        owner = self._files(instance_uuid).owner
+        if read_mark(owner).host == NOBODY:
+            write_mark(owner, self._host)
+
+    def may_remove(self, instance: Instance, has_guest: bool) -> bool:
+        """Whether the files of a guest are this host's to remove with it. What an evacuation that goes on elsewhere, or has
+        failed, has found here is all that there is of the server: it goes only with that."""
+        files, host = self._files(instance.uuid), self._host
+        if instance.host != host and not instance.deleted and files.came_to(host):
+            return False
+        if (instance.deleted or instance.task_state == states.DELETING) and read_mark(files.owner).host == NOBODY:
+            return True
+        return files.is_of(host) or files.is_unmarked() and (instance.host == host or has_guest)
 
     def removes(self, instance: Instance) -> None:
         """Its removal begins. Images in a pool outlive the directory: what a killed process leaves of them is to be found."""

@@ -11,7 +11,7 @@ from nova_lite import exception
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
+from nova_lite.virt.libvirt.files import NOBODY, GuestDirectory, instances_root, write_mark
 from nova_lite.virt.libvirt.host import Host
 
 from .builders import TCG, UUID, instance
@@ -90,3 +90,33 @@ def test_a_start_that_fails_costs_a_server_that_ever_ran_no_disk(driver, tmp_pat
     assert files.ephemeral.exists() == launched
     driver.destroy(server, [])
     assert not files.path.exists()
+
+
+@pytest.fixture
+def nobodys(driver):
+    """Files on shared storage, as an evacuation that has failed leaves them."""
+    files = GuestDirectory(instances_root(driver._conf), UUID)
+    files.make()
+    files.disk.write_text("all that there is of the server")
+    write_mark(files.owner, NOBODY)
+    return files
+
+
+@pytest.mark.parametrize("ended", [{"host": "h1", "task_state": "deleting"}, {"host": "h1", "deleted": 1},
+                                   {"host": "h2", "deleted": 1}])
+def test_what_a_failed_evacuation_has_left_goes_with_its_server_and_not_before(driver, nobodys, ended):
+    driver.destroy(instance(host="h1", task_state="rebuild_spawning"), [])      # as another one that fails does
+    assert nobodys.disk.exists()
+    driver.destroy(instance(**ended), [])
+    assert not nobodys.path.exists()
+
+
+def test_a_rebuild_does_not_go_on_with_the_disk_that_a_failed_evacuation_has_left(driver, nobodys):
+    driver.clear(instance(host="h1"), [], False)
+    assert not nobodys.disk.exists()
+
+
+def test_a_guest_that_starts_where_it_was_has_its_files_again(driver, nobodys):
+    driver.power_on(instance(host="h1"), [])
+    driver.destroy(instance(host="h1"), [])
+    assert not nobodys.path.exists()

@@ -10,6 +10,7 @@ from nova_lite.objects import states
 from nova_lite.virt.libvirt.connection import Connection, Disconnected
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
+from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
 pytest.importorskip("libvirt")
 XML = ("<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory unit='MiB'>64</memory>"
@@ -70,6 +71,17 @@ def test_one_that_was_copied_while_it_was_paused_is_known_until_it_runs(guest):
         guest.unpause()
     guest.pause()
     assert not guest.was_copied_paused()
+
+
+def test_no_disk_of_one_that_was_copied_while_it_was_paused_is_resized(guest):
+    disk = ("<devices><disk type='file' device='disk'><source file='/volume'/><target dev='vdb' bus='virtio'/>"
+            "<serial>volume</serial></disk></devices></domain>")
+    guest.define(XML.format(name="g" + guest.uuid[:8], uuid=guest.uuid).replace("</domain>", disk))
+    guest.start()
+    guest.pause()
+    guest.note_paused_copy()
+    with pytest.raises(exception.VirtDriverError, match="unpause it first"):
+        GuestDisks(guest).resize("volume", 1)
 
 
 def test_a_guest_that_was_started_anew_is_not_the_one_that_was_copied(guest):
