@@ -1,14 +1,18 @@
-"""The keys of encrypted volumes: from the key manager (Barbican, Vault, ...) by castellan, or the one of the configuration.
+"""The keys of encrypted volumes and disks: in the key manager (Barbican, Vault, ...), by castellan, or the configuration's one.
 
 castellan is loaded when the first key is asked for, and needs to be there only then. It is asked as the service user, so the
-key manager must allow that user to read keys: a user's token is long gone when a guest is started again.
+key manager must allow that user to read the keys of volumes: a user's token is long gone when a guest is started again. The
+keys of servers' own disks are the service user's: it makes, reads and deletes them.
 """
 from __future__ import annotations
 
 import binascii
+import importlib.util
+import os
 import queue
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from oslo_config import cfg
 from oslo_context import context as oslo_context
@@ -20,6 +24,8 @@ from nova_lite.identity.keystone import UNHURRIED, make_session
 LOG = log.getLogger(__name__)
 FIXED_KEY_ID = "00000000-0000-0000-0000-000000000000"       # what Nova and Cinder call the fixed key
 _CONF_KEY_MANAGER = "ConfKeyManager"
+_KEY_BITS = 256             # of a key that is made here
+T = TypeVar("T")
 
 
 class KeyManager:
@@ -29,16 +35,50 @@ class KeyManager:
         self._conf = conf
         self._castellan: Any = None
 
-    def passphrase(self, key_id: str) -> str:
-        """The passphrase of a LUKS volume, as Nova and Cinder make it: the key's bytes in hexadecimal digits.
+    @property
+    def is_set_up(self) -> bool:
+        """Whether there can be keys at all; nobody is asked."""
+        if self._is_fixed:
+            return bool(self._conf.key_manager.fixed_key)
+        return importlib.util.find_spec("castellan") is not None
 
-        Raises InvalidVolume for a key that is not there, ServiceUnavailable when the key manager does not answer or refuses,
-        ConfigError for what the operator has to mend.
+    def passphrase(self, key_id: str) -> str:
+        """What opens LUKS, as Nova and Cinder make it: the key's bytes in hexadecimal digits.
+
+        Raises EncryptionKeyNotFound for a key that is not there, ServiceUnavailable when the key manager does not answer or
+        refuses, ConfigError for what the operator has to mend.
         """
-        options = self._conf.key_manager
-        if options.backend.endswith(_CONF_KEY_MANAGER) or options.fixed_key and key_id == FIXED_KEY_ID:
+        if self._is_fixed or self._conf.key_manager.fixed_key and key_id == FIXED_KEY_ID:
             return self._fixed(key_id)
-        return binascii.hexlify(self._ask_in_time(key_id)).decode()
+        return binascii.hexlify(self._ask_in_time(f"key {key_id}", lambda backend, context: bytes(
+            backend.get(context, key_id).get_encoded()))).decode()
+
+    def create(self, name: str) -> str:
+        """A new key of the service user's; its id. ConfKeyManager has the fixed one only. Raises ServiceUnavailable and
+        ConfigError."""
+        if self._is_fixed:
+            self._fixed(FIXED_KEY_ID)
+            return FIXED_KEY_ID
+
+        def store(backend: Any, context: Any) -> str:
+            from castellan.common.objects.symmetric_key import SymmetricKey
+
+            return str(backend.store(context, SymmetricKey("AES", _KEY_BITS, os.urandom(_KEY_BITS // 8), name=name)))
+
+        return self._ask_in_time(f"a new key for the {name}", store)
+
+    def delete(self, key_id: str) -> None:
+        """One that :meth:`create` has made; it may be gone. Raises ServiceUnavailable, ConfigError."""
+        if self._is_fixed or key_id == FIXED_KEY_ID:
+            return
+        try:
+            self._ask_in_time(f"deleting key {key_id}", lambda backend, context: backend.delete(context, key_id))
+        except exception.EncryptionKeyNotFound:
+            LOG.info("key %s is gone already", key_id)
+
+    @property
+    def _is_fixed(self) -> bool:
+        return bool(self._conf.key_manager.backend.endswith(_CONF_KEY_MANAGER))
 
     def _fixed(self, key_id: str) -> str:
         key = self._conf.key_manager.fixed_key
@@ -49,51 +89,50 @@ class KeyManager:
         if not made:
             raise exception.ConfigError(reason="[key_manager] fixed_key is not a key in hexadecimal digits")
         if key_id != FIXED_KEY_ID:
-            raise _missing(key_id)
+            raise exception.EncryptionKeyNotFound(key_id=key_id)
         return made
 
-    def _ask_in_time(self, key_id: str) -> bytes:
+    def _ask_in_time(self, what: str, question: Callable[[Any, Any], T]) -> T:
         """castellan sets no limit to its requests: one that does not come back is left to itself."""
-        answers: queue.Queue[bytes | Exception] = queue.Queue()
+        answers: queue.Queue[tuple[T | None, Exception | None]] = queue.Queue()
         seconds = UNHURRIED * self._conf.service_user.timeout
 
         def ask() -> None:
             try:
-                answers.put(self._ask(key_id))
+                answers.put((self._ask(what, question), None))
             except Exception as error:      # raised where it is waited for
-                answers.put(error)
+                answers.put((None, error))
 
         threading.Thread(target=ask, name="key-manager", daemon=True).start()
         try:
-            answer = answers.get(timeout=seconds)
+            answer, error = answers.get(timeout=seconds)
         except queue.Empty:
             raise exception.ServiceUnavailable(what="The key manager", reason=f"no answer within {seconds} s") from None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        if error is not None:
+            raise error
+        return answer       # type: ignore[return-value]  # an answer or an error
 
-    def _ask(self, key_id: str) -> bytes:
+    def _ask(self, what: str, question: Callable[[Any, Any], T]) -> T:
         try:
             from castellan import key_manager
             from castellan.common import exception as errors
         except ImportError as error:
-            raise exception.ConfigError(reason="encrypted volumes need castellan (pip install nova-lite[encryption]): "
-                                               f"{error}") from error
+            raise exception.ConfigError(reason="encrypted volumes and disks need castellan (pip install "
+                                               f"nova-lite[encryption]): {error}") from error
         try:
             if self._castellan is None:
                 # apart from our own configuration, where options of these names are ours
                 read = cfg.ConfigOpts()
                 read([], default_config_files=self._conf.config_file or [], default_config_dirs=self._conf.config_dir or [])
                 self._castellan = key_manager.API(read)
-            found = self._castellan.get(_AsService(self._conf), key_id)
-            return bytes(found.get_encoded())
+            return question(self._castellan, _AsService(self._conf))
         except errors.ManagedObjectNotFoundError as error:
-            raise _missing(key_id) from error
+            raise exception.EncryptionKeyNotFound(key_id=what.rpartition(" ")[2]) from error
         except exception.NovaLiteError:
             raise
         except Exception as error:      # each of its backends has errors of its own; none tells a key
-            LOG.warning("key %s: %s: %s", key_id, type(error).__name__, error)
-            raise exception.ServiceUnavailable(what="The key manager", reason=f"key {key_id}: {error}") from error
+            LOG.warning("%s: %s: %s", what, type(error).__name__, error)
+            raise exception.ServiceUnavailable(what="The key manager", reason=f"{what}: {error}") from error
 
 
 class _AsService(oslo_context.RequestContext):
@@ -106,7 +145,3 @@ class _AsService(oslo_context.RequestContext):
     def get_auth_plugin(self) -> Any:
         """The credentials of the service user; raises ConfigError where there are none."""
         return make_session(self._conf).auth
-
-
-def _missing(key_id: str) -> exception.InvalidVolume:
-    return exception.InvalidVolume(reason=f"it is encrypted, and its key {key_id} is not in the key manager")

@@ -5,7 +5,7 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import delete, volumes
+from nova_lite.compute import delete, disk_keys, volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.objects import states
@@ -45,6 +45,7 @@ def run(work: Work) -> None:
 
 def _build(work: Work, listener: Listener) -> None:
     host, instance = work.host, work.instance
+    disk_keys.ensure(work)
     vifs = host.network.allocate(work.context, instance, _requests(instance.network_request), host.name)
     if vifs != instance.network_info or instance.volumes or instance.task_state != states.SPAWNING:
         instance.network_info = vifs

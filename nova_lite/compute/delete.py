@@ -1,10 +1,10 @@
-"""Deletes on a host: the guest with all its files, then its volumes and ports, then the row."""
+"""Deletes on a host: the guest with all its files, then its volumes and ports, then its disks' key, then the row."""
 from __future__ import annotations
 
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import shares, volumes
+from nova_lite.compute import disk_keys, shares, volumes
 from nova_lite.compute.work import Work
 from nova_lite.volume import release
 
@@ -22,6 +22,7 @@ def run(work: Work) -> None:
     shares.release_all(host, instance)
     give_back(work)
     release.delete_volumes(host.volume, instance)
+    disk_keys.delete(host.conf, instance)
     work.succeed()
     LOG.info("deleted", extra={"instance_uuid": instance.uuid})
 

@@ -1,11 +1,14 @@
-"""The volumes of a server without a host, or with a dead one: given back by the conductor. Its ports: see ``strays.py``."""
+"""What others hold for a server without a host, or with a dead one, given back by the conductor: its volumes, and the key of
+its disks. Its ports: see ``strays.py``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from oslo_config import cfg
 from oslo_log import log
 
+from nova_lite.keymgr import KeyManager
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.volume import release
@@ -18,8 +21,8 @@ THREADS = 8             # servers whose volumes are given back at the same time
 class Cleanup:
     """Everything here can be run twice, asks nobody for a server without volumes, and raises ServiceUnavailable."""
 
-    def __init__(self, volume: VolumeAPI) -> None:
-        self._volume = volume
+    def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI) -> None:
+        self._volume, self._keys = volume, KeyManager(conf)
         # neighbours may be slow, and neither the sweeper nor the placing of builds may wait for them
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup")
 
@@ -32,9 +35,16 @@ class Cleanup:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def delete(self, instance: Instance) -> None:
-        """Attachments, and the volumes that go with the server."""
+        """Attachments, the volumes that go with the server, and the key of its disks."""
         release.release_all(self._volume, instance)
         release.delete_volumes(self._volume, instance)
+        if instance.disks_key_id:
+            self._keys.delete(instance.disks_key_id)
+
+    @staticmethod
+    def is_needed(instance: Instance) -> bool:
+        """Whether :meth:`delete` has anything to do."""
+        return bool(instance.volumes or instance.disks_key_id)
 
     def look_again(self, instance: Instance) -> None:
         """Attachments, and volumes that nobody knows, of a server that was deleted some time ago. A volume that its user knows

@@ -63,7 +63,7 @@ class ConductorManager:
         self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
         self.news = RuleNews(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
-        self.cleanup = Cleanup(volume_base.load(conf))
+        self.cleanup = Cleanup(conf, volume_base.load(conf))
         self.hearing = heartbeats.Hearing(conf, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup,
                                 self.hearing)
@@ -154,7 +154,8 @@ class ConductorManager:
                 todo.builds.append(action.id)
             elif server is not None and verb in self.tasks:
                 todo.tasks.append((action, server))
-            elif server is not None and (verb == "detach_volume" or endings.is_delete(action) and server.volumes):
+            elif server is not None and (verb == "detach_volume" or
+                                         endings.is_delete(action) and self.cleanup.is_needed(server)):
                 todo.neighbours.append((action, server))
             elif endings.is_delete(action):
                 endings.succeed(conn, action, {})

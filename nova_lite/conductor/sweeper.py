@@ -13,6 +13,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.conductor import endings, move_endings
+from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.heartbeats import Hearing
 from nova_lite.conductor.tasks import live_migrate
 from nova_lite.db import actions, clock, instances, models, services
@@ -136,7 +137,7 @@ class Sweeper:
         reason = exception.HostDown(host=action.host, operation=action.action).message
         if endings.is_delete(action):
             # the guest, should it still be there, is removed when the host comes back (see compute/recovery.py)
-            if any(server.volumes for server in instances.get_many(conn, [action.instance_uuid], tags=False).values()):
+            if any(map(Cleanup.is_needed, instances.get_many(conn, [action.instance_uuid], tags=False).values())):
                 actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR)
                 found.run.append(action.id)
             else:

@@ -65,6 +65,12 @@ class InvalidVolume(Invalid):
     msg_fmt = "Invalid volume: %(reason)s"
 
 
+class EncryptionKeyNotFound(InvalidVolume):
+    """Of a volume or of a server's own disks."""
+
+    msg_fmt = "It is encrypted, and its key %(key_id)s is not in the key manager"
+
+
 class InvalidBlockDevice(Invalid):
     msg_fmt = "Block Device Mapping is Invalid: %(reason)s"
 

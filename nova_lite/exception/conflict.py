@@ -26,6 +26,10 @@ class OperationNotSupportedForVTPM(Conflict):
     msg_fmt = "Operation '%(operation)s' not supported for vTPM-enabled instance (%(instance_uuid)s)."
 
 
+class OperationNotSupportedForEncryptedDisks(Conflict):
+    msg_fmt = "Operation '%(operation)s' not supported for instance %(instance_uuid)s with encrypted disks: %(reason)s"
+
+
 class InstanceIsLocked(Conflict):
     msg_fmt = "Instance %(instance_id)s is locked"
 

@@ -20,6 +20,8 @@ SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST = "shelved_at", "shelved_image_id", "she
 """What ``system_metadata`` knows of a shelved server; the image is there only if it does not boot from a volume."""
 UNSHELVED_IMAGE = "unshelved_image_id"
 """The image of a shelved server whose guest is back: it is needed no more, and may be gone already."""
+DISKS_KEY = "disks_encryption_key_id"
+"""The id of the key of its own disks, where they are encrypted."""
 
 
 @dataclass
@@ -107,6 +109,11 @@ class Instance(Record):
     def is_volume_backed(self) -> bool:
         """True when the guest boots from a volume."""
         return any(d.is_root for d in self.volumes)
+
+    @property
+    def disks_key_id(self) -> str:
+        """The key manager's id of the key of its own disks; empty: it has none, or not yet."""
+        return str(self.system_metadata.get(DISKS_KEY) or "")
 
     def pci_addresses(self, host: str) -> list[str]:
         """The PCI devices of a host that it holds; what one of its moves holds is for the way back."""

@@ -24,7 +24,7 @@ from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import NIC, Diagnostics
 from nova_lite.objects.flavor import Flavor
-from nova_lite.objects.hardware import pci
+from nova_lite.objects.hardware import disk_encryption, pci
 from nova_lite.objects.hardware.pci import PciDevice
 from nova_lite.objects.hardware.placement import HostCell
 from nova_lite.objects.image import ImageMeta
@@ -83,7 +83,7 @@ class FakeDriver:
                       "topology": {"cores": 1, "threads": 1, "sockets": fake.vcpus}},
             supported_instances=[["x86_64", "fake", "hvm"], ["x86_64", "qemu", "hvm"], ["x86_64", "kvm", "hvm"]],
             traits=["COMPUTE_STORAGE_VIRTIO_FS", "COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_2_0", hardware.UEFI,
-                    hardware.SECURE_BOOT],
+                    hardware.SECURE_BOOT, disk_encryption.TRAIT, disk_encryption.LUKS_TRAIT],
             numa_topology=_cells(fake.vcpus, fake.memory_mb),
             pci_devices=[device.to_primitive() for device in self._pci_devices])
 

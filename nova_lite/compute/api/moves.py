@@ -116,6 +116,8 @@ def _check_flavor(instance: Instance, flavor: Flavor) -> None:
         raise exception.CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")
     image = instance.image
     hardware.check(flavor, image)
+    if hardware.encrypts_disks(flavor, image) != hardware.encrypts_disks(instance.flavor, image):
+        raise exception.InvalidHardware(reason="Whether an instance's disks are encrypted cannot be changed by a resize.")
     if image is not None and not instance.is_volume_backed and flavor.root_gb:
         validate.check_image(_any_state(image), flavor, allow_zero_disk=True)
     elif image is not None and flavor.memory_mb < int(image.min_ram or 0):

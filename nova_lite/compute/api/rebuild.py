@@ -87,6 +87,9 @@ class Rebuilds(Base):
         if hardware.demand(instance.flavor, image) != hardware.demand(instance.flavor, instance.image):
             raise exception.InvalidHardware(reason="An instance's NUMA topology cannot be changed as part of a rebuild. The "
                                                    "image provided is invalid for this instance.")
+        if hardware.encrypts_disks(instance.flavor, image) != hardware.encrypts_disks(instance.flavor, instance.image):
+            raise exception.InvalidHardware(reason="Whether an instance's disks are encrypted cannot be changed as part of a "
+                                                   "rebuild.")
         validate.check_image(image, instance.flavor, allow_zero_disk=True, is_on_volume=root is not None)
         if root is None:
             return image

@@ -83,6 +83,7 @@ class ServerImages(Base):
     def _create(self, context: RequestContext, instance: Instance, verb: str, name: str, properties: Mapping[str, str],
                 arguments: Mapping[str, Any]) -> str:
         _check(context, instance, verb)
+        validate.refuse_encrypted_disks(instance, verb)
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
         image = self.image.create(context, image_record(context, instance, name, properties))

@@ -25,6 +25,7 @@ class Shelving(Base):
         """Begin to shelve. Raises the 409s of its state, or what the Image service says to the user."""
         states.check(states.OPERATIONS["shelve"], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "shelve")
+        validate.refuse_encrypted_disks(instance, "shelve")
         image_id = None
         if not instance.is_volume_backed:
             name = instance.display_name[:_MAX_NAME - len(_SUFFIX)] + _SUFFIX

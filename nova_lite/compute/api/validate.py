@@ -108,6 +108,13 @@ def refuse_vtpm(instance: Instance, operation: str) -> None:
         raise exception.OperationNotSupportedForVTPM(operation=operation, instance_uuid=instance.uuid)
 
 
+def refuse_encrypted_disks(instance: Instance, operation: str) -> None:
+    """Raise OperationNotSupportedForEncryptedDisks (409): an image of its disk would hold in plain what the disk does not."""
+    if not instance.is_volume_backed and hardware.encrypts_disks(instance.flavor, instance.image):
+        raise exception.OperationNotSupportedForEncryptedDisks(
+            operation=operation, instance_uuid=instance.uuid, reason="no image is made of an encrypted disk")
+
+
 def auto_disk_config(image: ImageMeta, wanted: str | None) -> bool:
     """Whether the guest's partition is to grow with its disk; raises Invalid where the image forbids it."""
     text = str(image.properties.get("auto_disk_config", "")).strip()

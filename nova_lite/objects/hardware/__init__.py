@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nova_lite.objects.flavor import Flavor
-from nova_lite.objects.hardware import cpu, devices, limits, numa, refused
+from nova_lite.objects.hardware import cpu, devices, disk_encryption, limits, numa, refused
 from nova_lite.objects.hardware.asked import Asked
 from nova_lite.objects.image import ImageMeta
 
@@ -17,6 +17,7 @@ def check(flavor: Flavor, image: ImageMeta | None) -> None:
     cpu.topology(asked)
     numa.demand(asked)
     devices.check(asked)
+    disk_encryption.check(asked)
     limits.check(asked)
 
 
@@ -30,7 +31,7 @@ def traits(flavor: Flavor, image: ImageMeta | None) -> frozenset[str]:
         wanted.add(UEFI)
     if devices.secure_boot(asked) == devices.REQUIRED:
         wanted.add(SECURE_BOOT)
-    return frozenset(wanted)
+    return frozenset(wanted | disk_encryption.traits(asked))
 
 
 def demand(flavor: Flavor, image: ImageMeta | None) -> numa.Demand | None:
@@ -41,3 +42,8 @@ def demand(flavor: Flavor, image: ImageMeta | None) -> numa.Demand | None:
 def has_tpm(flavor: Flavor, image: ImageMeta | None) -> bool:
     """Whether such a guest has a TPM, which remembers things that are in no disk."""
     return devices.tpm(Asked(flavor, image)) is not None
+
+
+def encrypts_disks(flavor: Flavor, image: ImageMeta | None) -> bool:
+    """Whether such a guest's own disks are encrypted. Raises as ``check`` does."""
+    return disk_encryption.is_asked(Asked(flavor, image))

@@ -6,7 +6,6 @@ from nova_lite.objects.hardware.asked import Asked, is_true
 
 # extra spec or property -> why
 _FLAGS = {"mem_encryption": "guests with encrypted memory are not offered", "locked_memory": "locked memory is not offered",
-          "ephemeral_encryption": "encrypted ephemeral disks are not offered",
           "virtio_packed_ring": "packed virtqueues are not offered", "cpu_realtime": "realtime CPUs are not offered",
           "firmware_stateless": "firmware without variables is not offered"}
 _VALUES = {"pmem": "persistent memory is not offered", "viommu_model": "an IOMMU is not offered",

@@ -15,10 +15,11 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import concurrency, exception, units
+from nova_lite.keymgr import KeyManager
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import DiskCopy, Fetcher
-from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt import encrypted_images, encryption, images
 from nova_lite.virt.libvirt.disk_store import DiskStore
 from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory, instances_root, written_whole
 from nova_lite.virt.libvirt.guest import Guest
@@ -37,30 +38,57 @@ class DiskMaker(DiskStore):
         self._root = instances_root(conf)
         self._base = self._root / BASES
         self._keep_unused = conf.libvirt.keep_unused_images
+        self._keys = KeyManager(conf)
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         self._looked_at: dict[tuple[str, str], tuple[int, int]] = {}       # id, format -> its file's ctime (ns), virtual size
 
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         """Root (unless it is a volume), ephemeral and swap disk, as far as they are not there. BuildAborted or OSError."""
+        passphrase = self._passphrase(instance)
         from_volume = any(device.is_volume and device.is_root for device in instance.block_devices)
         if not from_volume and not self._is_there(files.disk):
-            self._make_root(instance, files, fetch)
+            self._make_root(instance, files, fetch, passphrase)
         if instance.ephemeral_gb and not self._is_there(files.ephemeral):
-            self._make_formatted(files.ephemeral, instance.ephemeral_gb * units.GiB, *MAKE_EPHEMERAL)
+            self._make_formatted(files.ephemeral, instance.ephemeral_gb * units.GiB, *MAKE_EPHEMERAL, passphrase=passphrase)
         if instance.swap_mb and not self._is_there(files.swap):
-            self._make_formatted(files.swap, instance.swap_mb * units.MiB, *MAKE_SWAP)
+            self._make_formatted(files.swap, instance.swap_mb * units.MiB, *MAKE_SWAP, passphrase=passphrase)
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the disks of new guests can be encrypted on this host: those in qcow2 can, with a key manager."""
+        return self.disk_format == images.OVERLAY and self._keys.is_set_up
+
+    def _passphrase(self, instance: Instance) -> str:
+        """That of the server's disks; empty: they are plain. Raises BuildFailed where they cannot be had here, and what
+        ``encryption.of_disks`` and ``KeyManager.passphrase`` raise."""
+        encrypted = encryption.of_disks(instance)
+        if encrypted is None:
+            return ""
+        if self.disk_format != images.OVERLAY:
+            raise exception.BuildFailed(instance_id=instance.uuid, reason=encryption.NOT_HERE)
+        return self._keys.passphrase(encrypted.key_id)
 
     def fit(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         """Make the disks as large as the server's flavor says; none becomes smaller but for swap, which is made anew. What is
         not there is made. Raises as ``make``."""
+        passphrase = self._passphrase(instance)
+
+        def grow(path: pathlib.Path, disk_format: str, gigabytes: int) -> None:
+            if passphrase:
+                encrypted_images.grow(path, gigabytes * units.GiB, passphrase)
+            else:
+                images.grow(path, disk_format, gigabytes * units.GiB)
+
         if files.disk.exists() and instance.flavor.root_gb:
             images.base_of(files.disk, self.disk_format)
-            images.grow(files.disk, self.disk_format, instance.flavor.root_gb * units.GiB)
+            grow(files.disk, self.disk_format, instance.flavor.root_gb)
         if files.ephemeral.exists():
-            images.grow(files.ephemeral, "raw", instance.ephemeral_gb * units.GiB)
-        if files.swap.exists() and files.swap.stat().st_size != instance.swap_mb * units.MiB:
-            files.swap.unlink()
+            grow(files.ephemeral, "raw", instance.ephemeral_gb)
+        if files.swap.exists():
+            swap = images.disk(files.swap, self.disk_format, bool(passphrase))
+            if swap.size != instance.swap_mb * units.MiB:
+                files.swap.unlink()
         self.make(instance, files, fetch)
 
     def check(self, files: GuestDirectory) -> None:
@@ -73,14 +101,14 @@ class DiskMaker(DiskStore):
         with written_whole(path) as part:
             images.run("qemu-img", "create", "-q", "-f", images.OVERLAY, part, str(size))
 
-    def make_rescue(self, image: ImageMeta, path: pathlib.Path, fetch: Fetcher) -> None:
-        """A root disk for a rescue, as large as the image; one that is there stays, if it was made of this image. Raises
-        ImageUnacceptable, OSError or what ``fetch`` raises."""
+    def make_rescue(self, instance: Instance, image: ImageMeta, path: pathlib.Path, fetch: Fetcher) -> None:
+        """A root disk for a rescue, as large as the image, encrypted where the server's disks are; one that is there stays, if
+        it was made of this image. Raises ImageUnacceptable, OSError or what ``fetch`` raises."""
         made_of = rescue_image(path)
         if not self._is_there(path) or not made_of.exists() or made_of.read_text() != image.id:
             base, virtual_size = self._base_image(image, fetch)
             made_of.unlink(missing_ok=True)
-            self._from_base(image, base, path, self._bounded(image, virtual_size))
+            self._from_base(image, base, path, self._bounded(image, virtual_size), self._passphrase(instance))
             with written_whole(made_of) as part:
                 part.write_text(image.id)
         images.base_of(path, self.disk_format)
@@ -95,7 +123,10 @@ class DiskMaker(DiskStore):
             path.unlink(missing_ok=True)
 
     def copied(self, guest: Guest, files: GuestDirectory) -> contextlib.AbstractContextManager[DiskCopy]:
-        """See ``snapshot.copied_disk``."""
+        """See ``snapshot.copied_disk``. NotImplementedByDriver: of an encrypted disk there is no plain copy."""
+        header = images.qcow2_header(files.disk) if self.disk_format == images.OVERLAY else None
+        if header is not None and header.luks:
+            raise exception.NotImplementedByDriver(what="a copy of an encrypted disk")
         return copied_disk(guest, files, self.disk_format)
 
     def facts(self, instance: Instance, files: GuestDirectory) -> list[dict[str, Any]]:
@@ -103,7 +134,7 @@ class DiskMaker(DiskStore):
         return [self._facts(path, instance) for path in (files.disk, files.ephemeral, files.swap) if path.exists()]
 
     def _facts(self, path: pathlib.Path, instance: Instance) -> dict[str, Any]:
-        found = images.disk(path, self.disk_format)
+        found = images.disk(path, self.disk_format, encryption.of_disks(instance) is not None)
         # the destination makes an overlay of the server's image. The disk of a server that was on a shelf stands on another
         is_whole = found.format == images.OVERLAY and (instance.image is None or found.base.name != instance.image.id)
         used = found.used + (found.base.stat().st_blocks * 512 if is_whole and found.base.name else 0)
@@ -119,7 +150,7 @@ class DiskMaker(DiskStore):
         """Have an image here before a guest asks for it. Raises ImageUnacceptable or what ``fetch`` raises."""
         self._base_image(image, fetch)
 
-    def _make_root(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
+    def _make_root(self, instance: Instance, files: GuestDirectory, fetch: Fetcher, passphrase: str) -> None:
         image = instance.image
         if image is None or not image.id:
             raise exception.BuildAborted(instance_id=instance.uuid, reason="the server has no image")
@@ -127,7 +158,7 @@ class DiskMaker(DiskStore):
         size = instance.flavor.root_gb * units.GiB or self._bounded(image, virtual_size)
         if size < virtual_size:
             raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=virtual_size)
-        self._from_base(image, base, files.disk, size)
+        self._from_base(image, base, files.disk, size, passphrase)
 
     def _bounded(self, image: ImageMeta, virtual_size: int) -> int:
         """The size that an image asks for where no flavor says one: a few bytes may claim to be an exabyte, and fill the host.
@@ -146,15 +177,32 @@ class DiskMaker(DiskStore):
     def _is_there(self, path: pathlib.Path) -> bool:
         return path.exists()
 
-    def _make_formatted(self, path: pathlib.Path, size: int, *program: str) -> None:
+    def _make_formatted(self, path: pathlib.Path, size: int, *program: str, passphrase: str = "") -> None:
         """A disk of ``size`` bytes as ``program`` formats it."""
         with written_whole(path) as part:
-            sparse(part, size)
-            images.run(*program, part)
+            if not passphrase:
+                sparse(part, size)
+                images.run(*program, part)
+                return
+            with _empty_file(part.with_suffix(".plain"), size) as plain:
+                images.run(*program, plain)
+                encrypted_images.create(part, size, passphrase)
+                encrypted_images.fill(part, passphrase, plain)
 
-    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int) -> None:
+    def rebase(self, instance: Instance, disk: pathlib.Path, base: pathlib.Path, base_format: str) -> None:
+        """Let a root disk that has come from another host stand on this host's copy of its base image. Raises OSError, or what
+        its passphrase raises."""
+        passphrase = self._passphrase(instance)
+        if passphrase:
+            encrypted_images.rebase(disk, passphrase, base, base_format)
+        else:
+            images.run("qemu-img", "rebase", "-u", "-f", images.OVERLAY, "-F", base_format, "-b", base, disk)
+
+    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int, passphrase: str = "") -> None:
         with written_whole(path) as part:
-            if self.disk_format == "raw":
+            if passphrase:
+                encrypted_images.create(part, size, passphrase, base, image.disk_format)
+            elif self.disk_format == "raw":
                 images.run("qemu-img", "convert", "-f", image.disk_format, "-O", "raw", base, part)
                 images.run("qemu-img", "resize", "-q", "-f", "raw", part, str(size))
             else:
@@ -240,6 +288,16 @@ def _is_older(path: pathlib.Path, then: float) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return path.stat().st_mtime < then
     return False
+
+
+@contextlib.contextmanager
+def _empty_file(path: pathlib.Path, size: int) -> Iterator[pathlib.Path]:
+    """For a moment; what a killed process leaves of it has never seen a guest."""
+    try:
+        sparse(path, size)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def sparse(path: pathlib.Path, size: int) -> None:

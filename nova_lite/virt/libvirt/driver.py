@@ -165,7 +165,7 @@ class LibvirtDriver:
             config = rescue.rescued(self._guest_config(instance, network_info), instance, image, paths, facts)
             self._volumes.unlock(instance)
             paths.make()
-            self._disks.make_rescue(image, paths.rescue_disk, fetch_image)
+            self._disks.make_rescue(instance, image, paths.rescue_disk, fetch_image)
             if instance.config_drive:
                 config_drive.make(paths.rescue_config_drive, files.metadata)
             guest.unplug()
@@ -197,7 +197,7 @@ class LibvirtDriver:
         disk = guest_config.volume(instance, device)
         disks, xml = GuestDisks(self._guest(instance)), domain_xml.build_disk(disk)
         self._volumes.unlocked(instance, lambda: disks.attach(xml, str(device.volume_id)))
-        self._volumes.lock_unless_read(instance, [device])
+        self._volumes.lock_volume_unless_read(instance, device)
 
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Ask the guest, several times when it does not answer."""
@@ -403,7 +403,7 @@ class LibvirtDriver:
             try:
                 yield
             finally:
-                self._volumes.lock_unless_read(instance, instance.block_devices)
+                self._volumes.lock_unless_read(instance)
 
     def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher) -> None:
         """Up to the guest's first instruction."""

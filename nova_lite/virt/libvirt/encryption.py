@@ -1,4 +1,4 @@
-"""What the Volume service says of an encrypted volume, and what libvirt is told of it. Pure.
+"""What the Volume service says of an encrypted volume, or a server's record of its disks, and what libvirt is told. Pure.
 
 QEMU itself decrypts, with a passphrase that libvirt keeps as a secret: so only what QEMU knows can be attached, which is the
 first version of LUKS.
@@ -11,21 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova_lite import exception
+from nova_lite.objects import hardware
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 
 LUKS = "luks"
+NOT_HERE = "its disks are to be encrypted, which takes [libvirt] images_type = qcow2, and this host has another"
 _OURS = uuid.UUID("0a3f8d52-7c1e-4f0b-b0d5-2f6c1f8f4e27")       # the namespace of the uuids of passphrases
 _BACK_END = "back-end"
 # before providers had names, classes of Nova and of os-brick stood there
 _CLASSES = {"LuksEncryptor": LUKS, "Luks2Encryptor": "luks2", "CryptsetupEncryptor": "plain"}
+_DISKS = "disks"            # in place of a volume's id
 _REFUSED = {"luks2": "QEMU reads version 1 of LUKS only", "plain": "QEMU does not read plain dm-crypt"}
 
 
 @dataclass(frozen=True)
 class Encryption:
-    """Of one volume. ``secret_uuid`` is the one of libvirt's secret with the passphrase of the key ``key_id``; ``cipher`` (as
-    aes-xts-plain64) and ``key_size`` (bits) are what a new volume is formatted with."""
+    """Of one volume, or of a server's own disks. ``secret_uuid`` is the one of libvirt's secret with the passphrase of the key
+    ``key_id``; ``cipher`` (as aes-xts-plain64) and ``key_size`` (bits) are what a new volume is formatted with."""
 
     key_id: str
     secret_uuid: str
@@ -53,6 +56,22 @@ def of_all(devices: Iterable[BlockDevice]) -> list[tuple[BlockDevice, Encryption
 def secret_uuid(instance: Instance, volume_id: str) -> str:
     """The same whoever asks, another for each server and volume."""
     return str(uuid.uuid5(_OURS, f"{instance.uuid} {volume_id}"))
+
+
+def of_disks(instance: Instance) -> Encryption | None:
+    """That of the disks that a server has on its host; None: they are plain. Raises VirtDriverError for a server without the
+    key that its build has noted."""
+    if not hardware.encrypts_disks(instance.flavor, instance.image):
+        return None
+    if not instance.disks_key_id:
+        raise exception.VirtDriverError(what="Encrypted disks", reason="no key of them is known")
+    return Encryption(instance.disks_key_id, secret_uuid(instance, _DISKS))
+
+
+def secret_uuids(instance: Instance) -> list[str]:
+    """Of all that is encrypted of a server, whether it ever had a key or not."""
+    own = [secret_uuid(instance, _DISKS)] if hardware.encrypts_disks(instance.flavor, instance.image) else []
+    return own + [encrypted.secret_uuid for _, encrypted in of_all(instance.block_devices)]
 
 
 def prepared(instance: Instance, volume_id: str, data: dict[str, Any]) -> Encryption | None:

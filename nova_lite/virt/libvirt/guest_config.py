@@ -20,7 +20,7 @@ from nova_lite.objects.hardware.placement import BoundCell
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt import device_names
-from nova_lite.virt.libvirt import volumes
+from nova_lite.virt.libvirt import encryption, images, volumes
 from nova_lite.virt.libvirt.config import (
     Cpu,
     Description,
@@ -179,9 +179,11 @@ def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[
     bus = _choice(instance, "hw_disk_bus", DISK_BUSES, "virtio")
     tune = limits.disk(Asked(instance.flavor, instance.image))
     names = device_names.assign(instance)
+    secret = luks_secret(instance, host)
     own = ((device_names.ROOT, files.disk, host.disk_format), (device_names.EPHEMERAL, files.ephemeral, "raw"),
            (device_names.SWAP, files.swap, "raw"))
-    disks = [placed(Disk("", names[kind], bus, form, cache=host.cache_mode, tune=tune, discard=True), path, host)
+    disks = [placed(Disk("", names[kind], bus, images.OVERLAY if secret else form, cache=host.cache_mode, tune=tune,
+                         discard=True, luks_secret=secret), path, host)
              for kind, path, form in own if kind in names]
     connected = [device for device in instance.block_devices if device.is_volume and device.connection_info]
     disks += [volumes.disk(instance, device, names[device.id]) for device in connected]
@@ -194,6 +196,16 @@ def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[
         target = names[device_names.config_drive_key(DISK_BUSES[cd_bus])]
         disks.append(Disk(str(files.config_drive), target, cd_bus, "raw", "cdrom", host.cache_mode))
     return tuple(disks)
+
+
+def luks_secret(instance: Instance, host: HostFacts) -> str:
+    """Of the guest's own disks; empty: they are plain. Raises BuildFailed where this host cannot encrypt them."""
+    encrypted = encryption.of_disks(instance)
+    if encrypted is None:
+        return ""
+    if host.pool is not None or host.disk_format != images.OVERLAY:
+        raise _lacks(instance, encryption.NOT_HERE)
+    return encrypted.secret_uuid
 
 
 def placed(disk: Disk, path: pathlib.Path, host: HostFacts) -> Disk:

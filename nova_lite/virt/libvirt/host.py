@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from nova_lite import units
 from nova_lite.objects import hardware
-from nova_lite.objects.hardware import pci
+from nova_lite.objects.hardware import disk_encryption, pci
 from nova_lite.objects.hardware.pci import PciDevice
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import disks, files, host_cells, node_devices, virt_type
@@ -88,6 +88,8 @@ class Host:
             traits.append(hardware.UEFI)
         if self.facts.secure_boot:
             traits.append(hardware.SECURE_BOOT)
+        if self._disks.encrypts:
+            traits += [disk_encryption.TRAIT, disk_encryption.LUKS_TRAIT]
         return traits
 
     def _cpu_info(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from nova_lite.virt.libvirt.files import BASES
 
 QCOW2_MAGIC = b"QFI\xfb"
 EXTERNAL_DATA = 1 << 2
+_LUKS = 2                   # method of encryption
 _LONGEST_NAME = 1023        # of a backing file, by the format's rules
 # what a "raw" file must not start with: QEMU or a later reader might take it for what it pretends to be
 _OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk De": "vmdk", b"conectix": "vhd",
@@ -26,7 +27,8 @@ _OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk
 _LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
 FORMATS = ("qcow2", "raw")
 OVERLAY = "qcow2"     # the format of disks that may stand on a base image
-_OVERLAYS = ("disk", "disk.rescue")     # in the format of [libvirt] images_type; all other files of a guest are raw
+_OVERLAYS = ("disk", "disk.rescue")     # in the format of [libvirt] images_type; others are raw unless they are encrypted
+_ENCRYPTED = (*_OVERLAYS, "disk.eph0", "disk.swap")     # config drives never are
 _LOOKS = 100
 
 
@@ -39,6 +41,7 @@ class Header:
     virtual_size: int
     external_data: bool
     backing_name: str = ""
+    luks: bool = False      # what the guest sees is encrypted in the file
 
 
 def run(*arguments: str | os.PathLike[str]) -> str:
@@ -61,7 +64,8 @@ def qcow2_header(path: str | os.PathLike[str]) -> Header | None:
     version, backing_offset = struct.unpack_from(">IQ", data, 4)
     virtual_size, = struct.unpack_from(">Q", data, 24)
     features = struct.unpack_from(">Q", data, 72)[0] if version >= 3 and len(data) >= 80 else 0
-    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA), name)
+    method, = struct.unpack_from(">I", data, 32)
+    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA), name, method == _LUKS)
 
 
 def _backing_name(stream: IO[bytes], header: bytes) -> str:
@@ -151,12 +155,13 @@ class Disk:
     base: pathlib.Path
 
 
-def disk(path: pathlib.Path, images_type: str) -> Disk:
-    """A file of a guest, in the format that this host gave it (``images_type``: ``[libvirt] images_type``). Raises OSError.
+def disk(path: pathlib.Path, images_type: str, is_encrypted: bool = False) -> Disk:
+    """A file of a guest, in the format that this host gave it (``images_type``: ``[libvirt] images_type``; whose disks are
+    encrypted has no raw one). Raises OSError.
 
     What the file says of its format counts for nothing: the bytes of a raw disk are the guest's, and may pretend anything.
     """
-    kind = images_type if path.name in _OVERLAYS else "raw"
+    kind = OVERLAY if is_encrypted else images_type if path.name in _OVERLAYS else "raw"
     header, status = qcow2_header(path) if kind == OVERLAY else None, path.stat()
     base = pathlib.Path(header.backing_name if header else "")
     return Disk(kind, header.virtual_size if header else status.st_size, status.st_blocks * 512, base)
@@ -183,8 +188,12 @@ def overcommitted(root: pathlib.Path, images_type: str) -> int:
     growth = 0
     for name in os.listdir(root):
         with contextlib.suppress(FileNotFoundError):        # it is going away, or gets another name
-            for path in _guest_files(root, [name]):
-                found = disk(path, images_type)
+            paths = list(_guest_files(root, [name]))
+            # by the word of the root disk, which a guest cannot write where it is no raw one
+            is_encrypted = images_type == OVERLAY and any(
+                (header := qcow2_header(path)) is not None and header.luks for path in paths if path.name == "disk")
+            for path in paths:
+                found = disk(path, images_type, is_encrypted and path.name in _ENCRYPTED)
                 growth += max(0, found.size - found.used)
     return growth
 

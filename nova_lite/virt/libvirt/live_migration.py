@@ -42,6 +42,7 @@ from nova_lite.virt.libvirt.files import (
 )
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.libvirt.volume_host import VolumeHost
 from nova_lite.virt.live import (
     ABORT,
     BROKEN,
@@ -76,6 +77,7 @@ class LiveMigrations:
         self._root = instances_root(conf)
         self._address = conf.libvirt.migration_address or conf.my_ip
         self._copies = Copies()
+        self._volumes = VolumeHost(conf, name, connection)
 
     # before -------------------------------------------------------------------------------------------------------------
     def facts(self, instance: Instance) -> SourceFacts:
@@ -137,6 +139,7 @@ class LiveMigrations:
         if not plan.shared:
             self._remove(instance, network_info)
             files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
+        self._volumes.unlock(instance)
         if plan.block:
             paths = {disk["name"]: files.path / pathlib.Path(disk["name"]).name for disk in plan.disks}
             for disk in plan.disks:
@@ -416,6 +419,7 @@ class LiveMigrations:
             self._guest(instance).undefine()
         else:
             self._remove(instance, network_info)
+        self._volumes.lock_unless_read(instance)
 
     def give_up(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
         """See LiveMigrations."""

@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 from nova_lite import exception, units
+from nova_lite.objects import hardware
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import disks
@@ -65,6 +66,9 @@ def check_storage(instance: Instance, root: pathlib.Path, there: SourceFacts, sh
                                                     "from volume VM which does not have a local disk.", path=str(root))
     needed = sum(d["used" if over_commit else "size"] for d in there.disks)
     free = disks.free_space(root)[1]
+    if hardware.encrypts_disks(instance.flavor, instance.image):
+        raise exception.MigrationPreCheckError(reason="its disks are encrypted, and not copied while it runs: it can be "
+                                                      "migrated cold")
     if free < needed:
         raise exception.MigrationPreCheckError(
             reason=f"Unable to migrate {instance.uuid}: Disk of instance is too large(available on destination host:"

@@ -172,7 +172,7 @@ class Moves:
             return
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
         base = self._disks.base_for_move(offer.base, offer.base_format, image, fetch, pull_base)
-        images.run("qemu-img", "rebase", "-u", "-f", "qcow2", "-F", offer.base_format, "-b", base, disk)
+        self._disks.rebase(instance, disk, base, offer.base_format)
 
     def _check_format(self, files: GuestDirectory, offer: DiskOffer) -> None:
         """By the word of the other host, before anything is copied: of a raw disk all bytes are the guest's. ResizeError."""

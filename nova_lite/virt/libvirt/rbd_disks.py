@@ -176,7 +176,7 @@ class RbdDisks(DiskMaker):
     def _is_there(self, path: pathlib.Path) -> bool:
         return path.name in self._images(path.parent.name)
 
-    def _make_formatted(self, path: pathlib.Path, size: int, *program: str) -> None:
+    def _make_formatted(self, path: pathlib.Path, size: int, *program: str, passphrase: str = "") -> None:
         with self._formatted(path, size, *program) as part:
             self._import(path, size, part, "raw")
 
@@ -193,7 +193,7 @@ class RbdDisks(DiskMaker):
         finally:
             part.unlink(missing_ok=True)
 
-    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int) -> None:
+    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int, passphrase: str = "") -> None:
         if path.name not in POOLED and self._is_there(path):
             self._pool.remove(image_name(path))     # a rescue disk of another image
         self._import(path, size, base, image.disk_format)

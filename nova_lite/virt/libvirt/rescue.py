@@ -14,7 +14,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.virt import device_names
 from nova_lite.virt.libvirt.config import Disk, GuestConfig
 from nova_lite.virt.libvirt.files import GuestDirectory
-from nova_lite.virt.libvirt.guest_config import HostFacts, placed
+from nova_lite.virt.libvirt.guest_config import HostFacts, luks_secret, placed
 
 DEVICES = ("disk", "cdrom")
 
@@ -42,7 +42,8 @@ def _added(instance: Instance, image: ImageMeta, files: GuestDirectory, host: Ho
             instance_id=instance.uuid, reason=f"image {image.id} asks for hw_rescue_device={device} and hw_rescue_bus={bus}; "
             f"this host offers {', '.join(DEVICES)} on {', '.join(device_names.PREFIXES)}")
     target = device_names.next_free(bus, [disk.target for disk in disks])
-    rescue = placed(Disk("", target, bus, host.disk_format, device, host.cache_mode, boot_order=1), files.rescue_disk, host)
+    rescue = placed(Disk("", target, bus, host.disk_format, device, host.cache_mode, boot_order=1,
+                         luks_secret=luks_secret(instance, host)), files.rescue_disk, host)
     others = [dataclasses.replace(d, boot_order=d.boot_order + 1 if d.boot_order else None) for d in disks]
     return (*others, rescue)
 

@@ -1,7 +1,8 @@
 """What a host does for a volume before and after a guest has it: it keeps the secrets, and says who it is.
 
-A password of the storage is kept as long as the volume is connected. The passphrase of an encrypted volume is kept in libvirt's
-memory only, and only while there is a guest that reads it: it is asked of the key manager again at each start.
+A password of the storage is kept as long as the volume is connected. The passphrase of an encrypted volume, or of the guest's
+own disks, is kept in libvirt's memory only, and only while there is a guest that reads it: it is asked of the key manager again
+at each start.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import os
 import pathlib
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lxml import etree
@@ -93,11 +94,14 @@ class VolumeHost:
             self._connection.run(forget)
 
     def unlock(self, instance: Instance) -> None:
-        """Before its guest starts: libvirt is to have the passphrases of its encrypted volumes. Raises what
-        ``KeyManager.passphrase`` raises."""
+        """Before its guest starts: libvirt is to have the passphrases of its encrypted volumes and disks. Raises what
+        ``KeyManager.passphrase`` and ``encryption.of_disks`` raise."""
         for device, encrypted in encryption.of_all(instance.block_devices):
             if not self._has(encrypted.secret_uuid):
                 self._keep_passphrase(instance, device, encrypted, self._keys.passphrase(encrypted.key_id))
+        own = encryption.of_disks(instance)
+        if own is not None and not self._has(own.secret_uuid):
+            self._keep(own.secret_uuid, "volume", f"{instance.uuid}/disks", self._keys.passphrase(own.key_id))
 
     def unlocked(self, instance: Instance, step: Callable[[], None]) -> None:
         """``step``, which needs these passphrases. A libvirt that ends under it forgets them: then both are done again."""
@@ -106,12 +110,18 @@ class VolumeHost:
             step()
         again(unlock_and_step)
 
-    def lock_unless_read(self, instance: Instance, devices: Iterable[BlockDevice]) -> None:
-        """Forget the passphrases of a server's volumes where no guest reads them any more."""
-        found = encryption.of_all(devices)
-        if found and not Guest(self._connection, instance.uuid).is_active():
-            for _, encrypted in found:
-                self._forget(encrypted.secret_uuid)
+    def lock_unless_read(self, instance: Instance) -> None:
+        """Forget the passphrases of a server where no guest reads what they open any more."""
+        self._lock_unless_read(instance, encryption.secret_uuids(instance))
+
+    def lock_volume_unless_read(self, instance: Instance, device: BlockDevice) -> None:
+        """The same of one volume."""
+        self._lock_unless_read(instance, [encrypted.secret_uuid for _, encrypted in encryption.of_all([device])])
+
+    def _lock_unless_read(self, instance: Instance, uuids: Sequence[str]) -> None:
+        if uuids and not Guest(self._connection, instance.uuid).is_active():
+            for uuid in uuids:
+                self._forget(uuid)
 
     def _keep_passphrase(self, instance: Instance, device: BlockDevice, encrypted: Encryption, passphrase: str) -> None:
         self._keep(encrypted.secret_uuid, "volume", f"{instance.uuid}/{device.volume_id}", passphrase)
@@ -144,7 +154,7 @@ class VolumeHost:
     def _keep(self, uuid: str, kind: str, usage: str, value: str) -> None:
         """Define it, over an older one. Private: libvirt gives it to QEMU only. That of a storage (ceph, iscsi) survives a
         restart of the host, a passphrase (volume) is never written to a disk."""
-        element = E.secret(E.uuid(uuid), E.description("volume of a server"), E.usage(child(_USAGES[kind], usage), type=kind),
+        element = E.secret(E.uuid(uuid), E.description("storage of a server"), E.usage(child(_USAGES[kind], usage), type=kind),
                            ephemeral="yes" if kind == "volume" else "no", private="yes")
         xml = etree.tostring(element, encoding="unicode")
         # ceph keys are base64 of what libvirt wants to have

@@ -1,0 +1,50 @@
+"""The encrypted disks of guests: qcow2 whose data is in LUKS format, so that overlays of plain base images can be encrypted.
+
+What a guest writes is encrypted on its way to the file; what it has not written is read from the base image, which is as plain
+as the image that everybody has. A new file has a new master key; the passphrase opens that.
+"""
+from __future__ import annotations
+
+import os
+import pathlib
+
+from nova_lite.virt.libvirt import images, qemu_tools
+
+_SECRET = "passphrase"      # noqa: S105  the name of QEMU's object
+_COPY_SECONDS = 3600.0      # that a formatted disk may take: the little that a file system consists of when it is new
+
+
+def create(path: pathlib.Path, size: int, passphrase: str, base: pathlib.Path | None = None, base_format: str = "") -> None:
+    """An empty disk of ``size`` bytes, or an overlay of a base image. Raises VirtDriverError."""
+    options = f"encrypt.format=luks,encrypt.key-secret={_SECRET},encrypt.iter-time={qemu_tools.ITERATION}"
+    below: list[str | os.PathLike[str]] = ["-F", base_format, "-b", base] if base is not None else []
+    made = qemu_tools.create({_SECRET: passphrase}, "-f", images.OVERLAY, *below, "-o", options, path, str(size))
+    if made.returncode:
+        raise qemu_tools.failed("Making an encrypted disk", made)
+
+
+def fill(path: pathlib.Path, passphrase: str, plain: pathlib.Path) -> None:
+    """Write what is in the raw file ``plain`` to an empty disk. Raises VirtDriverError."""
+    _run("convert", passphrase, "-n", "-f", "raw", plain, "--target-image-opts", _opened(path), seconds=_COPY_SECONDS)
+
+
+def grow(path: pathlib.Path, size: int, passphrase: str) -> None:
+    """Make a disk that is smaller as large as ``size`` bytes. Raises VirtDriverError, OSError."""
+    if int(images.info(path, images.OVERLAY)["virtual-size"]) < size:
+        _run("resize", passphrase, "-q", "--image-opts", _opened(path), str(size))
+
+
+def rebase(path: pathlib.Path, passphrase: str, base: pathlib.Path, base_format: str) -> None:
+    """Let an overlay stand on another copy of its base image. Raises VirtDriverError."""
+    _run("rebase", passphrase, "-u", "--image-opts", "-F", base_format, "-b", base, _opened(path))
+
+
+def _opened(path: pathlib.Path) -> str:
+    return (f"driver={images.OVERLAY},encrypt.format=luks,encrypt.key-secret={_SECRET},file.driver=file,"
+            f"file.filename={images.option(path)}")
+
+
+def _run(verb: str, passphrase: str, *arguments: str | os.PathLike[str], seconds: float = qemu_tools.SECONDS) -> None:
+    done = qemu_tools.run({_SECRET: passphrase}, "qemu-img", verb, *arguments, seconds=seconds)
+    if done.returncode:
+        raise qemu_tools.failed("Working on an encrypted disk", done)

@@ -1,0 +1,58 @@
+"""qemu-img and qemu-io with secrets, which go to them by pipes: no command line and no file has any of them."""
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+
+from oslo_log import log
+
+from nova_lite import exception
+
+LOG = log.getLogger(__name__)
+SECONDS = 120.0             # that one look at the storage may take
+# milliseconds of work to try a passphrase: ours are random keys, which nobody guesses at any speed
+ITERATION = 100
+# QEMU measures how fast the machine is; on a busy one its clock of the thread's work now and then does not move meanwhile
+_UNMEASURED = "Unable to get accurate CPU usage"
+_ATTEMPTS = 50              # of some milliseconds each; one in five failed on a machine with two busy cores
+
+
+def run(secrets: Mapping[str, str], program: str, *arguments: str | os.PathLike[str], keep: Iterable[int] = (),
+        seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    """With its secrets as QEMU's objects of these names, and the open files ``keep``. A program that takes too long is ended:
+    VirtDriverError."""
+    objects, ends = list[str](), list[int]()
+    try:
+        for name, value in secrets.items():
+            if value:
+                read, write = os.pipe()
+                ends.append(read)
+                os.write(write, value.encode())         # far less than a pipe holds
+                os.close(write)
+                objects += ["--object", f"secret,id={name},file=/dev/fd/{read}"]
+        verb, rest = ([arguments[0]], arguments[1:]) if program == "qemu-img" else ([], arguments)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return subprocess.run([program, *verb, *objects, *rest], stdin=subprocess.DEVNULL, capture_output=True,  # noqa: S603
+                                  text=True, errors="replace", check=False, pass_fds=[*ends, *keep], timeout=seconds)
+        raise exception.VirtDriverError(what=program, reason=f"it did not end within {seconds:.0f} s")
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def create(secrets: Mapping[str, str], *arguments: str | os.PathLike[str],
+           keep: Iterable[int] = ()) -> subprocess.CompletedProcess[str]:
+    """qemu-img create of what is encrypted."""
+    for _attempt in range(_ATTEMPTS):
+        made = run(secrets, "qemu-img", "create", "-q", *arguments, keep=keep)
+        if _UNMEASURED not in made.stderr:
+            break
+        LOG.info("qemu-img could not measure the speed of this machine: once more")
+    return made
+
+
+def failed(what: str, done: subprocess.CompletedProcess[str]) -> exception.VirtDriverError:
+    """What it has said."""
+    return exception.VirtDriverError(what=what, reason=(done.stderr or done.stdout).strip()[-500:])
