@@ -199,8 +199,9 @@ def _come_home(work: Work, power_on: bool) -> None:
             until_answered(work, lambda: volumes.connect_taken(work))
             _plug(work)
             wait = listener.waiter(admin_context(), instance, instance.network_info) if power_on else None
-            host.driver.bring_back(instance, instance.network_info, power_on, _move(work).uuid,
-                                   _leniently(work, wait))
+            # its disks may be encrypted, and the key manager away
+            until_answered(work, lambda: host.driver.bring_back(instance, instance.network_info, power_on, _move(work).uuid,
+                                                                _leniently(work, wait)))
     until_answered(work, lambda: volumes.complete_all(work))
 
 

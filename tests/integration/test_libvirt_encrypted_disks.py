@@ -84,7 +84,8 @@ def empty(tmp_path):
 
 
 def _files(user_data=b""):
-    return GuestFiles(metadata={"openstack/latest/meta_data.json": b'{"hostname": "guest"}',
+    meta = f'{{"uuid": "{uuid.uuid4()}", "hostname": "guest"}}'.encode()
+    return GuestFiles(metadata={"openstack/latest/meta_data.json": meta,
                                 "openstack/latest/user_data": user_data})
 
 
@@ -117,21 +118,31 @@ class _Opened:
         return f"driver=qcow2,encrypt.key-secret=s,file.driver=file,file.locking=off,file.filename={self._path}"
 
     def read(self):
+        """(its size, its bytes without what is a hole)."""
         self._run("qemu-img", "convert", "-U", "--image-opts", self._options, "-O", "raw", self._clear)
         try:
-            return self._clear.read_bytes()
+            with self._clear.open("rb") as stream:
+                return os.fstat(stream.fileno()).st_size, b"".join(_extents(stream))
         finally:
             self._clear.unlink()
 
     def write(self, offset, byte):
         self._run("qemu-io", "--image-opts", "-c", f"write -P {byte} {offset} 64k", self._options)
 
-    def size(self):
-        return len(self.read())
-
     def _run(self, program, *words):
         verb, rest = ([words[0]], words[1:]) if program == "qemu-img" else ([], words)
         subprocess.run([program, *verb, "--object", f"secret,id=s,file={self._secret}", *rest], check=True, capture_output=True)
+
+
+def _extents(stream):
+    end, size = 0, os.fstat(stream.fileno()).st_size
+    while end < size:
+        try:
+            begin = os.lseek(stream.fileno(), end, os.SEEK_DATA)
+        except OSError:     # none is left
+            return
+        end = os.lseek(stream.fileno(), begin, os.SEEK_HOLE)
+        yield os.pread(stream.fileno(), end - begin, begin)
 
 
 def _plain_places(directory):
@@ -151,13 +162,13 @@ def _logins(driver, instance):
 
 def _boots(driver, instance):
     """The console log is of the last start."""
-    wait_for("the login prompt", lambda: _logins(driver, instance), 300, 0.5)
+    wait_for("the login prompt", lambda: _logins(driver, instance), 600, 0.5)
 
 
 def test_what_a_guest_writes_is_in_no_file_of_its_host(drivers, hypervisor, instance, tmp_path):
     driver, directory = drivers[0], _directory(tmp_path, "one", instance)
     driver.spawn(instance, [], _files(WRITE), _tiny)
-    wait_for("the guest to write", lambda: "all is written" in driver.console_output(instance, None), 300, 0.5)
+    wait_for("the guest to write", lambda: "all is written" in driver.console_output(instance, None), 600, 0.5)
     console = driver.console_output(instance, None)
     assert "ephemeral is written" in console
     assert "ephemeral0" in console
@@ -166,7 +177,7 @@ def test_what_a_guest_writes_is_in_no_file_of_its_host(drivers, hypervisor, inst
     assert _secrets(hypervisor) == [secret]
     assert "ephemeral='yes' private='yes'" in _virsh(hypervisor, "secret-dumpxml", secret)
     for name in ("disk", "disk.eph0", "disk.swap"):
-        assert MARK in _Opened(tmp_path, directory / name).read(), name
+        assert MARK in _Opened(tmp_path, directory / name).read()[1], name
     assert _plain_places(directory) == []
     assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config", "disk.eph0", "disk.swap", "owner"]
     for side in ((), ("--inactive",)):
@@ -218,7 +229,7 @@ def test_a_rescue_is_encrypted_too(drivers, hypervisor, instance, tmp_path, empt
         driver.unrescue(instance, [])
         assert not (directory / "disk.rescue").exists()
         assert driver.power_state(instance) == states.RUNNING
-    assert b"A" * 65536 in _Opened(tmp_path, directory / "disk").read()
+    assert b"A" * 65536 in _Opened(tmp_path, directory / "disk").read()[1]
 
 
 def test_disks_move_and_grow_and_come_back(drivers, hypervisor, instance, tmp_path, empty):
@@ -240,11 +251,11 @@ def test_disks_move_and_grow_and_come_back(drivers, hypervisor, instance, tmp_pa
     assert new.power_state(instance) == states.RUNNING
     assert _secrets(hypervisor) == [encryption.secret_uuid(instance, "disks")]
     for name, byte, size in (("disk", b"A", 2 << 30), ("disk.eph0", b"B", 2 << 30), ("disk.swap", b"", 32 << 20)):
-        seen = _Opened(tmp_path, there / name).read()
-        assert len(seen) == size
+        found, seen = _Opened(tmp_path, there / name).read()
+        assert found == size
         assert byte * 65536 in seen
         assert not byte or byte * 4096 not in (there / name).read_bytes()
-    assert b"SWAPSPACE2" in _Opened(tmp_path, there / "disk.swap").read()
+    assert b"SWAPSPACE2" in _Opened(tmp_path, there / "disk.swap").read()[1]
     info = subprocess.run(["qemu-img", "info", "-U", there / "disk"], check=True, capture_output=True, text=True).stdout
     assert f"backing file: {tmp_path}/two/instances/_base/{instance.image.id}" in info
 
@@ -252,8 +263,8 @@ def test_disks_move_and_grow_and_come_back(drivers, hypervisor, instance, tmp_pa
     for _ in range(2):
         old.bring_back(instance, [], True, MOVE)
     assert old.power_state(instance) == states.RUNNING
-    seen = _Opened(tmp_path, before / "disk").read()
-    assert len(seen) == 1 << 30
+    size, seen = _Opened(tmp_path, before / "disk").read()
+    assert size == 1 << 30
     assert b"A" * 65536 in seen
 
 
@@ -266,8 +277,9 @@ def test_a_resize_on_its_own_host(drivers, instance, tmp_path, empty):
     driver.receive_guest(instance, None, empty, MOVE)
     driver.finish_move(dataclasses.replace(instance, flavor=LARGER), [], empty, True)
     assert driver.power_state(instance) == states.RUNNING
-    assert b"A" * 65536 in (seen := _Opened(tmp_path, directory / "disk").read())
-    assert len(seen) == 2 << 30
+    size, seen = _Opened(tmp_path, directory / "disk").read()
+    assert size == 2 << 30
+    assert b"A" * 65536 in seen
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -281,8 +293,50 @@ def test_a_rebuild_makes_new_disks(drivers, instance, tmp_path, empty, keeps):
     instance.image = ImageMeta(str(uuid.uuid4()))
     driver.spawn(instance, [], _files(), empty)
     assert driver.power_state(instance) == states.RUNNING
-    assert b"A" * 4096 not in _Opened(tmp_path, directory / "disk").read()
-    assert (b"A" * 65536 in _Opened(tmp_path, directory / "disk.eph0").read()) == keeps
+    assert b"A" * 4096 not in _Opened(tmp_path, directory / "disk").read()[1]
+    assert (b"A" * 65536 in _Opened(tmp_path, directory / "disk.eph0").read()[1]) == keeps
+
+
+@pytest.fixture
+def other_hypervisor(tmp_path_factory):
+    with LibvirtHost(tmp_path_factory.mktemp("other"), hostname="node-other") as host:
+        yield host
+
+
+def test_a_guest_that_runs_moves_where_its_disks_are_seen(hypervisor, other_hypervisor, instance, tmp_path, empty):
+    """Two hosts with one directory, as on NFS."""
+    made = []
+    for name, one in (("a", hypervisor), ("b", other_hypervisor)):
+        conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / "common"), my_ip="127.0.0.1",
+                                   libvirt__connection_uri=one.uri, libvirt__live_migration_uri=one.uri,
+                                   key_manager__fixed_key=KEY, key_manager__backend="x.ConfKeyManager")
+        made.append(virt_driver.load(conf, name))
+        made[-1].init_host(lambda *_: None)
+    (here, there), secret = made, encryption.secret_uuid(instance, "disks")
+    instance.host = "a"
+    try:
+        here.spawn(instance, [], _files(), empty)
+        plan = there.live.check(instance, here.live.facts(instance), None, False)
+        assert (plan.shared, plan.block) == (True, False)
+        plan = there.live.prepare(instance, [], plan, here.live.offer(instance, plan), empty)
+        assert (_secrets(hypervisor), _secrets(other_hypervisor)) == ([secret], [secret])
+        there.live.give_up(instance, [], plan)
+        assert (_secrets(hypervisor), _secrets(other_hypervisor)) == ([secret], [])
+        here.live.stay(instance, plan)
+        plan = there.live.check(instance, here.live.facts(instance), None, False)
+        plan = there.live.prepare(instance, [], plan, here.live.offer(instance, plan), empty)
+        here.live.copy(instance, plan, lambda _progress: None, lambda: True)
+        assert there.live.arrive(instance, [], plan) == states.RUNNING
+        here.live.leave(instance, [], plan)
+        assert (_secrets(hypervisor), _secrets(other_hypervisor)) == ([], [secret])
+        instance.host = "b"
+        there.reboot(instance, [], hard=True, timeout=0)
+        assert there.power_state(instance) == states.RUNNING
+    finally:
+        for one in made:
+            one.destroy(instance, [])
+            one.stop_host()
+    assert (_secrets(hypervisor), _secrets(other_hypervisor)) == ([], [])
 
 
 def test_without_its_key_nothing_is_made_and_nothing_starts(drivers, instance, tmp_path, empty, monkeypatch):
@@ -315,8 +369,8 @@ def test_hosts_with_other_disks_do_not_offer_it(hypervisor, instance, tmp_path, 
         driver = virt_driver.load(conf, "raw")
         driver.init_host(lambda *_: None)
         try:
-            traits = driver.inventory().traits
-            assert ("COMPUTE_EPHEMERAL_ENCRYPTION" in traits) == ("COMPUTE_EPHEMERAL_ENCRYPTION_LUKS" in traits) == (number == 2)
+            offered = {"COMPUTE_EPHEMERAL_ENCRYPTION", "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS"} & set(driver.inventory().traits)
+            assert len(offered) == (2 if number == 2 else 0)
             if number == 0:
                 with pytest.raises(exception.BuildFailed, match="images_type"):
                     driver.spawn(instance, [], _files(), empty)

@@ -93,3 +93,71 @@ def test_without_castellan_the_operator_is_told_what_to_install(keys, monkeypatc
     monkeypatch.setitem(sys.modules, "castellan", None)
     with pytest.raises(exception.ConfigError, match=r"pip install nova-lite\[encryption\]"):
         keys().passphrase("there")
+
+
+class Store:
+    """One that keeps keys, or refuses all."""
+
+    kept: dict = {}
+
+    def __init__(self, configuration):
+        self.configuration = configuration
+
+    def store(self, context, key):
+        if self.kept.get("refuses"):
+            raise RuntimeError("403 secrets:post")
+        self.kept["made"] = key
+        return "made"
+
+    def get(self, context, key_id):
+        return self.kept[key_id]
+
+    def delete(self, context, key_id):
+        from castellan.common import exception as errors
+
+        if self.kept.get("refuses"):
+            raise RuntimeError("403 secret:delete")
+        if self.kept.pop(key_id, None) is None:
+            raise errors.ManagedObjectNotFoundError(uuid=key_id)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    pytest.importorskip("castellan")
+    monkeypatch.setattr(Store, "kept", {})
+    file = tmp_path / "nova-lite.conf"
+    file.write_text(f"[key_manager]\nbackend = {__name__}.Store\n")
+    return keymgr.KeyManager(nova_lite.conf.load([], config_files=[str(file)]))
+
+
+def test_a_key_is_made_and_read_and_deleted(store):
+    assert store.is_set_up
+    assert store.create("disks of server 1") == "made"
+    key = Store.kept["made"]
+    assert (key.algorithm, key.bit_length, key.name) == ("AES", 256, "disks of server 1")
+    assert store.passphrase("made") == key.get_encoded().hex()
+    assert len(set(key.get_encoded())) > 8
+    for _ in range(2):      # gone is no error
+        store.delete("made")
+    assert Store.kept == {}
+    store.delete(keymgr.FIXED_KEY_ID)
+
+
+def test_a_key_manager_that_lets_nobody_make_or_delete_keys_says_so(store):
+    store.create("one")
+    Store.kept["refuses"] = True
+    for ask in (lambda: store.create("two"), lambda: store.delete("made")):
+        with pytest.raises(exception.ServiceUnavailable, match="403"):
+            ask()
+
+
+def test_the_fixed_key_is_neither_made_nor_deleted(monkeypatch):
+    monkeypatch.setitem(sys.modules, "castellan", None)
+    made = [keymgr.KeyManager(nova_lite.conf.load([], config_files=[], key_manager__backend="nova.x.ConfKeyManager",
+                                                  key_manager__fixed_key=fixed)) for fixed in ("00ff", "")]
+    assert [one.is_set_up for one in made] == [True, False]
+    assert made[0].create("one") == keymgr.FIXED_KEY_ID
+    made[0].delete(keymgr.FIXED_KEY_ID)
+    assert made[0].passphrase(keymgr.FIXED_KEY_ID) == "00ff"
+    with pytest.raises(exception.ConfigError, match="fixed_key is not a key"):
+        made[1].create("one")

@@ -44,7 +44,7 @@ def _opened(path: pathlib.Path) -> str:
             f"file.filename={images.option(path)}")
 
 
-def _run(verb: str, passphrase: str, *arguments: str | os.PathLike[str], seconds: float = qemu_tools.SECONDS) -> None:
+def _run(verb: str, passphrase: str, *arguments: str | os.PathLike[str], seconds: float = 0) -> None:
     done = qemu_tools.run({_SECRET: passphrase}, "qemu-img", verb, *arguments, seconds=seconds)
     if done.returncode:
         raise qemu_tools.failed("Working on an encrypted disk", done)

@@ -20,9 +20,10 @@ _ATTEMPTS = 50              # of some milliseconds each; one in five failed on a
 
 
 def run(secrets: Mapping[str, str], program: str, *arguments: str | os.PathLike[str], keep: Iterable[int] = (),
-        seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
-    """With its secrets as QEMU's objects of these names, and the open files ``keep``. A program that takes too long is ended:
-    VirtDriverError."""
+        seconds: float = 0) -> subprocess.CompletedProcess[str]:
+    """With its secrets as QEMU's objects of these names, and the open files ``keep``. A program that takes longer than
+    ``seconds`` (0: ``SECONDS``) is ended: VirtDriverError."""
+    seconds = seconds or SECONDS
     objects, ends = list[str](), list[int]()
     try:
         for name, value in secrets.items():

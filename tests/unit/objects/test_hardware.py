@@ -35,6 +35,12 @@ def test_the_topology_that_fits_best(specs, properties, vcpus, expected):
     ({"hw:cpu_policy": "mixed"}, {}, "mixed"), ({"hw:cpu_thread_policy": "require"}, {}, "non dedicated"),
     ({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"}, {"hw_cpu_thread_policy": "require"}, "thread"),
     ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}, "emulator"),
+    ({"hw:ephemeral_encryption": "true", "hw:ephemeral_encryption_format": "plain"}, {}, "ephemeral_encryption_format=plain"),
+    ({"hw:ephemeral_encryption": "true"}, {"hw_ephemeral_encryption_format": "plain"}, "ephemeral_encryption_format=plain"),
+    ({"hw:ephemeral_encryption": "true", "hw:ephemeral_encryption_format": "luks"}, {"hw_ephemeral_encryption_format": "plain"},
+     "hw_ephemeral_encryption_format=plain"),
+    ({"hw:ephemeral_encryption": "false"}, {"hw_ephemeral_encryption": True}, "Flavor f asks for hw:ephemeral_encr"),
+    ({}, {"hw_ephemeral_encryption_secret_uuid": "5ba4ed00-0000-4000-8000-000000000001"}, "images that are encrypted"),
     ({"hw:cpu_realtime": "yes"}, {}, "realtime"), ({"hw:mem_encryption": "true"}, {}, "encrypted memory"),
     ({}, {"hw_mem_encryption": True}, "encrypted memory"), ({}, {"hw_sound_model": "ich9"}, "no sound"),
     ({"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": "required"}, {}, "not chosen by their NUMA node"),
@@ -95,6 +101,18 @@ def test_nodes_are_even_or_as_they_were_written_down():
     assert len(numa.demand(asked({"hw:cpu_policy": "dedicated"})).cells) == 1
     assert [numa.demand(asked({"hw:mem_page_size": text})).page_size for text in ("large", "2048", "2MB", "1GB", "ANY")] == [
         "large", 2048, 2048, 1048576, "any"]
+
+
+def test_disks_are_encrypted_when_flavor_or_image_say_so():
+    able, luks = "COMPUTE_EPHEMERAL_ENCRYPTION", "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS"
+    for specs, properties, traits in (
+            ({}, {}, set()), ({"hw:ephemeral_encryption": "false", "hw:ephemeral_encryption_format": "plain"}, {}, set()),
+            ({"hw:ephemeral_encryption": "true"}, {}, {able}), ({}, {"hw_ephemeral_encryption": True}, {able}),
+            ({"hw:ephemeral_encryption": "yes"}, {"hw_ephemeral_encryption": True, "hw_ephemeral_encryption_format": "luks"},
+             {able, luks})):
+        both = asked(specs, properties)
+        assert hardware.traits(both.flavor, both.image) == traits
+        assert hardware.encrypts_disks(both.flavor, both.image) == bool(traits)
 
 
 def test_a_tpm_has_a_model():

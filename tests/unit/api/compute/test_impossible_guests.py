@@ -55,6 +55,30 @@ def test_a_server_with_a_tpm_is_not_taken_from_it(cloud, servers, admin, body):
     assert servers.row(server)["task_state"] is None
 
 
+@pytest.mark.parametrize("body", [{"shelve": None}, {"createImage": {"name": "copy"}},
+                                  {"createBackup": {"name": "copy", "backup_type": "daily", "rotation": 1}}])
+def test_no_image_is_made_of_an_encrypted_disk(cloud, servers, admin, body):
+    cloud.add_flavor("locked", extra_specs={"hw:ephemeral_encryption": "true"})
+    server = servers.active(admin, flavorRef="locked")
+    before = [image.id for image in cloud.services.image.list(ADMIN)]
+    assert "encrypted disks" in admin.fault("POST", f"/servers/{server}/action", 409, body)
+    assert servers.row(server)["task_state"] is None
+    assert [image.id for image in cloud.services.image.list(ADMIN)] == before
+
+
+def test_whether_disks_are_encrypted_does_not_change(cloud, servers, admin):
+    path = "/servers/{}/action"
+    for name, specs in (("locked", {"hw:ephemeral_encryption": "true"}), ("open", {})):
+        cloud.add_flavor(name, extra_specs=specs)
+    for mine, other in (("locked", "open"), ("open", "locked")):
+        server = servers.active(admin, flavorRef=mine)
+        body = {"resize": {"flavorRef": other}}
+        assert "cannot be changed by a resize" in admin.fault("POST", path.format(server), 400, body)
+        assert servers.row(server)["task_state"] is None
+    body = {"rebuild": {"imageRef": _image(cloud, {"hw_ephemeral_encryption": "true"})}}
+    assert "cannot be changed as part of a rebuild" in admin.fault("POST", path.format(server), 400, body)
+
+
 def test_a_guest_that_is_bound_to_its_host_does_not_leave_it_running(cloud, servers, admin):
     cloud.add_flavor("pinned", extra_specs={"hw:cpu_policy": "dedicated"})
     server = servers.active(admin, flavorRef="pinned")

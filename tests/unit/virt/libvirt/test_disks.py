@@ -302,7 +302,7 @@ def test_an_image_that_claims_to_be_huge(conf, files, tmp_path):
         DiskMaker(conf).make(instance(root_gb=20), files, Fetch(bomb))
     rescue = ImageMeta(IMAGE, disk_format="qcow2")
     for make in (lambda maker: maker.make(instance(root_gb=0), files, Fetch(bomb)),
-                 lambda maker: maker.make_rescue(rescue, files.path / "disk.rescue", Fetch(bomb))):
+                 lambda maker: maker.make_rescue(instance(), rescue, files.path / "disk.rescue", Fetch(bomb))):
         with pytest.raises(exception.ImageUnacceptable, match="claims to be a disk of 61440 GiB, and this host has"):
             make(DiskMaker(conf))
     assert list(files.path.iterdir()) == []
@@ -317,21 +317,21 @@ def test_a_rescue_disk_is_made_anew_of_another_image(conf, files, image):
     path = files.path / "disk.rescue"
     first, second = (ImageMeta(f"{n}0000000-0000-4000-8000-00000000000b", disk_format="qcow2") for n in "ab")
     for one in (first, second, second):
-        DiskMaker(conf).make_rescue(one, path, Fetch(image))
+        DiskMaker(conf).make_rescue(instance(), one, path, Fetch(image))
         assert info(path)["backing-filename"].endswith(one.id)
     written = path.stat().st_ino
-    DiskMaker(conf).make_rescue(second, path, Fetch(image))      # the second run of one action
+    DiskMaker(conf).make_rescue(instance(), second, path, Fetch(image))      # the second run of one action
     assert path.stat().st_ino == written
 
 
 def test_a_rescue_disk_that_says_it_stands_on_a_file_of_the_host(conf, files, image, tmp_path):
     """[libvirt] images_type was raw, and the guest has written that while it was rescued."""
     path, secret, made_of = files.path / "disk.rescue", tmp_path / "secret", ImageMeta(IMAGE, disk_format="qcow2")
-    DiskMaker(conf).make_rescue(made_of, path, Fetch(image))
+    DiskMaker(conf).make_rescue(instance(), made_of, path, Fetch(image))
     secret.write_bytes(b"x" * 512)
     qemu_img("create", "-q", "-f", "qcow2", "-F", "raw", "-b", secret, path)
     with pytest.raises(OSError, match="no base image of this host"):
-        DiskMaker(conf).make_rescue(made_of, path, Fetch(image))
+        DiskMaker(conf).make_rescue(instance(), made_of, path, Fetch(image))
 
 
 def test_how_far_disks_may_still_grow(conf, files, image):
@@ -416,3 +416,106 @@ def test_a_cached_image_is_looked_at_once_and_again_when_it_is_another_file(conf
     files.disk.unlink()
     with pytest.raises(exception.ImageUnacceptable, match="backing file"):
         maker.make(instance(), files, Fetch(image))
+# encrypted disks --------------------------------------------------------------------------------------------------------
+LOCKED = {"specs": {"hw:ephemeral_encryption": "true"},
+          "system_metadata": {"disks_encryption_key_id": "00000000-0000-0000-0000-000000000000"}}
+KEY = "5ec2e7" * 10
+
+
+@pytest.fixture
+def locked(tmp_path):
+    return DiskMaker(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / "state"),
+                                         key_manager__backend="x.ConfKeyManager", key_manager__fixed_key=KEY))
+
+
+def _clear(tmp_path, path):
+    """What the guest sees of the beginning of a disk."""
+    secret, target = tmp_path / "secret", tmp_path / "clear"
+    secret.write_text(KEY)
+    qemu_img("convert", "--object", f"secret,id=s,file={secret}", "--image-opts", "-O", "raw",
+             f"driver=qcow2,encrypt.key-secret=s,file.driver=file,file.filename={path}", target)
+    with target.open("rb") as stream:
+        return stream.read(4 * MIB)
+
+
+def test_encrypted_disks_are_all_of_them(locked, files, image, tmp_path):
+    subprocess.run(["qemu-io", "-f", "qcow2", "-c", "write -P 7 1M 1M", image], check=True, capture_output=True)
+    locked.make(instance(root_gb=1, ephemeral_gb=1, swap=16, **LOCKED), files, Fetch(image))
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.swap"]
+    for path, size in ((files.disk, 1024 * MIB), (files.ephemeral, 1024 * MIB), (files.swap, 16 * MIB)):
+        found = info(path)
+        assert (found["encrypted"], found["virtual-size"]) == (True, size)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert images.qcow2_header(path).luks
+        assert KEY.encode() not in path.read_bytes()
+    assert info(files.disk)["backing-filename"] == str(instances_root(locked._keys._conf) / "_base" / IMAGE)
+    assert not images.qcow2_header(image).luks
+    assert _clear(tmp_path, files.disk)[MIB:2 * MIB] == b"\x07" * MIB
+    assert b"ephemeral0" in _clear(tmp_path, files.ephemeral)
+    assert b"ephemeral0" not in files.ephemeral.read_bytes()
+    assert b"SWAPSPACE2" in _clear(tmp_path, files.swap)
+
+
+def test_encrypted_disks_grow_and_swap_is_made_anew(locked, files, image, tmp_path):
+    locked.make(instance(root_gb=1, ephemeral_gb=1, swap=16, **LOCKED), files, Fetch(image))
+    before = files.swap.stat().st_ino
+    locked.fit(instance(root_gb=1, ephemeral_gb=1, swap=16, **LOCKED), files, Fetch(image))
+    assert files.swap.stat().st_ino == before
+    locked.fit(instance(root_gb=2, ephemeral_gb=2, swap=32, **LOCKED), files, Fetch(image))
+    assert [info(path)["virtual-size"] // MIB for path in (files.disk, files.ephemeral, files.swap)] == [2048, 2048, 32]
+    assert b"SWAPSPACE2" in _clear(tmp_path, files.swap)
+    locked.fit(instance(root_gb=2, ephemeral_gb=2, swap=0, **LOCKED), files, Fetch(image))
+    assert not files.swap.exists()
+
+
+def test_what_a_killed_run_left_of_an_encrypted_disk_is_made_anew(locked, files, image):
+    (files.path / "disk.eph0.plain").write_bytes(b"half a file system")
+    (files.path / "disk.eph0.part").write_bytes(b"half a disk")
+    locked.make(instance(root_gb=1, ephemeral_gb=1, **LOCKED), files, Fetch(image))
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0"]
+
+
+def test_what_encrypted_disks_may_grow_by_is_counted(locked, files, image):
+    root = files.path.parent
+    locked.make(instance(root_gb=2, ephemeral_gb=3, swap=16, **LOCKED), files, Fetch(image))
+    growth = images.overcommitted(root, "qcow2")
+    assert 4.9 * 1024 * MIB < growth < 5.1 * 1024 * MIB
+    assert [(f["format"], f["size"]) for f in locked.facts(instance(root_gb=2, ephemeral_gb=3, swap=16, **LOCKED), files)] == [
+        ("qcow2", 2048 * MIB), ("qcow2", 3072 * MIB), ("qcow2", 16 * MIB)]
+
+
+def test_the_word_of_a_raw_disk_for_its_format_counts_for_nothing(conf, files, image, tmp_path):
+    """A guest that writes the header of an encrypted disk of an exabyte into its raw ephemeral disk."""
+    DiskMaker(conf).make(instance(root_gb=1, ephemeral_gb=1), files, Fetch(image))
+    before = images.overcommitted(files.path.parent, "qcow2")
+    huge = tmp_path / "huge.qcow2"
+    qemu_img("create", "-q", "-f", "qcow2", huge, "1P")
+    header = bytearray(huge.read_bytes()[:512])
+    header[35] = 2
+    with open(files.ephemeral, "r+b") as stream:
+        stream.write(header)
+    assert images.overcommitted(files.path.parent, "qcow2") <= before
+
+
+def test_a_host_with_other_disks_makes_none(tmp_path, files, image):
+    maker = DiskMaker(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / "state"), libvirt__images_type="raw",
+                                          key_manager__backend="x.ConfKeyManager", key_manager__fixed_key=KEY))
+    assert not maker.encrypts
+    with pytest.raises(exception.BuildFailed, match="images_type"):
+        maker.make(instance(**LOCKED), files, Fetch(image))
+    assert os.listdir(files.path) == []
+
+
+def test_qemu_img_may_fail_to_measure_the_machine(locked, files, image, tmp_path, monkeypatch):
+    real, wrapper = shutil.which("qemu-img"), tmp_path / "bin" / "qemu-img"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f"""#!/bin/bash
+if [ "$1" = create ] && [ ! -e {tmp_path}/measured ]; then
+  touch {tmp_path}/measured; echo "qemu-img: x: Unable to get accurate CPU usage" >&2; exit 1
+fi
+exec {real} "$@"
+""")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    locked.make(instance(root_gb=1, **LOCKED), files, Fetch(image))
+    assert info(files.disk)["encrypted"]

@@ -59,6 +59,8 @@ CASES = {
     "encrypted_volumes": (instance(block_devices=[
         volume(number, boot_index=number - 1, connection_info={**kind, "data": {**kind["data"], "encryption": ENCRYPTION}})
         for number, kind in enumerate((one["connection_info"] for one in (RBD, ISCSI, NBD, FILE, BLOCK)), 1)]), [], TCG),
+    "encrypted_disks": (instance({"hw:ephemeral_encryption": "true"}, system_metadata={"disks_encryption_key_id": "key"},
+                                 ephemeral_gb=2, swap=64, config_drive=True, block_devices=[volume(1, **NBD)]), [], KVM),
     "bound": (instance({"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2", "hw:mem_page_size": "2MB"}, vcpus=4), [], KVM, (
         BoundCell(256, 0, {0: "2", 1: "3"}, 2048, True), BoundCell(256, 1, {2: "6", 3: "7"}, 2048, True))),
     "shares_a_node": (instance({"hw:numa_nodes": "1"}, vcpus=2),

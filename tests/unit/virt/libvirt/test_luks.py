@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from nova_lite import exception
-from nova_lite.virt.libvirt import luks
+from nova_lite.virt.libvirt import luks, qemu_tools
 from nova_lite.virt.libvirt.config import Disk, NetworkSource
 from nova_lite.virt.libvirt.encryption import Encryption
 from tests.support import storage
@@ -146,6 +146,6 @@ def test_what_cannot_be_done_says_why_and_tells_no_secret(tmp_path, monkeypatch)
     assert not any(path.read_bytes())
     with pytest.raises(exception.InvalidVolume, match="of rbd must have been formatted"):
         luks.make_ready(Disk("", "vdb", network=NetworkSource("rbd", "p/v", (("h", "1"),))), KEY, "secret-word")
-    monkeypatch.setattr(luks, "SECONDS", 0.0)
+    monkeypatch.setattr(qemu_tools, "SECONDS", 0.0)
     with pytest.raises(exception.VirtDriverError, match="did not end within"):
         luks.make_ready(disk, KEY, "secret-word")

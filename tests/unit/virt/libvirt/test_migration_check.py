@@ -27,6 +27,16 @@ def test_disks_elsewhere_than_in_this_hosts_pool_are_refused_before_anything(tmp
     assert not migration_check.check_storage(instance(), tmp_path, there, False, None, False, "rbd", mine)
 
 
+def test_encrypted_disks_are_not_copied_while_their_guest_runs(tmp_path):
+    there = SourceFacts("QEMU", 1, 1, disks=[{"name": f"{UUID}/disk", "size": 1, "used": 1, "format": "qcow2"}])
+    server = instance({"hw:ephemeral_encryption": "true"})
+    with pytest.raises(exception.MigrationPreCheckError, match="migrated cold"):
+        migration_check.check_storage(server, tmp_path, there, False, None, False, "qcow2")
+    assert not migration_check.check_storage(server, tmp_path, there, True, None, False, "qcow2")
+    there.disks = []
+    assert not migration_check.check_storage(server, tmp_path, there, False, None, False, "qcow2")
+
+
 def test_disks_in_this_hosts_pool_are_shared(tmp_path):
     pool = "rbd:f/vms"
     there = SourceFacts("QEMU", 1, 1, disks=[{"name": f"{UUID}/disk", "size": 1 << 60, "used": 1 << 60, "format": "rbd"}],
