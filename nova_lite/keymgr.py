@@ -50,8 +50,8 @@ class KeyManager:
         """
         if self._is_fixed or self._conf.key_manager.fixed_key and key_id == FIXED_KEY_ID:
             return self._fixed(key_id)
-        return binascii.hexlify(self._ask_in_time(f"key {key_id}", lambda backend, context: bytes(
-            backend.get(context, key_id).get_encoded()))).decode()
+        return binascii.hexlify(self._ask_in_time(
+            f"key {key_id}", lambda backend, context: bytes(backend.get(context, key_id).get_encoded()), key_id)).decode()
 
     def create(self, name: str) -> str:
         """A new key of the service user's; its id. ConfKeyManager has the fixed one only. Raises ServiceUnavailable and
@@ -72,7 +72,7 @@ class KeyManager:
         if self._is_fixed or key_id == FIXED_KEY_ID:
             return
         try:
-            self._ask_in_time(f"deleting key {key_id}", lambda backend, context: backend.delete(context, key_id))
+            self._ask_in_time(f"deleting key {key_id}", lambda backend, context: backend.delete(context, key_id), key_id)
         except exception.EncryptionKeyNotFound:
             LOG.info("key %s is gone already", key_id)
 
@@ -92,14 +92,14 @@ class KeyManager:
             raise exception.EncryptionKeyNotFound(key_id=key_id)
         return made
 
-    def _ask_in_time(self, what: str, question: Callable[[Any, Any], T]) -> T:
+    def _ask_in_time(self, what: str, question: Callable[[Any, Any], T], key_id: str = "") -> T:
         """castellan sets no limit to its requests: one that does not come back is left to itself."""
         answers: queue.Queue[tuple[T | None, Exception | None]] = queue.Queue()
         seconds = UNHURRIED * self._conf.service_user.timeout
 
         def ask() -> None:
             try:
-                answers.put((self._ask(what, question), None))
+                answers.put((self._ask(what, question, key_id), None))
             except Exception as error:      # raised where it is waited for
                 answers.put((None, error))
 
@@ -112,7 +112,7 @@ class KeyManager:
             raise error
         return answer       # type: ignore[return-value]  # an answer or an error
 
-    def _ask(self, what: str, question: Callable[[Any, Any], T]) -> T:
+    def _ask(self, what: str, question: Callable[[Any, Any], T], key_id: str) -> T:
         try:
             from castellan import key_manager
             from castellan.common import exception as errors
@@ -127,7 +127,7 @@ class KeyManager:
                 self._castellan = key_manager.API(read)
             return question(self._castellan, _AsService(self._conf))
         except errors.ManagedObjectNotFoundError as error:
-            raise exception.EncryptionKeyNotFound(key_id=what.rpartition(" ")[2]) from error
+            raise exception.EncryptionKeyNotFound(key_id=key_id) from error
         except exception.NovaLiteError:
             raise
         except Exception as error:      # each of its backends has errors of its own; none tells a key

@@ -19,7 +19,7 @@ THREADS = 8             # servers whose volumes are given back at the same time
 
 
 class Cleanup:
-    """Everything here can be run twice, asks nobody for a server without volumes, and raises ServiceUnavailable."""
+    """Everything here can be run twice, asks nobody for a server that needs nothing, and raises ServiceUnavailable."""
 
     def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI) -> None:
         self._volume, self._keys = volume, KeyManager(conf)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from nova_lite import exception
 from nova_lite.compute import patience
 from nova_lite.db import moves
 from nova_lite.objects import states
@@ -139,6 +140,24 @@ def test_the_way_home_waits_for_the_volume_service(cloud, server, monkeypatch, w
         _word(cloud, server, "revertResize")
     cloud.wait_for(lambda: cloud.host_volumes[old].calls.count(method) > 5)
     _settled(cloud, server, states.ACTIVE, old)
+
+
+@pytest.mark.parametrize("way", ["undo", "revert"])
+def test_the_way_home_waits_for_the_key_manager(cloud, server, monkeypatch, way):
+    """A guest with encrypted disks cannot be started without it."""
+    monkeypatch.setattr(patience, "PAUSES", (0.01,))
+    old = cloud.get(server).host
+    new = "h2" if old == "h1" else "h1"
+    if way == "undo":
+        cloud.drivers[new].fail("finish_move", RuntimeError("no more"))
+    _resize(cloud, server)
+    if way == "revert":
+        cloud.wait(server, states.RESIZED)
+    cloud.drivers[old].fail("bring_back", exception.ServiceUnavailable(what="The key manager", reason="it is away"))
+    if way == "revert":
+        _word(cloud, server, "revertResize")
+    _settled(cloud, server, states.ACTIVE, old)
+    assert cloud.drivers[old].calls.count("bring_back") > 1
 
 
 def test_a_delete_ends_the_waiting(cloud, server, monkeypatch):
