@@ -34,6 +34,9 @@ class DiskStore:
     def claim(self, uuid: str) -> None:
         """The guest is to start here: what is nobody's becomes this host's. Raises for what is another's."""
 
+    def take(self, uuid: str) -> None:
+        """Its disks are about to go: what is nobody's is this host's to remove."""
+
     def disown(self, uuid: str) -> None:
         """The guest is on its way: what was this host's is nobody's, and nobody removes it."""
 

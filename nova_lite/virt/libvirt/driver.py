@@ -122,7 +122,7 @@ class LibvirtDriver:
         """As destroy, but the ephemeral disk may stay."""
         with self._working(instance, None):
             files = self._files(instance)
-            self._moves.take_files(instance.uuid)
+            self._moves.take(instance.uuid)
             self._remove(instance, network_info, keep=[files.binding, *([files.ephemeral] if keep_ephemeral else [])])
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:

@@ -220,10 +220,15 @@ class Moves:
     def claim(self, instance_uuid: str) -> None:
         """The guest is to start here: what is nobody's becomes this host's. Raises VirtDriverError for disks of another's."""
         self._disks.claim(instance_uuid)
-        self.take_files(instance_uuid)
+        self._take_files(instance_uuid)
 
-    def take_files(self, instance_uuid: str) -> None:
-        """Its server is this host's and at rest: files that an evacuation which failed has left as nobody's are, too."""
+    def take(self, instance_uuid: str) -> None:
+        """Its server is this host's, or deleted, and its disks are to go: also what an evacuation that failed has left as
+        nobody's."""
+        self._disks.take(instance_uuid)
+        self._take_files(instance_uuid)
+
+    def _take_files(self, instance_uuid: str) -> None:
         owner = self._files(instance_uuid).owner
         if read_mark(owner).host == NOBODY:
             write_mark(owner, self._host)
@@ -234,13 +239,15 @@ class Moves:
         files, host = self._files(instance.uuid), self._host
         if instance.host != host and not instance.deleted and files.came_to(host):
             return False
-        if (instance.deleted or instance.task_state == states.DELETING) and read_mark(files.owner).host == NOBODY:
+        if _is_unwanted(instance) and read_mark(files.owner).host == NOBODY:
             return True
         return files.is_of(host) or files.is_unmarked() and (instance.host == host or has_guest)
 
     def removes(self, instance: Instance) -> None:
         """Its removal begins. Images in a pool outlive the directory: what a killed process leaves of them is to be found."""
         files = self._files(instance.uuid)
+        if _is_unwanted(instance):
+            self.take(instance.uuid)
         if self._disks.identity and files.path.exists() and files.is_of(self._host):
             write_mark(files.moved_to, self._host, NEW)
 
@@ -291,6 +298,10 @@ def _is_shared(aside: GuestDirectory, offer: DiskOffer) -> bool:
     with contextlib.suppress(OSError):
         return (aside.path / "offer.tls" / "keys.psk").read_text().strip().endswith(f":{offer.key}")
     return False
+
+
+def _is_unwanted(instance: Instance) -> bool:
+    return bool(instance.deleted) or instance.task_state == states.DELETING
 
 
 def _where(pool: str) -> str:

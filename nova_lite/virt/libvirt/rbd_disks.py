@@ -237,6 +237,10 @@ class RbdDisks(DiskMaker):
             elif owner != self._host:
                 raise self._not_mine(image, owner)
 
+    def take(self, uuid: str) -> None:
+        """See DiskStore. Who still has one open is told by its removal, which fails."""
+        self._hand(uuid, [NOBODY], self._host)
+
     def disown(self, uuid: str) -> None:
         """See DiskStore."""
         self._hand(uuid, [self._host], NOBODY)

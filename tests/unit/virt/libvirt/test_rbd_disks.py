@@ -507,6 +507,23 @@ def test_an_evacuation_that_fails_leaves_the_disks(hosts, images, fetch):
     assert _owners(images) == _all("a")
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_what_a_failed_evacuation_has_left_goes_with_its_server_and_with_a_rebuild(hosts, images, fetch, is_deleted):
+    a, c = hosts("a"), hosts("c")
+    build(a, fetch)
+    c.disks.adopt(UUID)
+    assert _owners(images) == _all("-")
+    server = dataclasses.replace(SERVER, task_state="deleting" if is_deleted else "rebuild_block_device_mapping")
+    assert a.moves.may_remove(server, False)
+    a.moves.removes(server)
+    if not is_deleted:
+        a.disks.remove(UUID)
+        assert _owners(images) == _all("-")
+        a.moves.take(UUID)
+    a.disks.remove(UUID)
+    assert images == {}
+
+
 def test_an_evacuation_does_not_take_what_the_old_guest_still_writes_to(hosts, images, fetch):
     c = hosts("c")
     build(hosts("a"), fetch)
