@@ -1,8 +1,10 @@
 """Fixtures of the integration tests."""
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
+import tempfile
 
 import pytest
 
@@ -23,6 +25,14 @@ def userfaultfd():
     switch.write_text("1")
     yield
     switch.write_text(before)
+
+
+@pytest.fixture(scope="module")
+def passable():
+    """A directory that QEMU's own user may pass through."""
+    with tempfile.TemporaryDirectory(prefix="nlvirt-") as name:
+        os.chmod(name, 0o711)
+        yield pathlib.Path(name)
 
 
 @pytest.fixture(scope="session")

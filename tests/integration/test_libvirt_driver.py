@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -36,14 +35,6 @@ from tests.support.process import wait_for
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
 BRIDGE = f"nlvirt{os.getpid() % 100000}"
 FILES = GuestFiles(metadata={"openstack/latest/meta_data.json": b'{"hostname": "one"}'})
-
-
-@pytest.fixture(scope="module")
-def passable():
-    """A directory that QEMU's own user may pass through."""
-    with tempfile.TemporaryDirectory(prefix="nlvirt-") as name:
-        os.chmod(name, 0o711)
-        yield pathlib.Path(name)
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,8 @@ import contextlib
 import dataclasses
 import json
 import os
-import pathlib
 import shutil
 import subprocess
-import tempfile
 import threading
 import uuid
 
@@ -31,14 +29,6 @@ from tests.support.process import wait_for
 ENCRYPTED = {"encrypted": True, "encryption": {"provider": "luks", "encryption_key_id": keymgr.FIXED_KEY_ID,
                                                "cipher": "aes-xts-plain64", "key_size": 256}}
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
-
-
-@pytest.fixture(scope="module")
-def passable():
-    """A directory that QEMU's own user may pass through."""
-    with tempfile.TemporaryDirectory(prefix="nlkill-") as name:
-        os.chmod(name, 0o711)
-        yield pathlib.Path(name)
 
 
 @pytest.fixture(scope="module")
