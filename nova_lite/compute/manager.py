@@ -196,6 +196,7 @@ class ComputeManager:
             self._turn_off(uuid)
         for values in answer["remove"]:
             self._remove(Instance.from_primitive(values))
+        recovery.tell_unexplained(self.host, answer)
         for uuid in self.host.driver.left_behind():
             self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
 

@@ -1,6 +1,9 @@
 """What a host does when its daemon starts: it takes up what the one before left, and makes guests and servers agree."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from oslo_config import cfg
 from oslo_log import log
 
@@ -22,8 +25,9 @@ def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance]]:
     guests = host.driver.power_states()
     found = host.conductor.host_started(context, host.name, host.owner, list(guests))
     strays = [Instance.from_primitive(values) for values in found["remove"]]
+    tell_unexplained(host, found)
     servers = [Instance.from_primitive(values) for values in found["instances"]]
-    unknown = set(guests) - {s.uuid for s in (*strays, *servers)}
+    unknown = set(guests) - {s.uuid for s in (*strays, *servers)} - {one["uuid"] for one in found.get("unexplained", ())}
     if unknown:
         LOG.warning("guests that no server of this host knows were left alone: %s", ", ".join(sorted(unknown)))
     if conf.compute.resume_guests_state_on_host_boot:
@@ -31,6 +35,14 @@ def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance]]:
             if (server.vm_state, server.task_state) == (states.ACTIVE, None) and guests.get(server.uuid) == states.SHUTDOWN:
                 _resume(host, server)
     return list(found["actions"]), strays
+
+
+def tell_unexplained(host: Host, found: Mapping[str, Any]) -> None:
+    """Guests that may be the only copies of their servers: each look says so, until somebody has done something about it."""
+    for one in found.get("unexplained", ()):
+        LOG.error("its guest is here, and by the database it is a server of %s and never was one of this host, %s: the guest "
+                  "is left alone. Was [DEFAULT] host changed, is this the hypervisor of another host, or was an old database "
+                  "restored?", one["host"] or "no host", host.name, extra={"instance_uuid": one["uuid"]})
 
 
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:

@@ -223,9 +223,9 @@ class ConductorManager:
                 actions.release(conn, [action.id], self.lease_seconds, died=True)
         here = instances.on_host(conn, host)
         known = instances.get_many(conn, guests, deleted=True)
-        # a guest whose server is deleted or lives on another host; what the database does not know is not ours to touch
-        remove = [i.to_primitive() for i in power_states.strays(conn, known, host)]
-        return {"actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here], "remove": remove}
+        # what the database does not know is not ours to touch
+        return {"actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
+                **power_states.strays(conn, known, host).to_primitive()}
 
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
         """See :meth:`ConductorAPI.power_state_changed`."""
@@ -240,7 +240,7 @@ class ConductorManager:
         """See :meth:`ConductorAPI.not_wanted`."""
         with self.db.read() as conn:
             known = instances.get_many(conn, instance_uuids, deleted=True, tags=False)
-            return [server.uuid for server in power_states.strays(conn, known, host)]
+            return [server.uuid for server in power_states.strays(conn, known, host).remove]
 
     def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
                              network_info: list[dict[str, Any]]) -> None:

@@ -1,13 +1,13 @@
 """What is written when a guest is found in another power state than its server says."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite.db import instances, models, moves
+from nova_lite.db import actions, instances, models, moves
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
@@ -19,14 +19,37 @@ _FOUND = {(states.ACTIVE, states.SHUTDOWN): states.STOPPED, (states.ACTIVE, stat
           (states.SUSPENDED, states.RUNNING): states.ACTIVE}
 
 
-def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str) -> list[Instance]:
-    """Servers whose guests must not be on this host: they are gone, or have settled on another one. What a move has set
-    aside until its user confirms it stays; what is being built elsewhere because this host was down goes at once."""
+class Strays(NamedTuple):
+    """Servers whose guests must not be on a host, and those of which nobody knows how their guests came there: they stay."""
+
+    remove: list[Instance]
+    unexplained: list[Instance]
+
+    def to_primitive(self) -> dict[str, Any]:
+        """For the host."""
+        return {"remove": [i.to_primitive() for i in self.remove],
+                "unexplained": [{"uuid": i.uuid, "host": i.host} for i in self.unexplained]}
+
+
+def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str) -> Strays:
+    """Which guests must not be on this host: their servers are gone, or have settled on another one. What a move has set
+    aside until its user confirms it stays; what is being built elsewhere because this host was down goes at once.
+
+    The guest of a living server goes only when it is written down that the server was this host's, or was to be. Else the host
+    may have another name than before, or the database be older than a move, and the guest be the only copy of the server.
+    """
     lost = moves.evacuated(conn, host, list(found)) if found else set()
     candidates = [i for i in found.values() if _is_stray(i, host)]
     kept = moves.kept_on(conn, host, [i.uuid for i in candidates]) if candidates else set()
-    unwanted = {i.uuid for i in candidates if i.deleted or i.uuid not in kept} | lost
-    return [i for i in found.values() if i.uuid in unwanted]
+    gone = {i.uuid for i in candidates if i.deleted or i.uuid not in kept} | lost
+    unwanted = [i for i in found.values() if i.uuid in gone]
+    was_here = _were_here(conn, host, [i.uuid for i in unwanted if not i.deleted])
+    remove = [i for i in unwanted if i.deleted or i.uuid in was_here]
+    return Strays(remove, [i for i in unwanted if i not in remove])
+
+
+def _were_here(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
+    return moves.from_or_to(conn, host, uuids) | actions.were_at(conn, host, uuids) if uuids else set()
 
 
 def _is_stray(instance: Instance, host: str) -> bool:
@@ -46,7 +69,7 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
     look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR and row.uuid not in off
             and found.get(row.uuid, states.NOSTATE) != row.power_state]
     others = instances.get_many(conn, set(found) - {row.uuid for row in rows if row.task_state is None}, deleted=True)
-    return {"look": look, "off": off, "remove": [i.to_primitive() for i in strays(conn, others, host)]}
+    return {"look": look, "off": off, **strays(conn, others, host).to_primitive()}
 
 
 def sync(conn: sa.Connection, host: str, found: Mapping[str, int]) -> None:

@@ -271,6 +271,14 @@ def open_of_host(conn: sa.Connection, host: str, lock: bool = False) -> list[Act
     return [_record(row) for row in conn.execute(query.with_for_update() if lock else query)]
 
 
+def were_at(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> set[str]:
+    """Those of the servers of which a host once had something to do, also when another one had it afterwards."""
+    rows = conn.execute(sa.select(T.c.instance_uuid, T.c.host, T.c.arguments).where(
+        T.c.instance_uuid.in_(sorted(instance_uuids))))
+    return {row.instance_uuid for row in rows       # a build that failed there, a build or an evacuation that it died over
+            if host in (row.host, *row.arguments.get("tried", ()), *row.arguments.get("ignore_hosts", ()))}
+
+
 def pending_ids_of_host(conn: sa.Connection, host: str, limit: int = 1000) -> list[int]:
     """Ids of the actions that nobody on the host has taken up yet, oldest first."""
     query = sa.select(T.c.id).where(T.c.host == host, T.c.state == objects.PENDING, T.c.stage == objects.COMPUTE)

@@ -92,6 +92,12 @@ def kept_on(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> 
         sa.or_(T.c.source_compute == host, T.c.dest_compute == host))))
 
 
+def from_or_to(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> set[str]:
+    """Those of the servers that were moved from or to a host, or were to be, however that ended."""
+    return set(conn.scalars(sa.select(T.c.instance_uuid).where(
+        T.c.instance_uuid.in_(sorted(instance_uuids)), sa.or_(T.c.source_compute == host, T.c.dest_compute == host))))
+
+
 def evacuated(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> set[str]:
     """Those of the servers that are being built anew on another host, because theirs was down: no other may run them."""
     return set(conn.scalars(sa.select(T.c.instance_uuid).where(

@@ -2,7 +2,8 @@
 import pytest
 
 from nova_lite.context import admin_context
-from nova_lite.objects import states
+from nova_lite.db import moves
+from nova_lite.objects import migration, states
 
 ADMIN = admin_context()
 
@@ -49,7 +50,7 @@ def test_servers_that_somebody_works_on_or_that_failed_are_left_alone(cloud, val
     driver, found = guest_of(cloud, server)
     driver.power_off(found, 0)
     answer = cloud.rpc.sync_power_states(ADMIN, found.host, driver.power_states())
-    assert answer == {"look": [], "off": [], "remove": []}
+    assert not any(answer.values())
     assert cloud.get(server).power_state == states.RUNNING
 
 
@@ -80,3 +81,49 @@ def test_the_guest_of_a_server_that_is_not_here_any_more_is_removed(cloud, gone)
     before = cloud.guests(host)
     cloud.sync(host)
     cloud.wait_for(lambda: cloud.guests(host) == {u: s for u, s in before.items() if u != server})
+
+
+def test_guests_of_a_host_that_was_renamed_stay(cloud):
+    server = cloud.active()
+    for _look in range(2):
+        for found in (cloud.rpc.host_started(ADMIN, "renamed", "owner", [server]),
+                      cloud.rpc.sync_power_states(ADMIN, "renamed", {server: states.RUNNING})):
+            assert found["remove"] == []
+            assert found["unexplained"] == [{"uuid": server, "host": cloud.get(server).host}]
+    assert cloud.rpc.not_wanted(ADMIN, "renamed", [server]) == []
+
+
+def _copy_on_another_host(cloud):
+    """(server, host): its guest is there, too, as after a move of which an old database knows nothing."""
+    server = cloud.active()
+    other = next(name for name in cloud.hosts if name != cloud.get(server).host)
+    cloud.hosts[other].host.driver.spawn(cloud.get(server), [], None, None)
+    return server, other
+
+
+def test_a_guest_that_nobody_has_moved_stays_and_each_look_tells_of_it(cloud, caplog):
+    server, other = _copy_on_another_host(cloud)
+    for looks in (1, 2):
+        cloud.sync(other)
+        cloud.wait_for(lambda: not cloud.hosts[other]._turns.is_busy(server))
+        told = [r for r in caplog.records if r.levelname == "ERROR" and "its guest is here" in r.getMessage()]
+        assert len(told) == looks
+    assert cloud.guests(other) == {server: states.RUNNING}
+
+
+@pytest.mark.parametrize("status", [migration.ERROR, migration.CONFIRMED, migration.CANCELLED])
+@pytest.mark.parametrize("end", ["source_compute", "dest_compute"])
+def test_what_any_move_has_left_is_removed(cloud, status, end):
+    server, other = _copy_on_another_host(cloud)
+    cloud.db.write(moves.create, cloud.get(server), migration.LIVE_MIGRATION, status, **{end: other})
+    cloud.sync(other)
+    cloud.wait_for(lambda: cloud.guests(other) == {})
+
+
+@pytest.mark.parametrize("arguments", [{"tried": ["h2"]}, {"ignore_hosts": ["h2"]}])
+def test_what_a_build_or_an_evacuation_that_went_elsewhere_has_left_is_removed(make_cloud, arguments):
+    cloud = make_cloud("h1")
+    server = cloud.active(arguments=arguments)
+    cloud.add_host("h2").host.driver.spawn(cloud.get(server), [], None, None)
+    cloud.sync("h2")
+    cloud.wait_for(lambda: cloud.guests("h2") == {})
