@@ -12,7 +12,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite.compute import external_events, image_cache, recovery, verbs, volumes
+from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs, volumes
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.departures import Departures
 from nova_lite.compute.external_events import ExternalEvents
@@ -104,9 +104,11 @@ class ComputeManager:
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Connect to the hypervisor (raises when it or the network cannot be used), then recover in the background."""
+        """Connect to the hypervisor (raises when it or the network cannot be used, ConfigError for a host that has got another
+        name), then recover in the background."""
         self.host.network.check_host()
         self.host.driver.init_host(self._power_changed)
+        host_name.check(self.conf, self.host.name, self.host.driver.power_states())
         self._recovery.start()
 
     def stop(self) -> None:
