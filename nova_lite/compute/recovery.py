@@ -31,8 +31,10 @@ def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance]]:
     if unknown:
         LOG.warning("guests that no server of this host knows were left alone: %s", ", ".join(sorted(unknown)))
     if conf.compute.resume_guests_state_on_host_boot:
+        elsewhere = {s.uuid for s in strays}        # a server that is being evacuated is still of this host
         for server in servers:
-            if (server.vm_state, server.task_state) == (states.ACTIVE, None) and guests.get(server.uuid) == states.SHUTDOWN:
+            ran = (server.vm_state, server.task_state) == (states.ACTIVE, None) and guests.get(server.uuid) == states.SHUTDOWN
+            if ran and server.uuid not in elsewhere:
                 _resume(host, server)
     return list(found["actions"]), strays
 

@@ -68,7 +68,8 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
            and found.get(row.uuid, states.NOSTATE) not in (states.NOSTATE, states.SHUTDOWN)]
     look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR and row.uuid not in off
             and found.get(row.uuid, states.NOSTATE) != row.power_state]
-    others = instances.get_many(conn, set(found) - {row.uuid for row in rows if row.task_state is None}, deleted=True)
+    settled = {row.uuid for row in rows if row.task_state is None} - moves.evacuated(conn, host, list(found))
+    others = instances.get_many(conn, set(found) - settled, deleted=True)
     return {"look": look, "off": off, **strays(conn, others, host).to_primitive()}
 
 

@@ -1,4 +1,6 @@
 """Evacuation from a fake host that is down: one guest, wherever and whenever the old host comes back."""
+import json
+
 import pytest
 import sqlalchemy as sa
 
@@ -9,6 +11,7 @@ from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import models, moves
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.virt import fake
 
 
 @pytest.fixture
@@ -285,3 +288,33 @@ def test_what_is_being_deleted_is_not_evacuated(cloud, server, verb):
     cloud.expire(delete)
     cloud.sweep()
     cloud.wait_action(delete, objects.DONE)
+
+
+@pytest.fixture
+def half_evacuated(cloud, server, monkeypatch):
+    """A server that is being built on h2 and was declared idle by os-resetState meanwhile; its old host is off."""
+    held, go_on = cloud.hold(monkeypatch, "spawn")
+    action_id = _evacuate(cloud, server, host="h2")
+    assert held.wait(30)
+    cloud.set(server, task_state=None)
+    yield server
+    go_on.set()
+    cloud.wait_action(action_id, objects.DONE)
+    cloud.wait_for(lambda: _guests(cloud) == {"h2": {server: states.RUNNING}})
+
+
+def test_an_old_host_that_boots_starts_no_second_copy_of_an_idle_server(cloud, half_evacuated, monkeypatch):
+    path = f"{cloud.conf.fake.state_file}.h1"
+    with open(path, "w") as file:
+        json.dump({half_evacuated: {"power_state": states.SHUTDOWN, "name": "n"}}, file)
+    cloud.conf.set_override("resume_guests_state_on_host_boot", True, group="compute")
+    started = []
+    monkeypatch.setattr(fake.FakeDriver, "power_on", lambda _self, instance, _network_info: started.append(instance.uuid))
+    cloud.add_host("h1")
+    assert started == []
+
+
+def test_an_old_host_that_was_only_silent_removes_its_copy_of_an_idle_server(cloud, half_evacuated):
+    cloud.add_host("h1").host.driver.spawn(cloud.get(half_evacuated), [], None, None)
+    cloud.sync("h1")
+    cloud.wait_for(lambda: not cloud.guests("h1"))
