@@ -260,9 +260,11 @@ class DiskMaker(DiskStore):
         if not old:
             return
         used = images.backing_files(self._base.parent)
+        # by name, as state_path may have had another one, and by what a link of another name leads to
+        names, found = {base.name for base in used}, {identity for base in used if (identity := _identity(base))}
         for path in old:
             with self._locked(path.name.removesuffix(PART)):
-                if path not in used and _is_older(path, before):
+                if path.name not in names and _identity(path) not in found and _is_older(path, before):
                     LOG.info("Base image %s was not used for %s s: removed", path.name, self._keep_unused)
                     path.unlink()
 
@@ -298,6 +300,16 @@ def _empty_file(path: pathlib.Path, size: int) -> Iterator[pathlib.Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def _identity(path: pathlib.Path) -> tuple[int, int] | None:
+    """Which file that is; None for one that cannot be looked at."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:      # a guest may have written the name: see images.backing_files
+        LOG.debug("%s cannot be looked at: %s", path, error)
+        return None
+    return status.st_dev, status.st_ino
 
 
 def sparse(path: pathlib.Path, size: int) -> None:

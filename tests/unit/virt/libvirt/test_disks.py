@@ -161,6 +161,50 @@ def test_base_images_that_nobody_uses_are_removed_after_a_day(conf, files, image
     assert files.disk.exists()
 
 
+def _reloaded(path):
+    """(disks, files of the guest, its base image) of a daemon that starts with another state_path."""
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(path))
+    root = instances_root(conf)
+    _age(root / "_base" / IMAGE, 90000)
+    return DiskMaker(conf), GuestDirectory(root, instance().uuid), root / "_base" / IMAGE
+
+
+def test_a_base_image_that_is_used_by_another_name_of_its_directory_stays(conf, files, image, tmp_path):
+    DiskMaker(conf).make(instance(), files, Fetch(image))
+    (tmp_path / "state").rename(tmp_path / "larger")
+    (tmp_path / "state").symlink_to(tmp_path / "larger")
+    maker, files, base = _reloaded(tmp_path / "larger")
+    maker.check(files)                  # the guest may start
+    maker.tidy()
+    assert base.exists()
+    (tmp_path / "state").unlink()       # it cannot start, and the link can be made again
+    maker.tidy()
+    assert base.exists()
+    files.remove()
+    maker.tidy()
+    assert not base.exists()
+
+
+def test_a_base_image_that_is_used_by_a_link_stays(conf, files, image, tmp_path):
+    maker, base = DiskMaker(conf), instances_root(conf) / "_base" / IMAGE
+    maker.make(instance(), files, Fetch(image))
+    (tmp_path / "link").symlink_to(base)
+    qemu_img("rebase", "-u", "-F", "qcow2", "-b", tmp_path / "link", files.disk)
+    _age(base, 90000)
+    maker.check(files)
+    maker.tidy()
+    assert base.exists()
+
+
+def test_a_guest_that_names_a_file_which_cannot_be_keeps_no_image(conf, files, image):
+    maker, base = DiskMaker(conf), instances_root(conf) / "_base" / IMAGE
+    maker.make(instance(), files, Fetch(image))
+    files.disk.write_bytes(struct.pack(">4sIQI", b"QFI\xfb", 2, 20, 4) + b"a\0b/")
+    _age(base, 90000)
+    maker.tidy()
+    assert not base.exists()
+
+
 def test_keep_unused_images_for_ever(conf, files, image):
     conf.set_override("keep_unused_images", 0, group="libvirt")
     maker, base = DiskMaker(conf), instances_root(conf) / "_base" / IMAGE
