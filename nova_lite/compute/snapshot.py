@@ -13,7 +13,7 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import concurrency, exception, units
-from nova_lite.compute.work import Work
+from nova_lite.compute.work import Work, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
@@ -57,7 +57,7 @@ def make(work: Work, image_id: str, pending: str = states.IMAGE_PENDING_UPLOAD,
     if image.status != QUEUED:
         raise exception.ImageUnacceptable(image_id=image_id, reason=f"it is {image.status}, and takes no data")
     work.update({"task_state": pending}, steps)
-    with host.driver.snapshot(work.instance) as copy:
+    with host.driver.snapshot(work.instance, patiently(lambda: work.update({}, [pending]))) as copy:
         work.update({"task_state": uploading}, steps)
         if (image.disk_format, image.container_format) != (copy.disk_format, BARE):
             host.image.update(context, image_id, {"disk_format": copy.disk_format, "container_format": BARE})

@@ -30,6 +30,14 @@ class OperationNotSupportedForEncryptedDisks(Conflict):
     msg_fmt = "Operation '%(operation)s' not supported for instance %(instance_uuid)s with encrypted disks: %(reason)s"
 
 
+class QemuGuestAgentNotEnabled(Conflict):
+    msg_fmt = "QEMU guest agent is not enabled (the image needs hw_qemu_guest_agent=yes, and the agent in it)."
+
+
+class InstanceQuiesceFailed(Conflict):
+    msg_fmt = "Failed to quiesce instance: %(reason)s"
+
+
 class InstanceIsLocked(Conflict):
     msg_fmt = "Instance %(instance_id)s is locked"
 

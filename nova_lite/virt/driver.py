@@ -212,9 +212,10 @@ class ComputeDriver(Protocol):
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Take a nic from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
 
-    def snapshot(self, instance: Instance) -> AbstractContextManager[DiskCopy]:
+    def snapshot(self, instance: Instance, check: Checker = wanted) -> AbstractContextManager[DiskCopy]:
         """The root disk as it is at this moment, copied while the guest goes on. The file is there within the ``with`` block;
-        one that a killed run left is thrown away first. Raises VirtDriverError, or OSError when there is no room."""
+        one that a killed run left is thrown away first. Raises VirtDriverError, OSError when there is no room, or what
+        ``check`` raises: then nothing copies any more."""
 
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs; memory stays."""

@@ -303,7 +303,7 @@ class FakeDriver:
         self._set(instance_uuid + ASIDE, None)
 
     @contextlib.contextmanager
-    def snapshot(self, instance: Instance) -> Iterator[DiskCopy]:
+    def snapshot(self, instance: Instance, check: Checker = wanted) -> Iterator[DiskCopy]:
         """A few bytes that name the guest."""
         self._act("snapshot", instance)
         self._known("snapshot", instance)

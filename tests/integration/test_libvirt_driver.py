@@ -28,6 +28,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
+from nova_lite.virt.libvirt import copying
 from tests.libvirt_host import LibvirtHost, kill_libvirtd
 from tests.support.guest_files import open_to_others, process_user
 from tests.support.process import wait_for
@@ -551,6 +552,30 @@ def _check_copy(driver, instance, kept):
     assert "virtual size: 1 GiB" in info
     for pattern, place in (("0x11", "1M"), ("0x22", "2M"), ("0", "3M")):
         _qemu_io(kept, f"read -P {pattern} {place} 64k")
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_copy_that_is_not_wanted_any_more_ends(driver, conf, hypervisor, instance, fetch, monkeypatch, runs):
+    monkeypatch.setattr(copying, "CHECK_SECONDS", 0.0)
+    driver.spawn(instance, [], FILES, fetch)
+    driver.power_off(instance, 0)
+    _qemu_io(_directory(conf, instance) / "disk", "write -P 0x22 0 900M")
+    if runs:
+        driver.power_on(instance, [])
+    part = _directory(conf, instance) / "snapshot.part"
+    seen = []
+
+    def not_wanted():
+        seen.append(part.exists())
+        raise exception.UnexpectedTaskState(instance_id=instance.uuid, actual="deleting", expected="image_pending_upload")
+    with pytest.raises(exception.UnexpectedTaskState), driver.snapshot(instance, not_wanted):
+        pass
+    assert seen == [True]
+    assert not part.exists()
+    if runs:
+        assert "None" in _virsh(hypervisor, "domjobinfo", instance.uuid)
+    children = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert "qemu-img" not in [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in children]
 
 
 def test_a_backup_job_that_a_killed_run_left_is_ended(driver, conf, hypervisor, instance, fetch):

@@ -40,7 +40,7 @@ version=${kernel#linux-image-}
 
 for package in "$kernel" busybox-static dropbear-bin jq libjq1 libonig5 libc6 libcrypt1 libtomcrypt1 libtommath1 libgmp10 \
                zlib1g e2fsprogs libext2fs2 libcom-err2 libblkid1 libuuid1 util-linux libmount1 libsmartcols1 libudev1 \
-               libselinux1 libpcre2-8-0; do
+               libselinux1 libpcre2-8-0 qemu-guest-agent libglib2.0-0 libnuma1 liburing2; do
   deb=$(find "$cache" -maxdepth 1 -name "${package}_*.deb" | head -1)
   if [ -z "$deb" ]; then
     echo "guest image: downloading $package"
@@ -81,7 +81,8 @@ needed_by() {
   "$pkg/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" --list --library-path \
     "$pkg/lib/x86_64-linux-gnu:$pkg/usr/lib/x86_64-linux-gnu" "$1" | awk '$2 == "=>" && $1 !~ "/" { print $1 }'
 }
-for program in usr/sbin/dropbear usr/bin/dropbearkey usr/bin/jq sbin/resize2fs sbin/mkfs sbin/mkfs.ext4 sbin/blkid bin/lsblk; do
+for program in usr/sbin/dropbear usr/bin/dropbearkey usr/bin/jq sbin/resize2fs sbin/mkfs sbin/mkfs.ext4 sbin/blkid bin/lsblk \
+               usr/sbin/qemu-ga; do
   install_program "$program"
 done
 cp -L "$pkg/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" "$root/lib/x86_64-linux-gnu/"

@@ -11,11 +11,12 @@ from nova_lite.objects import states
 from nova_lite.objects.console import Console
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.serial_server import SerialServer
 
 MAX_BYTES = 100 * units.KiB     # what one answer may carry, as in Nova
 
 
-def check_runs(guest: Guest, instance: Instance, protocol: str) -> None:
+def _check_runs(guest: Guest, instance: Instance, protocol: str) -> None:
     """Raise InstanceNotFound or InstanceInvalidState unless there is a guest that runs."""
     state = guest.power_state()
     if state is None:
@@ -25,9 +26,13 @@ def check_runs(guest: Guest, instance: Instance, protocol: str) -> None:
                                              state=states.POWER_NAMES[state])
 
 
-def find(guest: Guest, instance: Instance, protocol: str, address: str) -> Console:
-    """The screen of a guest, reached at ``address``. Raises InstanceNotFound, InstanceInvalidState, ConsoleTypeUnavailable."""
-    check_runs(guest, instance, protocol)
+def find(guest: Guest, instance: Instance, protocol: str, address: str, serial: SerialServer | None) -> Console:
+    """The console of a guest, reached at ``address``. Raises InstanceNotFound, InstanceInvalidState, ConsoleTypeUnavailable."""
+    _check_runs(guest, instance, protocol)
+    if protocol == "serial":
+        if serial is None:
+            raise exception.ConsoleTypeUnavailable(console_type=protocol)
+        return Console(address, serial.port, internal_access_path=serial.path_of(instance.uuid))
     graphics = _element(guest, f"graphics[@type='{protocol}']")
     port = _port(graphics, "port")
     if port is None:

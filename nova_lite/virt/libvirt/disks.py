@@ -18,12 +18,11 @@ from nova_lite import concurrency, exception, units
 from nova_lite.keymgr import KeyManager
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
-from nova_lite.virt.driver import DiskCopy, Fetcher
-from nova_lite.virt.libvirt import encrypted_images, encryption, images
+from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
+from nova_lite.virt.libvirt import encrypted_images, encryption, images, snapshot
 from nova_lite.virt.libvirt.disk_store import DiskStore
 from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory, instances_root, written_whole
 from nova_lite.virt.libvirt.guest import Guest
-from nova_lite.virt.libvirt.snapshot import copied_disk
 
 LOG = log.getLogger(__name__)
 MAKE_EPHEMERAL = ("mkfs.ext4", "-q", "-F", "-L", "ephemeral0")
@@ -122,12 +121,17 @@ class DiskMaker(DiskStore):
         for path in (files.rescue_config_drive, rescue_image(files.rescue_disk), files.rescue_disk):
             path.unlink(missing_ok=True)
 
-    def copied(self, guest: Guest, files: GuestDirectory) -> contextlib.AbstractContextManager[DiskCopy]:
+    def copied(self, instance: Instance, guest: Guest, files: GuestDirectory,
+               check: Checker) -> contextlib.AbstractContextManager[DiskCopy]:
         """See ``snapshot.copied_disk``. NotImplementedByDriver: of an encrypted disk there is no plain copy."""
         header = images.qcow2_header(files.disk) if self.disk_format == images.OVERLAY else None
         if header is not None and header.luks:
             raise exception.NotImplementedByDriver(what="a copy of an encrypted disk")
-        return copied_disk(guest, files, self.disk_format)
+        return snapshot.copied_disk(instance, guest, files, self.disk_format, check)
+
+    def drop_copy(self, guest: Guest, files: GuestDirectory) -> None:
+        """What a killed process has left of ``copied``. Raises VirtDriverError or OSError."""
+        snapshot.drop_copy(guest, files)
 
     def facts(self, instance: Instance, files: GuestDirectory) -> list[dict[str, Any]]:
         """``SourceFacts.disks``."""

@@ -26,7 +26,7 @@ from nova_lite.objects.network import VIF
 from nova_lite.objects.share import ShareAttachment
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
-from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, starts, swap
+from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, snapshot, starts, swap
 from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection, again
 from nova_lite.virt.libvirt.events import Watcher
@@ -66,6 +66,7 @@ class LibvirtDriver:
         self._connection.open()
         self._host = Host(self._conf, self._connection, self._disks)
         self._moves.tidy()
+        snapshot.tidy(self._root, self._name, self._connection, self._disks.drop_copy)
         self._watcher = Watcher(self._connection, on_power_change)
         if self._conf.serial_console.enabled:
             self._serial = SerialServer(self._conf.console.server_listen, self._conf.serial_console.server_port,
@@ -236,9 +237,9 @@ class LibvirtDriver:
         """Ask the guest, several times when it does not answer."""
         GuestNics(self._guest(instance)).detach(vif.mac_address)
 
-    def snapshot(self, instance: Instance) -> contextlib.AbstractContextManager[DiskCopy]:
+    def snapshot(self, instance: Instance, check: Checker = wanted) -> contextlib.AbstractContextManager[DiskCopy]:
         """By a backup job of QEMU where the guest runs, else by qemu-img; in a pool by a snapshot of its own."""
-        return self._disks.copied(self._guest(instance), self._files(instance))
+        return self._disks.copied(instance, self._guest(instance), self._files(instance), check)
 
     def check_resize(self, instance: Instance, flavor: Flavor) -> None:
         """Disks only grow."""
@@ -350,13 +351,8 @@ class LibvirtDriver:
 
     def console(self, instance: Instance, protocol: str) -> Console:
         """As the domain that runs says it."""
-        guest, address = self._guest(instance), self._conf.console.server_proxyclient_address
-        if protocol != "serial":
-            return console.find(guest, instance, protocol, address)
-        console.check_runs(guest, instance, protocol)
-        if self._serial is None:
-            raise exception.ConsoleTypeUnavailable(console_type=protocol)
-        return Console(address, self._serial.port, internal_access_path=self._serial.path_of(instance.uuid))
+        address = self._conf.console.server_proxyclient_address
+        return console.find(self._guest(instance), instance, protocol, address, self._serial)
 
     def tidy(self) -> None:
         """Base images that nobody uses any more go, and what killed removals have left."""

@@ -59,6 +59,7 @@ class GuestDirectory:
         self.rescue_disk = self.path / "disk.rescue"
         self.rescue_config_drive = self.path / "disk.config.rescue"
         self.snapshot = self.path / "snapshot.part"
+        self.frozen = self.path / "frozen"          # see quiesce.py
         self.nvram = self.path / "nvram.fd"         # what UEFI remembers
         self.tpm = self.path / "tpm.tar"            # what its TPM remembers, while libvirt does not know the guest
         self.binding = self.path / BINDING          # see bindings.py

@@ -123,6 +123,11 @@ def has_agent(instance: Instance) -> bool:
     return is_true(_property(instance, "hw_qemu_guest_agent", False))
 
 
+def requires_quiesce(instance: Instance) -> bool:
+    """Whether the image wants no snapshot of a running guest without quiet file systems."""
+    return is_true(_property(instance, "os_require_quiesce", False))
+
+
 def admin_user(instance: Instance) -> str:
     """Whose password is meant by "the admin password"."""
     named = _property(instance, "os_admin_user", "")

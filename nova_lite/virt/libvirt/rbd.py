@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.virt.driver import wanted
+from nova_lite.virt.driver import Checker, wanted
 from nova_lite.virt.libvirt import copying, images
 
 QUERY_SECONDS = 60.0            # for what is no work: a cluster that is away would be waited for without end
@@ -57,12 +57,12 @@ class Pool:
 
     def write(self, image: str, source: pathlib.Path, disk_format: str, is_empty: bool) -> None:
         """Fill an image, at least as large, with what is in a file; one that ``is_empty`` is spared the zeros."""
-        self._copy("-n", *(["--target-is-zero"] if is_empty else []), "-f", disk_format, "--target-image-opts", source,
+        self._copy(wanted, "-n", *(["--target-is-zero"] if is_empty else []), "-f", disk_format, "--target-image-opts", source,
                    self._options(image))
 
-    def read(self, image: str, snapshot: str, target: pathlib.Path, disk_format: str) -> None:
-        """Copy a snapshot of an image to a file."""
-        self._copy("--image-opts", "-O", disk_format, self._options(image, snapshot), target)
+    def read(self, image: str, snapshot: str, target: pathlib.Path, disk_format: str, check: Checker) -> None:
+        """Copy a snapshot of an image to a file. Raises what ``check`` raises, too."""
+        self._copy(check, "--image-opts", "-O", disk_format, self._options(image, snapshot), target)
 
     def resize(self, image: str, size: int) -> None:
         """To ``size`` bytes, less or more."""
@@ -160,9 +160,9 @@ class Pool:
         return _run("rbd", self._who, *arguments, seconds=None if lasts else QUERY_SECONDS)
 
     @staticmethod
-    def _copy(*arguments: str | pathlib.Path) -> None:
+    def _copy(check: Checker, *arguments: str | pathlib.Path) -> None:
         try:
-            copying.run(wanted, "qemu-img", "convert", *arguments)
+            copying.run(check, "qemu-img", "convert", *arguments)
         except OSError as error:
             raise exception.VirtDriverError(what="Copying to or from Ceph", reason=str(error)) from error
 

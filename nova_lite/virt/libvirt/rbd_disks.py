@@ -20,8 +20,8 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
-from nova_lite.virt.driver import DiskCopy, Fetcher
-from nova_lite.virt.libvirt import images
+from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
+from nova_lite.virt.libvirt import images, quiesce
 from nova_lite.virt.libvirt.config import Auth, DiskPool
 from nova_lite.virt.libvirt.disks import MAKE_SWAP, DiskMaker, sparse
 from nova_lite.virt.libvirt.files import (
@@ -156,19 +156,26 @@ class RbdDisks(DiskMaker):
                 for size in [self._pool.size(_image(files.path.name, name))]]
 
     @contextlib.contextmanager
-    def copied(self, guest: Guest, files: GuestDirectory) -> Iterator[DiskCopy]:
+    def copied(self, instance: Instance, guest: Guest, files: GuestDirectory, check: Checker) -> Iterator[DiskCopy]:
         """See DiskMaker. Of a snapshot, so that the guest may go on; qcow2, which is smaller to upload."""
         image = image_name(files.disk)
-        self._pool.make_snapshot(image, _COPY)
+        self.drop_copy(guest, files)
         try:
-            files.snapshot.unlink(missing_ok=True)
             files.snapshot.touch(mode=0o600)
-            self._pool.read(image, _COPY, files.snapshot, "qcow2")
+            with quiesce.quiet(guest, files, instance):
+                self._pool.make_snapshot(image, _COPY)
+            self._pool.read(image, _COPY, files.snapshot, "qcow2", check)
             self._pool.remove_snapshot(image, _COPY)
             yield DiskCopy(str(files.snapshot), "qcow2")
         finally:
-            files.snapshot.unlink(missing_ok=True)
-            self._pool.remove_snapshot(image, _COPY)
+            self.drop_copy(guest, files)
+
+    def drop_copy(self, guest: Guest, files: GuestDirectory) -> None:
+        """See DiskMaker."""
+        quiesce.thaw(guest, files)
+        if self._is_there(files.disk):
+            self._pool.remove_snapshot(image_name(files.disk), _COPY)
+        files.snapshot.unlink(missing_ok=True)
 
     def _most(self) -> int:
         return self._pool.space()[0]

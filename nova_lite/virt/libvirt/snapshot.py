@@ -6,18 +6,21 @@ which the job began, while the guest goes on. Neither way writes to the overlay 
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lxml import etree
 from oslo_log import log
+from oslo_utils import uuidutils
 
 from nova_lite import exception
+from nova_lite.objects.instance import Instance
 from nova_lite.virt import device_names
-from nova_lite.virt.driver import DiskCopy
-from nova_lite.virt.libvirt import images
-from nova_lite.virt.libvirt.connection import ConnectionLost, again
+from nova_lite.virt.driver import Checker, DiskCopy
+from nova_lite.virt.libvirt import copying, images, quiesce
+from nova_lite.virt.libvirt.connection import Connection, ConnectionLost, again
 from nova_lite.virt.libvirt.files import GuestDirectory
 from nova_lite.virt.libvirt.guest import Guest
 
@@ -28,33 +31,57 @@ STOP_TIMEOUT = 60.0     # seconds that a job may take to end after it was aborte
 
 
 @contextlib.contextmanager
-def copied_disk(guest: Guest, files: GuestDirectory, disk_format: str) -> Iterator[DiskCopy]:
-    """The copy, for the time of the ``with`` block. Raises VirtDriverError or OSError."""
-    files.snapshot.unlink(missing_ok=True)
+def copied_disk(instance: Instance, guest: Guest, files: GuestDirectory, disk_format: str,
+                check: Checker) -> Iterator[DiskCopy]:
+    """The copy, for the time of the ``with`` block. Raises VirtDriverError, OSError, what ``check`` raises, or
+    InstanceQuiesceFailed and its kin (see ``quiesce.quiet``)."""
+    drop_copy(guest, files)
     try:
-        if not (guest.is_active() and _copy_live(guest, files, disk_format)):
+        if not (guest.is_active() and _copy_live(instance, guest, files, disk_format, check)):
             images.base_of(files.disk, disk_format)
             files.snapshot.touch(mode=0o600)
-            images.run("qemu-img", "convert", "-f", disk_format, "-O", disk_format, files.disk, files.snapshot)
+            copying.run(check, "qemu-img", "convert", "-f", disk_format, "-O", disk_format, files.disk, files.snapshot)
         yield DiskCopy(str(files.snapshot), disk_format)
     finally:
         files.snapshot.unlink(missing_ok=True)
+        quiesce.thaw(guest, files, 0)
 
 
-def _copy_live(guest: Guest, files: GuestDirectory, disk_format: str) -> bool:
+def drop_copy(guest: Guest, files: GuestDirectory) -> None:
+    """What a killed run has left: frozen file systems, a backup job, half a file. Raises VirtDriverError."""
+    quiesce.thaw(guest, files)
+    BackupJob(guest).abort()
+    files.snapshot.unlink(missing_ok=True)
+
+
+def tidy(root: pathlib.Path, host: str, connection: Connection, drop: Callable[[Guest, GuestDirectory], None]) -> None:
+    """The same for all guests of a host, when nothing is at work yet: no operation may come that would do it. What fails is
+    tried again at the next start, or by the guest's next snapshot."""
+    for uuid in sorted({path.parent.name for name in ("snapshot.part", "frozen") for path in root.glob(f"*/{name}")}):
+        try:
+            guest, files = Guest(connection, uuid), GuestDirectory(root, uuid)
+            if uuidutils.is_uuid_like(uuid) and files.is_of(host) and quiesce.thaw(guest, files, 0):
+                drop(guest, files)
+                LOG.info("What was left of a snapshot was removed", extra={"instance_uuid": uuid})
+        except (exception.VirtDriverError, OSError) as error:
+            LOG.error("What is left of a snapshot was not removed: %s", error, extra={"instance_uuid": uuid})
+
+
+def _copy_live(instance: Instance, guest: Guest, files: GuestDirectory, disk_format: str, check: Checker) -> bool:
     """False when the guest went off meanwhile: then nobody holds its disk any more."""
     job = BackupJob(guest)
 
     def copy() -> None:
-        job.abort()         # what a killed run, or one that lost libvirtd, began
-        files.snapshot.unlink(missing_ok=True)
-        job.run(str(files.disk), str(files.snapshot), disk_format)
+        drop_copy(guest, files)     # of a run that lost libvirtd
+        with quiesce.quiet(guest, files, instance):
+            job.begin(str(files.disk), str(files.snapshot), disk_format)
+        job.wait(check)
 
     try:
         again(copy)
         return True
-    except exception.VirtDriverError:
-        if guest.is_active():
+    except Exception as error:
+        if not isinstance(error, (exception.VirtDriverError, exception.InstanceQuiesceFailed)) or guest.is_active():
             job.abort()
             raise
         LOG.info("The guest went off during its backup: copying the disk again", extra={"instance_uuid": guest.uuid})
@@ -68,13 +95,19 @@ class BackupJob:
     def __init__(self, guest: Guest) -> None:
         self._guest, self._lib = guest, guest.lib
 
-    def run(self, disk: str, target: str, disk_format: str) -> None:
-        """Copy the disk with the file ``disk`` to a new file; VirtDriverError when that fails, ConnectionLost when nobody knows
-        whether it did."""
-        xml = _job_xml(self._guest.do(lambda domain: domain.XMLDesc(0), must_exist=True) or "", disk, target,
-                       disk_format)
+    def begin(self, disk: str, target: str, disk_format: str) -> None:
+        """Begin to copy the disk with the file ``disk``, as it is now, to a new file. Raises VirtDriverError."""
+        xml = _job_xml(self._guest.do(lambda domain: domain.XMLDesc(0), must_exist=True) or "", disk, target, disk_format)
         self._guest.do(lambda domain: domain.backupBegin(xml, None, 0), must_exist=True, once=True)
+
+    def wait(self, check: Checker) -> None:
+        """Until it has ended; VirtDriverError when it failed, ConnectionLost when nobody knows whether it did. What ``check``
+        raises leaves the job running."""
+        checked = time.monotonic()
         while self._is_running():
+            if time.monotonic() - checked >= copying.CHECK_SECONDS:
+                check()
+                checked = time.monotonic()
             time.sleep(POLL)
         ended = self._stats(self._lib.VIR_DOMAIN_JOB_STATS_COMPLETED)
         if not ended.get("type"):

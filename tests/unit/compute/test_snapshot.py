@@ -1,9 +1,12 @@
 """Images of servers on a host: what the image, the action and the server look like after it."""
+import contextlib
 import datetime
 import json
 import pathlib
 import threading
+import time
 
+import oslo_messaging as messaging
 import pytest
 
 from nova_lite.compute import snapshot
@@ -139,7 +142,7 @@ def test_a_delete_ends_the_upload_and_takes_the_image(cloud, images, server, mon
     driver = cloud.hosts[cloud.get(server).host].host.driver
     copying, go_on, real = threading.Event(), threading.Event(), driver.snapshot
 
-    def slow(instance):
+    def slow(instance, check):
         copying.set()
         assert go_on.wait(60)
         return real(instance)
@@ -152,6 +155,54 @@ def test_a_delete_ends_the_upload_and_takes_the_image(cloud, images, server, mon
     assert cloud.action(action_id).state == "error"
     assert cloud.get(server).deleted
     assert images.list(OWNER) == []
+
+
+@pytest.mark.parametrize(("verb", "arguments"), [
+    ("createImage", {}), ("createBackup", {"backup_type": "daily", "rotation": 1}), ("shelve", {})])
+def test_a_delete_does_not_wait_for_the_copy(cloud, images, server, monkeypatch, verb, arguments):
+    """The copy of this hypervisor never ends by itself. An os-resetState ends it, too."""
+    copying = threading.Event()
+
+    @contextlib.contextmanager
+    def endless(instance, check):
+        copying.set()
+        for _ in range(1200):
+            check()
+            time.sleep(0.05)
+        raise AssertionError("nobody ended the copy")
+        yield
+    for manager in cloud.hosts.values():
+        monkeypatch.setattr(manager.host.driver, "snapshot", endless)
+    for end in ("reset", "delete"):
+        copying.clear()
+        action_id, _ = begin(cloud, images, server, verb, **arguments)
+        assert copying.wait(60)
+        if end == "reset":
+            cloud.set(server, task_state=None, vm_state="active")
+        else:
+            cloud.wait_action(cloud.operate(server, "delete"), "done")
+        cloud.wait_action(action_id, "error")
+        assert images.list(OWNER) == []
+    assert cloud.get(server).deleted
+
+
+def test_a_conductor_that_does_not_answer_once_does_not_end_the_copy(cloud, images, server, monkeypatch):
+    host = cloud.hosts[cloud.get(server).host].host
+    real = host.driver.snapshot
+
+    def asks(instance, check):
+        with monkeypatch.context() as patch:
+            patch.setattr(host.conductor, "instance_update", raises)
+            check()
+        check()
+        return real(instance)
+
+    def raises(*_arguments):
+        raise messaging.MessagingTimeout("no answer")
+    monkeypatch.setattr(host.driver, "snapshot", asks)
+    action_id, image_id = begin(cloud, images, server)
+    cloud.wait_action(action_id, "done")
+    assert images.get(OWNER, image_id).status == "active"
 
 
 def test_it_waits_for_a_host_that_is_away(cloud, images, server):

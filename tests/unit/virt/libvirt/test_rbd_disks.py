@@ -5,11 +5,13 @@ The pool is a dictionary here, all else is real; tests/ceph does it with a clust
 import dataclasses
 import shutil
 import subprocess
+import types
 
 import pytest
 
 import nova_lite.conf
 from nova_lite import exception
+from nova_lite.objects import states
 from nova_lite.virt.libvirt.disk_store import DiskStore
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
@@ -93,6 +95,10 @@ class MemoryPool:
     def remove_snapshot(self, image, name):
         self._change()
         self.all[image]["snapshots"].pop(name, None)
+
+    def read(self, image, snapshot, target, disk_format, check):
+        check()
+        target.write_text(f"{self.all[image]['snapshots'][snapshot]} as {disk_format}")
 
     def roll_back(self, image, name):
         self._change()
@@ -601,3 +607,30 @@ def test_a_cluster_that_is_away_keeps_the_room_that_it_had(hosts, monkeypatch):
     a.disks._last_space = None
     with pytest.raises(exception.VirtDriverError):
         a.disks.space()
+
+
+# copies --------------------------------------------------------------------------------------------------------------------
+def test_a_copy_is_of_a_quiet_moment_and_ends_when_it_is_not_wanted(hosts, images, fetch):
+    host, frozen, seen = hosts("a"), [], []
+    asked = dataclasses.replace(SERVER, image=dataclasses.replace(SERVER.image, properties={"hw_qemu_guest_agent": "yes"}))
+    build(host, fetch, asked)
+    domain = types.SimpleNamespace(isActive=lambda: True, agentSetResponseTimeout=lambda *_: None, fsThaw=frozen.clear,
+                                   fsFreeze=lambda: frozen.append(True))
+    guest = types.SimpleNamespace(uuid=UUID, power_state=lambda: states.RUNNING, do=lambda function, **_named: function(domain))
+    snapshots = images[_image("disk")]["snapshots"]
+    snapshots["nova_lite_copy"] = "of a run that was killed"
+    host.files.snapshot.write_text("half of it")
+    host.files.frozen.touch()
+    frozen.append(True)
+    make = host.pool.make_snapshot
+    host.pool.make_snapshot = lambda *named: (seen.append((bool(frozen), dict(snapshots))), make(*named))
+    with host.disks.copied(asked, guest, host.files, lambda: seen.append(bool(frozen))) as copy:
+        assert "as qcow2" in host.files.snapshot.read_text()
+        assert copy.path == str(host.files.snapshot)
+    assert seen == [(True, {}), False]
+
+    def not_wanted():
+        raise exception.UnexpectedTaskState(instance_id=UUID, actual="deleting", expected="image_uploading")
+    with pytest.raises(exception.UnexpectedTaskState), host.disks.copied(asked, guest, host.files, not_wanted):
+        pass
+    assert (snapshots, host.files.snapshot.exists(), host.files.frozen.exists()) == ({}, False, False)

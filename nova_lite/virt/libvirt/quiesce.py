@@ -1,0 +1,82 @@
+"""Quiet file systems inside a guest for the moment that a snapshot is of: QEMU's agent in the guest freezes and thaws them.
+
+A file in the guest's directory says that something may be frozen. It is there before the agent is asked, and goes when the
+agent has thawed: so who comes after a killed process thaws.
+"""
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
+from nova_lite.virt.libvirt import guest_config
+from nova_lite.virt.libvirt.connection import ConnectionLost
+from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.guest import Guest
+
+LOG = log.getLogger(__name__)
+FREEZE_SECONDS = 60     # for the agent, which first writes what is only in memory; without a limit libvirt waits for ever
+THAW_SECONDS = 60.0     # an agent that is late freezes all the same, and hears nothing until it has
+THAW_PAUSE = 1.0
+
+
+@contextlib.contextmanager
+def quiet(guest: Guest, files: GuestDirectory, instance: Instance) -> Iterator[None]:
+    """The file systems of a guest stand still within the block, which has to be short. Only those of one that runs: as in Nova
+    a paused one is taken as it is. Where that fails they do not, or, if the image has os_require_quiesce, it raises
+    QemuGuestAgentNotEnabled or InstanceQuiesceFailed."""
+    if guest.power_state() == states.RUNNING:
+        try:
+            freeze(guest, files, instance)
+        except (exception.QemuGuestAgentNotEnabled, exception.InstanceQuiesceFailed) as error:
+            if guest_config.requires_quiesce(instance):
+                raise
+            if guest_config.has_agent(instance):
+                LOG.warning("a snapshot without quiet: %s", error, extra={"instance_uuid": guest.uuid})
+    try:
+        yield
+    finally:
+        thaw(guest, files)
+
+
+def freeze(guest: Guest, files: GuestDirectory, instance: Instance) -> None:
+    """Raises QemuGuestAgentNotEnabled or InstanceQuiesceFailed; nothing is frozen then."""
+    if not guest_config.has_agent(instance):
+        raise exception.QemuGuestAgentNotEnabled()
+    files.frozen.touch(mode=0o600)
+    began = time.monotonic()
+    try:
+        guest.do(_freeze, must_exist=True, lasts=True, once=True)
+    except exception.VirtDriverError as error:
+        if isinstance(error, ConnectionLost) or time.monotonic() - began >= FREEZE_SECONDS:
+            thaw(guest, files)      # the agent has heard it, and may still be at it
+        else:                       # it is not there, or has said no
+            files.frozen.unlink(missing_ok=True)
+        raise exception.InstanceQuiesceFailed(reason=error.message) from error
+
+
+def _freeze(domain: Any) -> None:
+    domain.agentSetResponseTimeout(FREEZE_SECONDS, 0)
+    domain.fsFreeze()
+
+
+def thaw(guest: Guest, files: GuestDirectory, seconds: float = THAW_SECONDS) -> bool:
+    """What may be frozen. False: the agent has not answered within ``seconds``, which is logged; whoever comes next asks it
+    again: the end of the snapshot, a later one, the daemon when it starts."""
+    deadline = time.monotonic() + seconds
+    while files.frozen.exists():
+        try:
+            guest.do(lambda domain: domain.fsThaw() if domain.isActive() else None, lasts=True)
+            files.frozen.unlink(missing_ok=True)
+        except exception.VirtDriverError as error:
+            if time.monotonic() >= deadline:
+                LOG.error("the guest's file systems may still be frozen: %s", error, extra={"instance_uuid": guest.uuid})
+                return False
+            time.sleep(THAW_PAUSE)
+    return True
