@@ -84,7 +84,7 @@ def _arrive(work: Work, listener: Listener) -> None:
     work.succeed({**_size(resized), "host": work.host.name, "node": move.dest_node, "launched_on": work.host.name,
                   "availability_zone": facts.get("zone") or instance.availability_zone,
                   "launched_at": units.utcnow().isoformat(), **_powered(power_on), "vm_state": states.RESIZED,
-                  "block_devices": [{**d.to_primitive(), "attached": d.is_volume} for d in instance.block_devices]})
+                  **_devices(instance)})
 
 
 def _advance(work: Work, task_state: str, status: str, **updates: Any) -> None:
@@ -246,8 +246,7 @@ def revert(work: Work) -> None:
     with work.step("compute_finish_revert_resize"):
         _come_home(work, vm_state != states.STOPPED)
     work.succeed({"vm_state": vm_state, **_powered(vm_state != states.STOPPED), "launched_at": units.utcnow().isoformat(),
-                  "network_info": [v.to_primitive() for v in instance.network_info],
-                  "block_devices": [{**d.to_primitive(), "attached": d.is_volume} for d in instance.block_devices]})
+                  "network_info": [v.to_primitive() for v in instance.network_info], **_devices(instance)})
 
 
 def _leave_again(work: Work) -> None:

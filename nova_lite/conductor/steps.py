@@ -151,7 +151,8 @@ class _Run:
     # on the way -----------------------------------------------------------------------------------------------------
     def update(self, calls: list[Call]) -> None:
         """Change servers, each only from one of its expected task_states."""
-        held = [(position, asked) for position, asked in calls if self._holds(position, asked)]
+        held = [(position, {**asked, "updates": instances.with_devices(self.conn, asked["instance_uuid"], asked["updates"])})
+                for position, asked in calls if self._holds(position, asked)]
         for same in _grouped(held, lambda h: _key(h[1]["updates"], h[1]["expected_task_states"])).values():
             updates, expected = same[0][1]["updates"], same[0][1]["expected_task_states"]
             uuids = [asked["instance_uuid"] for _, asked in same]
@@ -221,7 +222,8 @@ class _Run:
                 try:
                     # None: declared idle by os-resetState, which moves no guest back
                     expected = [*states.working(endings.operation(action)), None]
-                    instances.update(self.conn, action.instance_uuid, asked["updates"], expected)
+                    updates = instances.with_devices(self.conn, action.instance_uuid, asked["updates"])
+                    instances.update(self.conn, action.instance_uuid, updates, expected)
                     if "host" in asked["updates"]:
                         endings.close_consoles(self.conn, [action.instance_uuid], asked["updates"])
                 except exception.NovaLiteError as error:
@@ -265,10 +267,11 @@ class _Run:
                 continue
             self.answers[position] = {"result": None}
             self.events += [(action.id, event) for event in asked["events"]]
+            updates = instances.with_devices(self.conn, action.instance_uuid, asked["updates"])
             if asked["error"] is None:
-                well.append((action, asked["updates"]))
+                well.append((action, updates))
             else:
-                endings.fail(self.conn, action, asked["error"], details=_traceback(asked["events"]), updates=asked["updates"])
+                endings.fail(self.conn, action, asked["error"], details=_traceback(asked["events"]), updates=updates)
         self._deleted([action for action, _ in well if endings.is_delete(action)])
         rest = [w for w in well if not endings.is_delete(w[0])]
         for same in _grouped(rest, lambda w: _key(endings.operation(w[0]).verb, w[1])).values():

@@ -200,6 +200,26 @@ def change_block_device(conn: sa.Connection, uuid: str, device_id: str, values: 
     return True
 
 
+def with_devices(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> dict[str, Any]:
+    """What a host writes, where it writes all ``block_devices``: of them it knows better only what it has itself connected and
+    given to its guest. Which devices there are, and all else of them, is as the row has it, which is locked: a user or another
+    operation may have changed that since the host read it."""
+    if "block_devices" not in updates:
+        return dict(updates)
+    row = conn.execute(sa.select(T.c.block_devices).where(T.c.uuid == uuid, T.c.deleted == 0).with_for_update()).first()
+    told = {device["id"]: device for device in updates["block_devices"] or ()}
+    devices = [_as_told(device, told.get(device["id"])) for device in (row.block_devices if row is not None else None) or ()]
+    return {**updates, "block_devices": devices}
+
+
+def _as_told(device: Mapping[str, Any], told: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """One device of the row with what a host says of it; of another volume, which it was before a swap, it says nothing."""
+    if told is None or device.get("volume_id") not in (None, told.get("volume_id")):
+        return device
+    return {**device, "volume_id": told.get("volume_id"), "attachment_id": told.get("attachment_id") or device.get("attachment_id"),
+            "connection_info": told.get("connection_info"), "attached": bool(told.get("attached"))}
+
+
 def change_share(conn: sa.Connection, uuid: str, share_uuid: str, values: Mapping[str, Any] | None) -> bool:
     """The same for one share of files, named by its own uuid."""
     row = conn.execute(sa.select(T.c.shares).where(T.c.uuid == uuid, T.c.deleted == 0).with_for_update()).first()

@@ -362,7 +362,7 @@ def _set_delete_flag(connection: sa.Connection, uuid: str, volume_id: str, flag:
     device = bd.find(instance.block_devices, volume_id)
     if device is None:
         raise exception.VolumeNotAttached(instance_id=uuid, volume_id=volume_id)
-    if instance.task_state in states.BUILD_STATES:      # its host writes all its devices down, as it found them before
+    if instance.task_state == states.SCHEDULING:        # the request that makes it writes its devices down when they are ready
         raise exception.InstanceInvalidState(action="update volume attachment", instance_id=uuid, attr="task_state",
                                              state=instance.task_state)
     instances.change_block_device(connection, uuid, device.id, {"delete_on_termination": flag})

@@ -128,7 +128,7 @@ class Cloud:
                 assert go_on.wait(120)
             act(asked, instance)
         for manager in self.hosts.values():
-            driver = manager.host.driver
+            driver = getattr(manager.host.driver, "_real", manager.host.driver)
             for part in (driver, driver.live):
                 monkeypatch.setattr(part, "_act", partial(hold, act=part._act))
         return held, go_on

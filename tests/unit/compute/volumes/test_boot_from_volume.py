@@ -527,16 +527,3 @@ def test_a_host_that_was_given_up_keeps_no_secret_of_a_deleted_server(cloud):
     assert driver.calls[-1] == "disconnect_volume"
     assert cloud.guests("h1") == {}
     assert cloud.attachments() == []
-
-
-def test_whether_a_volume_goes_is_not_lost_in_a_build(cloud):
-    volume = cloud.volume(bootable=True)
-    cloud.delay(2.0)
-    server = cloud.boot(existing(volume, 0, delete_on_termination=True))
-    cloud.wait_for(lambda: "spawn" in cloud.drivers["h1"].calls)
-    path, keep = f"/servers/{server}/os-volume_attachments/{volume}", {"volumeId": volume, "delete_on_termination": False}
-    assert "task_state spawning" in cloud.member.fault("PUT", path, 409, {"volumeAttachment": keep})
-    cloud.delay(0.0)
-    cloud.wait(server, states.ACTIVE, 10)
-    cloud.member.put(path, {"volumeAttachment": keep}, 202)
-    assert not cloud.device(server, volume).delete_on_termination
