@@ -34,7 +34,7 @@ _STOP = (exception.LeaseLost, exception.InstanceNotFound, messaging.MessagingTim
 
 
 def columns(instance: Instance) -> dict[str, Any]:
-    """The block devices as a change of the server; {} where no volume is. Of it the conductor takes what is a host's to say: see
+    """The block devices as a change of the server, {} where no volume is. The conductor takes of it what is a host's to say: see
     ``instances.with_devices``."""
     return {"block_devices": [d.to_primitive() for d in instance.block_devices]} if instance.volumes else {}
 
@@ -325,11 +325,15 @@ def _device(work: Work) -> BlockDevice | None:
 
 
 def extend(host: Host, instance: Instance, volume_id: str, context: RequestContext) -> None:
-    """A volume of the server has grown: let its guest see that. Raises VolumeNotAttached for one that it does not have."""
+    """A volume of the server has grown: its record says so, and its guest sees it, if it has it now. Raises VolumeNotAttached
+    for one that is not the server's."""
     device = find(instance.block_devices, volume_id)
-    if device is None or device.connection_info is None:
+    if device is None:
         raise exception.VolumeNotAttached(instance_id=instance.uuid, volume_id=volume_id)
     volume = host.volume.get(admin_context(), volume_id)
+    host.conductor.volume_extended(instance.uuid, device.id, volume.size)
+    if device.connection_info is None:
+        return
     host.driver.extend_volume(instance, device, volume.size)
     LOG.info("volume %s has %s GiB now", volume_id, volume.size, extra={"instance_uuid": instance.uuid})
 

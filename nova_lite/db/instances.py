@@ -216,7 +216,8 @@ def _as_told(device: Mapping[str, Any], told: Mapping[str, Any] | None) -> Mappi
     """One device of the row with what a host says of it; of another volume, which it was before a swap, it says nothing."""
     if told is None or device.get("volume_id") not in (None, told.get("volume_id")):
         return device
-    return {**device, "volume_id": told.get("volume_id"), "attachment_id": told.get("attachment_id") or device.get("attachment_id"),
+    return {**device, "volume_id": told.get("volume_id"),
+            "attachment_id": told.get("attachment_id") or device.get("attachment_id"),
             "connection_info": told.get("connection_info"), "attached": bool(told.get("attached"))}
 
 
