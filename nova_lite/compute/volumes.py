@@ -130,10 +130,11 @@ def with_encryption(host: Host, device: BlockDevice, info: dict[str, Any]) -> di
 
 
 def connect_missing(work: Work) -> None:
-    """Connect the volumes of a server that its host does not have, as after an operation that failed on the way."""
+    """Connect the volumes of a server that its host does not have, as after an operation that failed on the way. One without
+    an attachment is just being attached: the request waits for the Volume service, and the host comes after it."""
     context = admin_context()
     for device in work.instance.volumes:
-        if device.connection_info is None and device.volume_id is not None:
+        if device.connection_info is None and device.volume_id is not None and device.attachment_id:
             reserved = _reserved(work.host, context, work.instance, device)
             _connect(work.host, context, work.instance, device, reserved)
             work.update_device(device.id, {"attachment_id": reserved, "connection_info": device.connection_info})
@@ -197,8 +198,11 @@ def release_others(host: Host, instance: Instance) -> None:
 
 
 def complete_all(work: Work) -> None:
-    """The guest has its volumes: the Volume service says so from here on, too."""
+    """The guest has its volumes: the Volume service says so from here on, too. It was not given those that are just being
+    attached."""
     for device in work.instance.volumes:
+        if device.connection_info is None:
+            continue
         work.host.volume.complete(admin_context(), device.attachment_id or "")
         device.attached = True
 
@@ -241,8 +245,11 @@ def connect_taken(work: Work) -> None:
 def attach(work: Work) -> None:
     """Give the guest a volume. When that fails, the volume is taken back and the server is as before."""
     device = _device(work)
-    if device is None or device.attached:       # an earlier run of this came to its end, or a detach was faster
+    if device is None:      # a detach was faster
         work.succeed()
+        return
+    if device.attached:     # an earlier run of this came to its end, or the guest was made anew meanwhile
+        work.succeed(changed(device.id, {"attachment_id": _keep_one(work, device)}))
         return
     host, instance, context = work.host, work.instance, admin_context()
     try:
@@ -274,6 +281,18 @@ def _reserved(host: Host, context: RequestContext, instance: Instance, device: B
     if device.attachment_id in known:
         return str(device.attachment_id)
     return known[0] if known else host.volume.reserve(context, volume_id, instance.uuid).id
+
+
+def _keep_one(work: Work, device: BlockDevice) -> str | None:
+    """The attachment with which the guest has the volume; the server's others are given back."""
+    volume, context = work.host.volume, admin_context()
+    mine = [a for a in volume.attachments(context, work.instance.uuid) if a.volume_id == device.volume_id]
+    attached = [a.id for a in mine if a.status == ATTACHED]
+    used = device.attachment_id if device.attachment_id in attached or not attached else attached[0]
+    for other in mine:
+        if other.id != used:
+            volume.release(context, other.id)
+    return used
 
 
 def detach(work: Work) -> None:

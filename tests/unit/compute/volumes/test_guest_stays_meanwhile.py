@@ -19,11 +19,14 @@ def cloud(make_volume_cloud):
     return make_volume_cloud("h1", "h2")
 
 
-def while_asked(cloud, method, then):
-    """As soon as the API has asked the Volume service for ``method``, ``then`` is done."""
+def while_asked(cloud, method, then, before=False):
+    """As soon as the API has asked the Volume service for ``method``, or (``before``) is about to, ``then`` is done."""
     real = cloud.api_volumes._real
 
     def ask(_self, *arguments, **named):
+        if before:
+            then()
+            return getattr(real, method)(*arguments, **named)
         answer = getattr(real, method)(*arguments, **named)
         then()
         return answer
@@ -72,3 +75,56 @@ def test_a_change_that_ends_soon_is_waited_for(cloud):
     ends.join()
     assert cloud.action(action_id).state == "done"
     cloud.wait(server, states.RESIZED)
+
+
+# what makes the guest anew where it is --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("before", [True, False])
+def test_a_guest_that_is_made_anew_while_an_attach_waits_gets_its_volume_once(cloud, before):
+    """A rebuild does not take the volume before its attach, and both would reserve it: the record named one attachment, the
+    guest had the other, and the next move gave that one back."""
+    server, volume = cloud.running(), cloud.volume()
+
+    def rebuild():
+        cloud.member.post(f"/servers/{server}/action", {"rebuild": {"imageRef": cloud.image}}, 202)
+        cloud.wait(server, states.ACTIVE, 30)
+        assert (cloud.device(server, volume).attached, cloud.device(server, volume).connection_info) == (False, None)
+    while_asked(cloud, "reserve", rebuild, before)
+    cloud.attach(server, volume)
+    cloud.actions_end(server)
+    [attachment], device = cloud.attachments(), cloud.device(server, volume)
+    assert (attachment["id"], attachment["status"]) == (device.attachment_id, "attached")
+    cloud.admin.post(f"/servers/{server}/action", LIVE, 202)
+    cloud.actions_end(server, 60)
+    [attachment], device = cloud.attachments(), cloud.device(server, volume)
+    assert (attachment["id"], attachment["status"]) == (device.attachment_id, "attached")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_server_that_is_evacuated_while_an_attach_waits_gets_its_volume_once(cloud, before):
+    """The evacuation ends the attach, and gives the guest what is in the list."""
+    server, volume = cloud.running(), cloud.volume()
+    old = cloud.get(server).host
+
+    def evacuate():
+        cloud.silence(old)
+        cloud.admin.at("2.14").ask("POST", f"/servers/{server}/action", {"evacuate": {}}, 200)
+        cloud.wait_for(lambda: cloud.get(server).host != old and cloud.get(server).task_state is None, 30)
+    while_asked(cloud, "reserve", evacuate, before)
+    body = {"volumeAttachment": {"volumeId": volume}}
+    cloud.member.fault("POST", f"/servers/{server}/os-volume_attachments", 404, body)
+    cloud.actions_end(server)
+    [attachment], device = cloud.attachments(), cloud.device(server, volume)
+    assert (attachment["id"], attachment["status"], device.attached) == (device.attachment_id, "attached", True)
+
+
+def test_of_two_attachments_the_one_that_the_guest_uses_stays(cloud):
+    """However it came to the second one: the record says afterwards which one counts."""
+    server, volume = cloud.running(), cloud.volume()
+    cloud.attach(server, volume)
+    cloud.actions_end(server)
+    used = cloud.device(server, volume)
+    second = cloud.volumes.reserve(cloud.user, volume, server, {"host": "h1"})
+    cloud.set(server, block_devices=[{**used.to_primitive(), "attachment_id": second.id}])
+    cloud.operate(server, "attach_volume", {"device_id": used.id, "volume_id": volume})
+    cloud.actions_end(server)
+    assert [a["id"] for a in cloud.attachments()] == [cloud.device(server, volume).attachment_id] == [used.attachment_id]
