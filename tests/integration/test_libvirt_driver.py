@@ -29,6 +29,7 @@ from nova_lite.objects.network import VIF
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.libvirt import copying
+from nova_lite.virt.libvirt.connection import load_libvirt
 from tests.libvirt_host import LibvirtHost, kill_libvirtd
 from tests.support.guest_files import open_to_others, process_user
 from tests.support.process import wait_for
@@ -260,6 +261,26 @@ def test_pulling_the_plug_of_a_guest_that_ignores_the_button(driver, instance, f
     driver.reboot(instance, [], hard=False, timeout=1)
     assert driver.power_state(instance) == states.RUNNING
     assert _qemu_pid(instance) != before
+
+
+def test_a_suspend_goes_on_with_the_save_of_a_daemon_that_was_killed(driver, hypervisor, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    pid = _qemu_pid(instance)
+    libvirt = load_libvirt()
+    domain = libvirt.open(hypervisor.uri).lookupByUUIDString(instance.uuid)
+    with subprocess.Popen(["virsh", "-c", hypervisor.uri, "managedsave", "--running", instance.uuid]) as first:
+        saving = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_SAVE]
+        wait_for("the save", lambda: domain.state() == saving, 20, interval=0.0)
+        os.kill(pid, signal.SIGSTOP)
+        again = threading.Timer(1.0, os.kill, (pid, signal.SIGCONT))
+        again.start()
+        driver.suspend(instance)
+        again.join()
+    assert first.returncode == 0
+    assert "yes" in _virsh(hypervisor, "dominfo", "--domain", instance.uuid).split("Managed save:")[1]
+    assert driver.power_state(instance) == states.SHUTDOWN
+    driver.resume(instance, [])
+    assert driver.power_state(instance) == states.RUNNING
 
 
 def test_a_hard_reboot_of_a_suspended_guest_boots_it(driver, hypervisor, instance, fetch):

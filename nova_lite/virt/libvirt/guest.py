@@ -19,6 +19,7 @@ T = TypeVar("T")
 # libvirt's virDomainState -> power_state; blocked and "being shut down" still run
 POWER_STATES = {0: states.NOSTATE, 1: states.RUNNING, 2: states.RUNNING, 3: states.POWER_PAUSED, 4: states.RUNNING,
                 5: states.SHUTDOWN, 6: states.CRASHED, 7: states.POWER_SUSPENDED}
+LOOK = 0.5              # seconds between two looks at what libvirt does
 ASK_AGAIN = 10.0        # a guest that is just booting misses the power button
 
 
@@ -57,7 +58,11 @@ class Guest:
         instruction. Raises ConnectionLost when libvirtd ends meanwhile: it has forgotten the passphrases of the guest's disks
         then."""
         flags = self.lib.VIR_DOMAIN_START_PAUSED if paused else 0
-        self.do(self._unless(self._has_started, lambda domain: domain.createWithFlags(flags)), must_exist=True, once=True)
+        self.settle()
+        # its memory may be large: that is read while nothing else is heard on this connection
+        reads_memory = bool(self.do(lambda domain: domain.hasManagedSaveImage(0)))
+        self.do(self._unless(self._has_started, lambda domain: domain.createWithFlags(flags)), must_exist=True, once=True,
+                lasts=reads_memory)
 
     def _has_started(self, domain: Any) -> bool:
         """What a libvirtd that was killed had only begun to start is ended by the next one, which takes it a moment."""
@@ -119,7 +124,21 @@ class Guest:
         if self.was_copied_paused():
             raise exception.VirtDriverError(what="Saving the guest", reason=paused_copy.REASON)
         running = self.lib.VIR_DOMAIN_SAVE_RUNNING
-        self.do(lambda domain: domain.managedSave(running) if domain.isActive() else None, must_exist=True, lasts=True)
+        self.settle()
+        self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.managedSave(running)), must_exist=True,
+                lasts=True)
+
+    def settle(self) -> None:
+        """Wait until libvirt has come to the end of a save or a start. Who asked for it was killed; libvirt goes on, and lets
+        nobody change the guest before (whom it keeps waiting for half a minute)."""
+        while self.do(self._is_between):
+            time.sleep(LOOK)
+
+    def _is_between(self, domain: Any) -> bool:
+        lib = self.lib
+        state, reason = domain.state()[:2]
+        # the latter also while its memory is read
+        return bool(state == lib.VIR_DOMAIN_PAUSED and reason in (lib.VIR_DOMAIN_PAUSED_SAVE, lib.VIR_DOMAIN_PAUSED_STARTING_UP))
 
     def undefine(self) -> None:
         """Remove the configuration with saved memory and the memory of its TPM. The firmware's variables stay: they are one of

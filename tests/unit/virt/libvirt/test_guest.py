@@ -7,12 +7,13 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.objects import states
+from nova_lite.virt.libvirt import guest as guests
 from nova_lite.virt.libvirt.connection import Connection, Disconnected
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
-pytest.importorskip("libvirt")
+libvirt = pytest.importorskip("libvirt")
 XML = ("<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory unit='MiB'>64</memory>"
        "<os><type>hvm</type></os></domain>")
 
@@ -103,6 +104,69 @@ def test_what_lasts_has_a_connection_of_its_own(guest, connection):
     _define(guest).start()
     guest.save()
     assert guest.power_state() == states.SHUTDOWN
+
+
+class Between:
+    """A domain with which libvirt is busy for some looks, for who asked for that was killed; and the connection to it."""
+
+    libvirt = libvirt
+
+    def __init__(self, state, looks, then):
+        self.place, self.looks, self.then = state, looks, then
+        self.calls = []
+
+    def lookupByUUIDString(self, _uuid):
+        return self
+
+    def run(self, function, *_):
+        return function(self)
+
+    run_lasting = run
+
+    def state(self):
+        if self.looks == 0:
+            self.place = self.then
+        self.looks -= 1
+        return list(self.place)
+
+    def isActive(self):
+        return self.place[0] != libvirt.VIR_DOMAIN_SHUTOFF
+
+    def managedSave(self, _flags):
+        self.calls.append("save")
+        if self.then[0] == libvirt.VIR_DOMAIN_SHUTOFF:      # the other one has come to its end at this moment
+            self.place = self.then
+            raise _refused(libvirt.VIR_ERR_OPERATION_INVALID)
+        raise _refused(libvirt.VIR_ERR_OPERATION_TIMEOUT)
+
+    def createWithFlags(self, _flags):
+        self.calls.append("start")
+
+
+def _refused(code):
+    error = libvirt.libvirtError("refused")
+    error.err = (code, libvirt.VIR_FROM_QEMU, "refused", libvirt.VIR_ERR_ERROR, None, None, None, 0, 0)
+    return error
+
+
+OFF, RUNS = (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_SAVED), (libvirt.VIR_DOMAIN_RUNNING, 0)
+SAVES = (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_SAVE)
+STARTS = (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP)
+DUMPS = (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_DUMP)
+
+
+@pytest.mark.parametrize(("step", "state", "then", "calls"), [
+    ("save", SAVES, OFF, []), ("save", RUNS, OFF, ["save"]), ("start", SAVES, OFF, ["start"]), ("start", STARTS, RUNS, [])])
+def test_what_libvirt_goes_on_with_is_waited_for(monkeypatch, step, state, then, calls):
+    monkeypatch.setattr(guests, "LOOK", 0.0)
+    domain = Between(state, 3, then)
+    getattr(Guest(domain, "u"), step)()
+    assert (domain.calls, domain.looks < 0) == (calls, state != RUNS)
+
+
+def test_what_else_is_done_with_a_guest_refuses_its_save():
+    with pytest.raises(libvirt.libvirtError):
+        Guest(Between(DUMPS, 99, RUNS), "u").save()
 
 
 def test_a_paused_guest_does_not_hear_the_power_button(guest):
