@@ -96,8 +96,10 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         values.setdefault("fault", fault(message, details))
     values |= move_endings.failed(conn, action)
     if operation(action).verb == "build":
-        values = {"host": None, "node": None, **values, "personality": None}
+        values = {"host": None, "node": None, **values}
         claims.release(conn, action.instance_uuid)
+    if operation(action).verb in ("build", "rebuild"):
+        values["personality"] = None        # the user's files, secrets among them: nobody asks for them again
     if is_delete(action):
         instances.update(conn, action.instance_uuid, values)
     else:

@@ -280,7 +280,7 @@ def mark_many_deleted(conn: sa.Connection, uuids: Collection[str]) -> int:
     changed = conn.execute(
         sa.update(T).where(T.c.uuid.in_(chosen), T.c.deleted == 0)
         .values(deleted=T.c.id, deleted_at=now, terminated_at=now, updated_at=now, vm_state="deleted", task_state=None,
-                power_state=0))
+                power_state=0, personality=None))
     for table in (models.instance_tags, models.server_group_members):
         conn.execute(sa.delete(table).where(table.c.instance_uuid.in_(chosen)))
     claims.release_many(conn, [*chosen, *moves.holders(conn, chosen)])

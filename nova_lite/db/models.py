@@ -151,7 +151,7 @@ instances = sa.Table(
     sa.Column("scheduler_hints", Json, nullable=False),
     sa.Column("requested_destination", Json),    # {"host", "node", "force": bool} or null
     sa.Column("trusted_certs", Json),
-    sa.Column("personality", Json),              # [{"path", "contents"(base64)}], emptied after the build
+    sa.Column("personality", Json),              # [{"path", "contents"(base64)}], emptied after a (re)build
     sa.Column("fault", Json),                    # {"code", "message", "details", "created"}
     sa.Column("launched_at", Time),
     sa.Column("terminated_at", Time),

@@ -9,6 +9,7 @@ from nova_lite.objects import states
 from nova_lite.volume import base as volume_base
 
 OWNER = RequestContext(user_id="u", project_id="p", overwrite=False)
+FILES = [{"path": "/root/key", "contents": "czNjcmV0"}]
 
 
 @pytest.fixture
@@ -184,3 +185,21 @@ def test_a_volume_that_cannot_be_written_ends_in_error_and_heals(cloud, images):
     cloud.wait_action(begin(cloud, server, add_image(images), updates={"image_ref": ""}), "done")
     assert {volumes.get(OWNER, one).status for one in made} == {"in-use"}
     assert states.status(*state(cloud, server)[:2]) == "ACTIVE"
+
+
+def test_the_files_of_a_rebuild_that_fails_are_forgotten(cloud, images):
+    server, image = cloud.active(), add_image(images)
+    cloud.fail("spawn")
+    cloud.wait_action(begin(cloud, server, image, updates={"personality": FILES}), "error")
+    assert cloud.get(server).personality is None
+
+
+def test_the_files_of_a_server_that_is_deleted_while_it_is_built_are_forgotten(cloud, monkeypatch):
+    held, go_on = cloud.hold(monkeypatch, "spawn")
+    [server] = cloud.build(personality=FILES)
+    assert held.wait(20)
+    assert cloud.get(server).personality == FILES
+    cloud.operate(server, "delete")
+    go_on.set()
+    cloud.wait_for(lambda: cloud.get(server).deleted, 30)
+    assert cloud.get(server).personality is None
