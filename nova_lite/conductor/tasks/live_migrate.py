@@ -79,7 +79,7 @@ def _place(tools: Tools, action: Action, instance: Instance, facts: SourceFacts)
             raise exception.MigrationPreCheckError(reason="; ".join(refused)) from error
         try:
             return place, _ask(tools, action, instance, place.host, facts)
-        except exception.Invalid as error:
+        except (exception.Invalid, exception.VirtDriverError) as error:     # the latter: its hypervisor does not answer
             LOG.info("%s refuses: %s", place.host, error, extra={"instance_uuid": instance.uuid})
             refused.append(f"{place.host}: {error.message}")
             ignored.append(place.host)

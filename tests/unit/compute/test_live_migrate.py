@@ -2,6 +2,7 @@
 import json
 import threading
 import time
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -96,6 +97,30 @@ def test_the_reason_of_a_refusal_is_kept(cloud, server):
     action_id = _migrate(cloud, server, block_migration=False)
     assert f"{_other(cloud, server)}: " in cloud.wait_action(action_id, objects.ERROR).arguments["error"]
     _is_at(cloud, server, cloud.get(server).host)
+
+
+def test_a_host_whose_hypervisor_does_not_answer_is_not_the_last_one(make_cloud, monkeypatch):
+    cloud = make_cloud("h1", "h2", "h3")
+    server, asked = cloud.active(), []
+    old = cloud.get(server).host
+
+    def answer(operation, _instance, host, act):
+        if operation == "check_live_migration":
+            asked.append(host)
+            if len(asked) == 1 or not answers:
+                raise exception.VirtDriverError(what="libvirt", reason="nobody listens")
+        act(operation, _instance)
+    for name, manager in cloud.hosts.items():
+        monkeypatch.setattr(manager.host.driver.live, "_act",
+                            partial(answer, host=name, act=manager.host.driver.live._act))
+    answers = False
+    told = cloud.wait_action(_migrate(cloud, server), objects.ERROR).arguments["error"]
+    assert (sorted(asked), told.count("nobody listens")) == (sorted(set(cloud.hosts) - {old}), 2)
+    _is_at(cloud, server, old)
+    asked.clear()
+    answers = True
+    cloud.wait_action(_migrate(cloud, server), objects.DONE)
+    _is_at(cloud, server, asked[1])
 
 
 def test_a_guest_that_does_not_run_is_refused(cloud, server):

@@ -1,11 +1,85 @@
-"""Whether a host can take the disks of a guest that runs elsewhere."""
+"""Whether a host can take a guest that runs elsewhere, and its disks."""
+import collections
+
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, units
+from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import migration_check
 from nova_lite.virt.live import SourceFacts
 
 from .builders import UUID, instance
+
+libvirt = pytest.importorskip("libvirt")
+Usage = collections.namedtuple("Usage", "total used free")
+
+
+class Daemon:
+    """A libvirtd that says what it can: ``machines`` it has, and how its CPU compares with that of a guest."""
+
+    libvirt = libvirt
+
+    def __init__(self, cpu=libvirt.VIR_CPU_COMPARE_SUPERSET, machines=("pc-q35",)):
+        self.cpu, self.machines, self.compared = cpu, machines, []
+
+    def run(self, function, *_arguments, **_named):
+        try:
+            return function(self)
+        except libvirt.libvirtError as error:
+            raise exception.VirtDriverError(what="libvirt", reason=str(error)) from error
+
+    def getDomainCapabilities(self, _emulator, _arch, machine, _virt_type):
+        if machine not in self.machines:
+            raise libvirt.libvirtError("the machine is not supported by emulator")
+
+    def compareHypervisorCPU(self, *asked):
+        self.compared.append(asked)
+        return self.cpu
+
+
+def _there(**values):
+    return SourceFacts(**{"hypervisor_type": "QEMU", "hypervisor_version": 8_000_000, "power_state": 1, "arch": "x86_64",
+                          "machine": "pc-q35", "virt_type": "kvm", "cpu": "<cpu mode='custom'/>", **values})
+
+
+def _check(daemon=None, **values):
+    here = Inventory("here", "QEMU", 8_000_000, 4, 4096, 100)
+    migration_check.check_host(daemon or Daemon(), here, _there(**values))
+
+
+def test_a_host_that_has_all_takes_the_guest():
+    daemon = Daemon()
+    _check(daemon, hypervisor_version=7_000_000)
+    assert daemon.compared == [(None, "x86_64", "pc-q35", "kvm", "<cpu mode='custom'/>")]
+    _check(Daemon(libvirt.VIR_CPU_COMPARE_IDENTICAL))
+    _check(Daemon(libvirt.VIR_CPU_COMPARE_INCOMPATIBLE), cpu="")       # emulation says nothing of a CPU
+
+
+@pytest.mark.parametrize(("daemon", "values", "error", "text"), [
+    (None, {"hypervisor_type": "Xen"}, exception.InvalidHypervisorType, ""),
+    (None, {"hypervisor_version": 8_000_001}, exception.DestinationHypervisorTooOld, ""),
+    (Daemon(libvirt.VIR_CPU_COMPARE_INCOMPATIBLE), {}, exception.InvalidCPUInfo, "CPU of host here"),
+    (None, {"machine": "pc-new"}, exception.MigrationPreCheckError, "host here cannot run kvm guests of machine type pc-new")])
+def test_a_host_that_lacks_something_refuses_the_guest(daemon, values, error, text):
+    with pytest.raises(error, match=text):
+        _check(daemon, **values)
+
+
+@pytest.mark.parametrize(("over_commit", "free", "fits"), [
+    (False, 10, True), (False, 9, False), (True, 2, True), (True, 1, False)])
+def test_disks_that_do_not_fit_are_refused(tmp_path, monkeypatch, over_commit, free, fits):
+    """Over-committed, they need what they take up now; else what they may grow to."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: Usage(100 * units.GiB, 0, free * units.GiB))
+    there = _there(disks=[{"name": f"{UUID}/disk", "size": 8 * units.GiB, "used": units.GiB, "format": "qcow2"},
+                          {"name": f"{UUID}/disk.eph0", "size": 2 * units.GiB, "used": units.GiB, "format": "raw"}])
+
+    def check():
+        return migration_check.check_storage(instance(), tmp_path, there, False, None, over_commit, "qcow2")
+    if fits:
+        assert check()
+    else:
+        with pytest.raises(exception.MigrationPreCheckError, match=f"Disk of instance is too large.*{free}.0 GiB < need:"):
+            check()
 
 
 @pytest.mark.parametrize("shared", [False, True])
