@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_lite import units
+from nova_lite.compute import snapshot
 from nova_lite.compute.work import Work
+from nova_lite.objects.instance import SHELVED_IMAGE, off_the_shelf
 
 EVENTS = {"soft_delete": "compute_soft_delete_instance", "restore": "compute_restore_instance"}
 
@@ -18,11 +20,16 @@ def soft_delete(work: Work) -> None:
 
 
 def restore(work: Work) -> None:
-    """On again. Until then it has the time of its delete: without one it would be nobody's to reclaim, should this fail."""
+    """On again. Until then it has the time of its delete: without one it would be nobody's to reclaim, should this fail. It is
+    not on a shelf any more, where it may have been: nobody needs the image of that."""
     for vif in work.instance.network_info:
         work.host.network.plug(work.instance, vif)
     work.host.driver.power_on(work.instance, work.instance.network_info)
-    work.succeed({"deleted_at": None})
+    updates: dict[str, Any] = {"deleted_at": None}
+    if SHELVED_IMAGE in work.instance.system_metadata:
+        snapshot.discard(work, work.instance.system_metadata[SHELVED_IMAGE])
+        updates["system_metadata"] = off_the_shelf(work.instance)
+    work.succeed(updates)
 
 
 def settle(work: Work) -> dict[str, Any]:

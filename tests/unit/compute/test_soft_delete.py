@@ -42,6 +42,26 @@ def test_off_and_on_again(cloud):
         assert quotas.usage(conn, "p")["instances"] == 1
 
 
+@pytest.mark.parametrize("verb", ["restore", "delete"])
+def test_a_server_that_was_on_a_shelf_leaves_no_image(cloud, api, verb):
+    """Neither when its time is over nor when it is brought back: until then the image may be wanted."""
+    images, server = image_base.load(cloud.conf), cloud.active()
+    image = images.create(cloud.context, {"name": "vm-shelved"}).id
+    cloud.set(server, vm_state=states.SHELVED, system_metadata={"shelved_image_id": image, "shelved_at": "now", "other": "kept"})
+    api.delete(cloud.context, server)
+    cloud.wait(server, states.SOFT_DELETED)
+    assert images.get(cloud.context, image).id == image
+    if verb == "delete":
+        cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(hours=2))
+        cloud.conductor.overdue.run()
+        cloud.wait_for(lambda: cloud.get(server).deleted)
+    else:
+        api.restore(cloud.context, server)
+        assert cloud.wait(server, states.ACTIVE).system_metadata == {"other": "kept"}
+    with pytest.raises(exception.ImageNotFound):
+        images.get(cloud.context, image)
+
+
 @pytest.mark.parametrize(("verb", "step", "vm_state"), [("soft_delete", "power_off", "active"),
                                                         ("restore", "power_on", "soft-delete")])
 def test_what_fails_leaves_it_as_it_was(cloud, verb, step, vm_state):
