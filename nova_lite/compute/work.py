@@ -62,6 +62,7 @@ class Work:
         self.started = units.utcnow()
         self._asked = asked     # for the action, by time.monotonic()
         self._steps: list[dict[str, Any]] = []
+        self._told: Exception | None = None     # the error of a step
 
     @contextmanager
     def step(self, event: str) -> Iterator[None]:
@@ -73,6 +74,7 @@ class Work:
             raise
         except Exception as error:
             self._steps.append(self._event_of(event, started, error))
+            self._told = error
             raise
         self._steps.append(self._event_of(event, started))
 
@@ -129,8 +131,10 @@ class Work:
                                          self._events(error), reschedule)
 
     def _events(self, error: Exception | None = None) -> list[dict[str, Any]]:
-        """The steps, or the whole work as one where it has none."""
-        return self._steps or [self._event_of(self.event, self.started, error)]
+        """The steps, and an error that came outside of them; or the whole work as one where it has none."""
+        if self._steps and (error is None or error is self._told):
+            return self._steps
+        return [*self._steps, self._event_of(self.event, self.started, error)]
 
     def _event_of(self, event: str, started: datetime.datetime, error: Exception | None = None) -> dict[str, Any]:
         now: datetime.datetime = units.utcnow()

@@ -459,6 +459,19 @@ def test_a_revert_that_fails_before_the_files_go_can_be_confirmed(cloud, monkeyp
     assert cloud.guests(dest) == {server: states.SHUTDOWN}
 
 
+def test_an_error_between_the_steps_of_a_revert_is_told(cloud, monkeypatch):
+    server = cloud.active()
+    source = cloud.hosts[cloud.get(server).host].host
+    _resize(cloud, server)
+    cloud.wait(server, states.RESIZED)
+    _broken_once(monkeypatch, source.conductor, "finish_action")
+    action_id = _confirm(cloud, server, "revertResize")
+    cloud.wait_action(action_id, objects.ERROR)
+    assert _events(cloud, action_id) == [("compute_revert_resize", "Success"), ("compute_finish_revert_resize", "Success"),
+                                         ("compute_revert_resize", "Error")]
+    assert "went away" in cloud.get(server).fault["details"]
+
+
 def test_one_that_fails_after_the_files_went_is_gone_on_with(cloud, monkeypatch):
     server = cloud.active()
     source = cloud.get(server).host
