@@ -77,11 +77,12 @@ def remove(host: Host, server: Instance) -> None:
 
 
 def turn_off(host: Host, uuid: str) -> None:
-    """The server was soft-deleted while this host was not there. At the server's turn: it may have been restored."""
+    """The server was soft-deleted while this host was not there, or is back on its shelf after an unshelve that broke off: what
+    it wrote there would be lost when it is offloaded. At the server's turn: it may have been restored."""
     try:
         server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
-        if (server.host, server.vm_state, server.task_state) == (host.name, states.SOFT_DELETED, None):
-            LOG.warning("turning off the guest of a server that is soft-deleted", extra={"instance_uuid": uuid})
+        if (server.host, server.task_state) == (host.name, None) and server.vm_state in (states.SOFT_DELETED, states.SHELVED):
+            LOG.warning("turning off the guest of a server that is %s", server.vm_state, extra={"instance_uuid": uuid})
             host.driver.power_off(server, 0)
     except exception.InstanceNotFound:
         LOG.info("deleted meanwhile", extra={"instance_uuid": uuid})

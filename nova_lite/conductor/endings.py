@@ -87,9 +87,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     if operation(action).begins_at_conductor and action.stage == objects.CONDUCTOR \
             and not move_endings.begun_elsewhere(conn, action):
         failure.pop("vm_state", None)       # no host has touched the guest yet
-    if updates is None and operation(action).verb == "unshelve":
-        failure |= _back_on_the_shelf(conn, action)
     if updates is None:
+        failure |= _on_the_shelf(conn, action)
         failure |= move_endings.default_failure(action)
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     if values.get("vm_state") == states.ERROR:
@@ -118,16 +117,22 @@ def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Ma
         networks.unbind_ports(conn, away)
 
 
-def _back_on_the_shelf(conn: sa.Connection, action: Action) -> dict[str, Any]:
-    """An unshelve that could not tell how it failed: the host that was to have the server is dead. Once its guest was there it
-    is nowhere else, and its image may be gone: so there the server stays."""
-    if "offloaded" not in action.arguments or action.stage != objects.COMPUTE:
+def _on_the_shelf(conn: sa.Connection, action: Action) -> dict[str, Any]:
+    """What has to do with a shelf and could not tell how it failed: its host is dead. A server that was on its shelf stays
+    there, for its image may be all that is left of it: it can be offloaded, or brought back, again. Once the guest of an
+    unshelve was there it is nowhere else, and its image may be gone: so there the server stays."""
+    verb = operation(action).verb
+    if verb not in ("shelve", "shelveOffload", "unshelve") or action.stage != objects.COMPUTE:
         return {}
     server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
-    if server is not None and has_unshelved(server):
+    if server is None:
+        return {}
+    if verb == "unshelve" and has_unshelved(server):
         return {"vm_state": states.ACTIVE, "power_state": states.RUNNING, "system_metadata": off_the_shelf(server)}
-    instances.forget_connections(conn, action.instance_uuid)
-    return {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None}
+    if "offloaded" in action.arguments:
+        instances.forget_connections(conn, action.instance_uuid)
+        return {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None}
+    return {"vm_state": states.SHELVED, "power_state": states.SHUTDOWN} if server.vm_state == states.SHELVED else {}
 
 
 def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:

@@ -64,7 +64,7 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
     """
     rows = conn.execute(sa.select(T.c.uuid, T.c.power_state, T.c.vm_state, T.c.task_state)
                         .where(T.c.host == host, T.c.deleted == 0)).all()
-    off = [row.uuid for row in rows if (row.vm_state, row.task_state) == (states.SOFT_DELETED, None)
+    off = [row.uuid for row in rows if row.vm_state in (states.SOFT_DELETED, states.SHELVED) and row.task_state is None
            and found.get(row.uuid, states.NOSTATE) not in (states.NOSTATE, states.SHUTDOWN)]
     look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR and row.uuid not in off
             and found.get(row.uuid, states.NOSTATE) != row.power_state]

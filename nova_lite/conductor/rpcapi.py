@@ -161,8 +161,8 @@ class ConductorAPI(rpc.Client):
 
     def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
         """The power states of all guests of a host. Changes nothing; the answer's ``look`` are uuids of servers that say
-        something else, ``off`` of such that are soft-deleted and whose guests run; ``remove`` and ``unexplained`` as of
-        :meth:`host_started`."""
+        something else, ``off`` of such that are soft-deleted or shelved and whose guests run; ``remove`` and ``unexplained``
+        as of :meth:`host_started`."""
         return self._ask(context, "sync_power_states", host=host, states=states)
 
     def not_wanted(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:

@@ -152,8 +152,6 @@ class Sweeper:
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR,
                               arguments={**action.arguments, "ignore_hosts": ignore})
             found.run.append(action.id)
-        elif action.verb == "shelveOffload":    # it is off, and still that host's: it can be asked for again
-            endings.fail(conn, action, reason, updates={"vm_state": states.SHELVED, "power_state": states.SHUTDOWN})
         elif endings.operation(action).ends_in is None:
             # its guest is as it was: the host goes on when it is back, or a delete takes all
             actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)

@@ -159,6 +159,11 @@ def working(operation: Operation) -> tuple[str, ...]:
     return _ON_THE_WAY.get(operation.verb, (operation.task_state,) if operation.task_state else ())
 
 
+def is_shelved(instance: Instance) -> bool:
+    """Whether a server is on its shelf, or on its way there or back: the image of the shelf is of no use to anybody else."""
+    return instance.vm_state in (SHELVED, SHELVED_OFFLOADED) or instance.task_state in working(OPERATIONS["shelve"])
+
+
 # changes of the record that no host works on: only their preconditions are used
 UPDATE_METADATA = Operation("update metadata", "update_metadata", "", _QUIET, ANY_TASK, None, None, None)
 CHANGE_ADDRESSES = Operation("change addresses", "change_addresses", "", ANY, ANY_TASK, None, None, None, True, False)

@@ -67,22 +67,24 @@ class Operations(Base):
 
     def _delete(self, context: RequestContext, instance: Instance, verb: str) -> None:
         self._drop(context, instance, verb)
-        shelved = instance.system_metadata.get(SHELVED_IMAGE)
-        if shelved:
-            forget_image(self.image, context, shelved, instance)
 
     def _drop(self, context: RequestContext, instance: Instance, verb: str, prepare: Prepare | None = None) -> None:
-        """Begin it, and delete the images that were to be made of the server: their host may be dead, or never begin."""
-        images: list[str] = []
+        """Begin it, and delete the images that were to be made of the server: their host may be dead, or never begin. The
+        image of a shelf goes with a delete for good, unless it may be all that a server in trouble has left."""
+        unless_whole: dict[str, bool] = {}
 
         def note(connection: sa.Connection, server: Instance) -> Prepared:
             under_way = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, ())
-            images[:] = [a.arguments["image_id"] for a in under_way if a.verb in ("createImage", "createBackup")]
+            unless_whole.clear()        # the transaction may be tried again
+            unless_whole.update({a.arguments["image_id"]: True for a in under_way if a.verb in ("createImage", "createBackup")})
+            shelved = server.system_metadata.get(SHELVED_IMAGE)
+            if shelved and verb != "soft_delete":
+                unless_whole[shelved] = not states.is_shelved(server)
             return prepare(connection, server) if prepare is not None else Prepared()
 
         self.operate(context, instance.uuid, verb, prepare=note)
-        for image_id in images:
-            forget_image(self.image, context, image_id, instance, unless_whole=True)
+        for image_id, keep_whole in unless_whole.items():
+            forget_image(self.image, context, image_id, instance, unless_whole=keep_whole)
 
     def restore(self, context: RequestContext, uuid: str) -> None:
         """Bring a soft-deleted server back, if the quota has room for it still: meanwhile it did not count."""

@@ -126,6 +126,25 @@ def test_a_delete_takes_the_image(cloud, servers, member):
     assert images(cloud) == []
 
 
+@pytest.mark.parametrize(("status", "kept"), [("active", 1), ("queued", 0)])
+def test_a_delete_of_a_server_in_trouble_leaves_what_may_be_all_that_is_left(cloud, servers, member, status, kept):
+    server = servers.active(member)
+    act(member, server, {"shelve": None}, 202)
+    if status == "active":
+        cloud.services.image.upload(ADMIN, images(cloud)[0].id, [b"its disk"])
+    servers.set(server, vm_state="error", task_state=None)
+    member.delete(f"/servers/{server}")
+    assert len(images(cloud)) == kept
+
+
+def test_a_delete_on_the_way_to_the_shelf_takes_the_image(cloud, servers, member):
+    server = servers.active(member)
+    act(member, server, {"shelve": None}, 202)
+    cloud.services.image.upload(ADMIN, images(cloud)[0].id, [b"its disk"])
+    member.delete(f"/servers/{server}")
+    assert images(cloud) == []
+
+
 # soft delete --------------------------------------------------------------------------------------------------------------
 SOFT = pytest.mark.parametrize("options", [{"compute__reclaim_instance_interval": 60}])
 
