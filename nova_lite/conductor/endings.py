@@ -16,6 +16,9 @@ from nova_lite.objects.action import Action
 from nova_lite.objects.instance import has_unshelved, off_the_shelf
 
 MESSAGE_LENGTH = 255
+# with these a request writes nothing but the task_state: as long as no host has begun, the server is what it was
+_LEAVES_THE_RECORD = ("start", "stop", "reboot", "reboot_hard", "pause", "unpause", "suspend", "resume", "changePassword",
+                      "rescue", "unrescue")
 _CHANGES = (("block_device", instances.change_block_device), ("nic", instances.change_nic), ("share", instances.change_share))
 
 
@@ -89,6 +92,10 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         failure.pop("vm_state", None)       # no host has touched the guest yet
     if updates is None:
         failure |= _on_the_shelf(conn, action)
+        if has_not_begun(action) or action.verb == "resume":    # the saved memory is still there, or it ran
+            failure.pop("vm_state", None)
+            actions.add_events(conn, [(action.id, actions.event(f"compute_{operation(action).method}", action.host,
+                                                                units.utcnow(), error=message))])
         failure |= move_endings.default_failure(action)
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     if values.get("vm_state") == states.ERROR:
@@ -105,6 +112,12 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         _update_unless_taken_over(conn, action, values)
         left_its_host(conn, [action.instance_uuid], values)
     actions.finish(conn, [action.id], failed=True)
+
+
+def has_not_begun(action: Action) -> bool:
+    """True for an action of a host which nobody there has taken up, so that its server can be taken for what it was."""
+    return action.verb in _LEAVES_THE_RECORD and action.stage == objects.COMPUTE and (
+        action.state, action.attempts) == (objects.PENDING, 0)
 
 
 def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Mapping[str, Any]) -> None:

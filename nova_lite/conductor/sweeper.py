@@ -134,7 +134,8 @@ class Sweeper:
             (found.schedule if endings.operation(action).verb == "build" else found.run).append(action.id)
 
     def _host_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
-        reason = exception.HostDown(host=action.host, operation=action.action).message
+        down = exception.HostDownBefore if endings.has_not_begun(action) else exception.HostDown
+        reason = down(host=action.host, operation=action.action).message
         if endings.is_delete(action):
             # the guest, should it still be there, is removed when the host comes back (see compute/recovery.py)
             if any(map(Cleanup.is_needed, instances.get_many(conn, [action.instance_uuid], tags=False).values())):

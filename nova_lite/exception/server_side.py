@@ -31,6 +31,10 @@ class HostDown(NovaLiteError):
     safe = True
 
 
+class HostDownBefore(HostDown):
+    msg_fmt = "Compute host %(host)s stopped reporting before it began '%(operation)s'"
+
+
 class BuildFailed(NovaLiteError):
     """A build that failed on this host and may be tried on another one."""
 
