@@ -147,9 +147,11 @@ class ComputeManager:
     def _recover(self) -> None:
         while self.conductor.wait_until_there(self._stopping):
             try:
-                waiting, strays = recovery.run(self.conf, self.host)
+                waiting, strays, went_down = recovery.run(self.conf, self.host)
                 for server in strays:
                     self._remove(server)
+                for uuid in went_down:      # not more at once than are built
+                    self._turns.submit(uuid, self._builds, partial(recovery.resume, self.host, uuid))
                 self._ready.set()
                 self._take_up(waiting)
                 self._sync_power_states()

@@ -17,9 +17,9 @@ from nova_lite.objects.instance import Instance
 LOG = log.getLogger(__name__)
 
 
-def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance]]:
-    """Bring host and database together; answers the ids of the actions that wait for this host, and the servers whose guests
-    must not be here."""
+def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance], list[str]]:
+    """Bring host and database together; answers the ids of the actions that wait for this host, the servers whose guests must
+    not be here, and the uuids of those whose guests are to run again (:func:`resume`)."""
     context = admin_context()
     host.network.init_host(host.name)
     guests = host.driver.power_states()
@@ -30,13 +30,10 @@ def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance]]:
     unknown = set(guests) - {s.uuid for s in (*strays, *servers)} - {one["uuid"] for one in found.get("unexplained", ())}
     if unknown:
         LOG.warning("guests that no server of this host knows were left alone: %s", ", ".join(sorted(unknown)))
-    if conf.compute.resume_guests_state_on_host_boot:
-        elsewhere = {s.uuid for s in strays}        # a server that is being evacuated is still of this host
-        for server in servers:
-            ran = (server.vm_state, server.task_state) == (states.ACTIVE, None) and guests.get(server.uuid) == states.SHUTDOWN
-            if ran and server.uuid not in elsewhere:
-                _resume(host, server)
-    return list(found["actions"]), strays
+    elsewhere = {s.uuid for s in strays}        # a server that is being evacuated is still of this host
+    went_down = [s.uuid for s in servers
+                 if _should_run(host, s) and guests.get(s.uuid) == states.SHUTDOWN and s.uuid not in elsewhere]
+    return list(found["actions"]), strays, went_down if conf.compute.resume_guests_state_on_host_boot else []
 
 
 def tell_unexplained(host: Host, found: Mapping[str, Any]) -> None:
@@ -90,11 +87,22 @@ def turn_off(host: Host, uuid: str) -> None:
         LOG.exception("turning it off failed; the next look tries again", extra={"instance_uuid": uuid})
 
 
-def _resume(host: Host, server: Instance) -> None:
-    LOG.info("starting the guest, which ran before the host went down", extra={"instance_uuid": server.uuid})
+def resume(host: Host, uuid: str, _waited: bool = False) -> None:
+    """The guest ran before the host went down. At the server's turn: it may be on its way to another host by now."""
     try:
+        server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
+        if not _should_run(host, server) or uuid in host.conductor.not_wanted(admin_context(), host.name, [uuid]):
+            LOG.info("its guest is not to be started here any more", extra={"instance_uuid": uuid})
+            return
+        LOG.info("starting the guest, which ran before the host went down", extra={"instance_uuid": uuid})
         for vif in server.network_info:
             host.network.plug(server, vif)
         host.driver.power_on(server, server.network_info)
+    except exception.InstanceNotFound:
+        LOG.info("deleted meanwhile", extra={"instance_uuid": uuid})
     except Exception:
-        LOG.exception("it does not start; its server becomes SHUTOFF", extra={"instance_uuid": server.uuid})
+        LOG.exception("it does not start; its server becomes SHUTOFF", extra={"instance_uuid": uuid})
+
+
+def _should_run(host: Host, server: Instance) -> bool:
+    return (server.host, server.vm_state, server.task_state) == (host.name, states.ACTIVE, None)

@@ -3,9 +3,11 @@ import json
 
 import pytest
 
+from nova_lite.compute import recovery
 from nova_lite.context import admin_context
+from nova_lite.db import moves
 from nova_lite.objects import action as objects
-from nova_lite.objects import states
+from nova_lite.objects import migration, states
 
 
 @pytest.fixture
@@ -91,9 +93,37 @@ def test_guests_that_went_down_with_their_host_start_again_if_wanted(lasting, re
         set_guest(lasting, server, states.SHUTDOWN)         # the host was off and is on again
     lasting.conf.set_override("resume_guests_state_on_host_boot", resume, group="compute")
     lasting.add_host("h1")
+    lasting.wait_for(lambda: lasting.guests("h1") == {running: power_state, stopped: states.SHUTDOWN})
     lasting.wait(running, vm_state)
     lasting.wait(stopped, states.STOPPED)
-    assert lasting.guests("h1") == {running: power_state, stopped: states.SHUTDOWN}
+
+
+@pytest.mark.parametrize("values", [{"task_state": states.REBUILDING}, "being evacuated"])
+def test_no_guest_starts_again_whose_server_leaves_while_others_start(make_cloud, tmp_path, monkeypatch, values):
+    """The host was declared down, and comes back while its servers are evacuated one after the other."""
+    cloud = make_cloud("h1", fake__state_file=str(tmp_path / "guests"), compute__max_concurrent_builds=1)
+    servers = [cloud.active() for _ in range(2)]
+    cloud.end_host("h1")
+    for server in servers:
+        set_guest(cloud, server, states.SHUTDOWN)
+    cloud.conf.set_override("resume_guests_state_on_host_boot", True, group="compute")
+    real, left = recovery.resume, []
+
+    def first_start(host, uuid, waited):
+        if not left:
+            left.extend(server for server in servers if server != uuid)
+            if values == "being evacuated":     # and declared idle by os-resetState meanwhile
+                cloud.db.write(moves.create, cloud.get(left[0]), migration.EVACUATION, migration.PRE_MIGRATING,
+                               dest_compute="h2")
+            else:
+                cloud.set(left[0], **values)
+        real(host, uuid, waited)
+    monkeypatch.setattr(recovery, "resume", first_start)
+    host = cloud.add_host("h1")
+    cloud.wait_for(lambda: left and not any(host._turns.is_busy(server) for server in servers))
+    started, other = next(server for server in servers if server != left[0]), left[0]
+    assert cloud.guests("h1").get(started) == states.RUNNING
+    assert cloud.guests("h1").get(other) in (states.SHUTDOWN, None)     # None: removed, as it is being built elsewhere
 
 
 def test_a_guest_that_does_not_start_again_keeps_no_other_from_it(lasting):
