@@ -21,13 +21,14 @@ ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it ca
 GONE = ".gone"         # after the name of a directory whose removal has begun, or that is not made yet: no guest has it
 NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
 NEW = "new"             # with the host that a guest was moved to: it is no move, but built there, and has never run yet
+REMOVED = "removed"     # in its place: the removal of what this host has of the guest has begun
 POOLED = frozenset(("disk", "disk.eph0", "disk.swap"))      # the disks that may be in a pool instead of the directory
 SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
 
 
 class Mark(NamedTuple):
     """What a mark in a directory says: the host whose doing it is, and the uuid of the move that it belongs to, where it does
-    (of an owner: SHARED, of what is no move: NEW)."""
+    (of an owner: SHARED, of what is no move: NEW or REMOVED)."""
 
     host: str = ""
     move: str = ""

@@ -30,6 +30,7 @@ from nova_lite.virt.libvirt.files import (
     NEW,
     NOBODY,
     POOLED,
+    REMOVED,
     GuestDirectory,
     Mark,
     finish_removals,
@@ -98,9 +99,12 @@ class Moves:
             self._disks.restore(uuid, move)
 
     def return_if_alone(self, instance: Instance) -> None:
-        """A move that was given up in the middle, and the guest is to start here: what was set aside is all that there is."""
+        """A move that was given up in the middle, and the guest is to start here: what was set aside is all that there is. So
+        is what a removal that failed has left."""
         if not self._files(instance.uuid).path.exists():
             self.bring_back(instance, None)
+        elif self._is_being_removed(instance.uuid):
+            self._files(instance.uuid).moved_to.unlink()
 
     def drop_aside(self, instance_uuid: str) -> None:
         """What was set aside here is not needed any more."""
@@ -204,8 +208,10 @@ class Moves:
     # the host that it is built on -----------------------------------------------------------------------------------
     def spawns(self, instance: Instance) -> None:
         """Make the directory of a guest that is to be this host's. It is marked until the guest runs for the first time, so
-        that what a killed build leaves is found."""
+        that what a killed build leaves is found. What is left of a killed removal is no part of it."""
         files = self._files(instance.uuid)
+        if self._is_being_removed(instance.uuid):
+            self.drop_left_behind(instance.uuid)
         if not files.path.exists():
             files.begin(self._host, NEW)
         if read_mark(files.owner).host != NOBODY:
@@ -244,12 +250,13 @@ class Moves:
         return files.is_of(host) or files.is_unmarked() and (instance.host == host or has_guest)
 
     def removes(self, instance: Instance) -> None:
-        """Its removal begins. Images in a pool outlive the directory: what a killed process leaves of them is to be found."""
+        """Its removal begins: its domain goes first, and images in a pool before the directory. What a killed process leaves is
+        to be found, and to be nobody's guest, should its server come here again."""
         files = self._files(instance.uuid)
         if _is_unwanted(instance):
             self.take(instance.uuid)
-        if self._disks.identity and files.path.exists() and files.is_of(self._host):
-            write_mark(files.moved_to, self._host, NEW)
+        if files.path.exists() and (files.is_of(self._host) or files.is_unmarked()):
+            write_mark(files.moved_to, self._host, REMOVED)
 
     # what nobody came back for --------------------------------------------------------------------------------------
     def left_behind(self) -> set[str]:
@@ -288,6 +295,9 @@ class Moves:
 
     def _server(self, uuid: str) -> DiskServer:
         return DiskServer(self._aside(uuid).path, self._address)
+
+    def _is_being_removed(self, uuid: str) -> bool:
+        return read_mark(self._files(uuid).moved_to) == Mark(self._host, REMOVED)
 
     def _is_mine(self, marker: pathlib.Path) -> bool:
         return read_mark(marker).host == self._host

@@ -47,7 +47,8 @@ def test_a_server_that_was_on_a_shelf_leaves_no_image(cloud, api, verb):
     """Neither when its time is over nor when it is brought back: until then the image may be wanted."""
     images, server = image_base.load(cloud.conf), cloud.active()
     image = images.create(cloud.context, {"name": "vm-shelved"}).id
-    cloud.set(server, vm_state=states.SHELVED, system_metadata={"shelved_image_id": image, "shelved_at": "now", "other": "kept"})
+    noted = {"shelved_image_id": image, "shelved_at": "now", "other": "kept"}
+    cloud.set(server, vm_state=states.SHELVED, system_metadata=noted)
     api.delete(cloud.context, server)
     cloud.wait(server, states.SOFT_DELETED)
     assert images.get(cloud.context, image).id == image

@@ -120,3 +120,31 @@ def test_a_guest_that_starts_where_it_was_has_its_files_again(driver, nobodys):
     driver.power_on(instance(host="h1"), [])
     driver.destroy(instance(host="h1"), [])
     assert not nobodys.path.exists()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("next_look", [True, False])
+def test_a_stray_copy_whose_removal_is_cut_off_is_no_later_guest_s_disk(driver, monkeypatch, next_look):
+    """The domain is gone by then, so that nothing but the directory tells of it."""
+    server, files = instance(host="h2"), GuestDirectory(instances_root(driver._conf), UUID)
+    files.make()
+    files.owner.write_text("h1")
+    files.disk.write_bytes(b"old")
+
+    def kill(*_args):
+        raise Killed
+    with monkeypatch.context() as patched:
+        patched.setattr(GuestDirectory, "remove", kill)
+        with pytest.raises(Killed):
+            driver.destroy(server, [])
+    assert (files.disk.exists(), UUID in driver.power_states(), driver.left_behind()) == (True, False, {UUID})
+    if next_look:
+        driver.drop_left_behind(UUID)
+        assert not files.path.exists()
+    else:
+        with pytest.raises(exception.NovaLiteError, match="Glance"):     # it asks for the disk's image
+            driver.spawn(instance(host="h1"), [], GuestFiles([], None), _no_image)
+        assert not files.disk.exists()

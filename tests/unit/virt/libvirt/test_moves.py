@@ -117,6 +117,36 @@ def test_a_removal_over_which_the_process_dies_is_finished_and_never_served(host
     assert os.listdir(one.root) == [server.uuid + ASIDE]
 
 
+@pytest.mark.parametrize("owner", ["one", None])
+def test_what_a_killed_removal_has_left_is_found_and_is_no_new_guest_s(host, server, owner):
+    one = host("one")
+    for again in ("dropped", "built"):
+        files = guest(one, server, "old", owner)
+        one.removes(server)
+        assert one.left_behind() == {server.uuid}
+        if again == "dropped":
+            one.drop_left_behind(server.uuid)
+            assert not files.path.exists()
+        else:
+            one.spawns(server)
+            assert (files.disk.exists(), read_mark(files.moved_to), read_mark(files.owner)) == (
+                False, Mark("one", "new"), Mark("one"))
+
+
+def test_a_guest_that_starts_again_after_a_removal_that_failed_keeps_its_files(host, server):
+    one = host("one")
+    files = guest(one, server, "live", "one")
+    one.removes(server)
+    one.return_if_alone(server)
+    assert (files.disk.read_text(), one.left_behind()) == ("live", set())
+
+
+def test_the_guest_of_another_host_is_not_marked_for_removal(host, server):
+    guest(host("other"), server, "live", "other")
+    host("one").removes(server)
+    assert (host("one").left_behind(), host("other").left_behind()) == (set(), set())
+
+
 @pytest.mark.parametrize("mark", ["one", "another", None])
 def test_what_an_older_move_set_aside_is_dropped_never_served_or_brought_back(host, server, mark):
     one = host("one")
