@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import oslo_messaging as messaging
@@ -19,7 +20,7 @@ from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
-from nova_lite.objects.instance import SHELVED_IMAGE, UNSHELVED_IMAGE, Instance, has_unshelved, off_the_shelf
+from nova_lite.objects.instance import SHELVED_IMAGE, UNSHELVED_HOST, UNSHELVED_IMAGE, Instance, has_unshelved, off_the_shelf
 from nova_lite.virt.driver import wanted
 
 LOG = log.getLogger(__name__)
@@ -99,7 +100,8 @@ def unshelve(work: Work) -> None:
         try:
             _bring_up(work, image, bool(image_id))
             if image_id:
-                _note_guest(work, image_id)
+                # before its image goes: from here on the guest's disk is the only copy, whoever runs this again
+                _note(work, UNSHELVED_IMAGE, image_id)
         except exception.LeaseLost:
             if _is_offloaded(work):
                 build.leave(work)
@@ -125,20 +127,22 @@ def _bring_up(work: Work, image: ImageMeta | None, from_image: bool) -> None:
         for vif in instance.network_info:
             work.host.network.plug(instance, vif)
         shelved = dataclasses.replace(instance, image=image)
+        check = partial(_note, work, UNSHELVED_HOST, work.host.name) if _is_offloaded(work) else wanted
         if is_here and (not _is_offloaded(work) or (from_image and image is None)):
+            check()
             work.host.driver.power_on(instance, instance.network_info)
         else:
             work.host.driver.spawn(shelved, instance.network_info, build.guest_files(work, instance.network_info),
-                                   build.fetcher(work, image), listener.waiter(work.context, instance, instance.network_info),
-                                   work.check if _is_offloaded(work) else wanted)
+                                   build.fetcher(work, image),
+                                   listener.waiter(work.context, instance, instance.network_info), check)
         volumes.complete_all(work)
 
 
-def _note_guest(work: Work, image_id: str) -> None:
-    """Write down that the guest is here, before its image goes: from here on the guest's disk is the only copy, and whoever
-    runs this again, or finds this host dead, leaves the guest where it is."""
+def _note(work: Work, key: str, value: str) -> None:
+    """Write down that the guest is here, or (before its first instruction) will be: who finds this host dead leaves the server
+    where it is. Raises as :meth:`Work.check`, which it stands for."""
     instance = work.instance
-    noted = {**instance.system_metadata, UNSHELVED_IMAGE: image_id}
+    noted = {**instance.system_metadata, key: value}
     # None: declared idle by os-resetState, which makes the guest no less real
     work.update({"system_metadata": noted}, [*states.working(work.operation), None])
     instance.system_metadata = noted
@@ -175,7 +179,8 @@ def settle(work: Work) -> dict[str, Any]:
 
 def _place(work: Work) -> dict[str, Any]:
     if _is_offloaded(work):
-        return OFF_THE_HOST
+        known = {key: value for key, value in work.instance.system_metadata.items() if key != UNSHELVED_HOST}
+        return {**OFF_THE_HOST, "system_metadata": known}
     return {"vm_state": states.SHELVED, "power_state": states.SHUTDOWN}
 
 

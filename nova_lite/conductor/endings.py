@@ -13,7 +13,7 @@ from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances,
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
-from nova_lite.objects.instance import has_unshelved, off_the_shelf
+from nova_lite.objects.instance import UNSHELVED_HOST, has_unshelved, off_the_shelf
 
 MESSAGE_LENGTH = 255
 # with these a request writes nothing but the task_state: as long as no host has begun, the server is what it was
@@ -133,14 +133,15 @@ def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Ma
 def _on_the_shelf(conn: sa.Connection, action: Action) -> dict[str, Any]:
     """What has to do with a shelf and could not tell how it failed: its host is dead. A server that was on its shelf stays
     there, for its image may be all that is left of it: it can be offloaded, or brought back, again. Once the guest of an
-    unshelve was there it is nowhere else, and its image may be gone: so there the server stays."""
+    unshelve may have run it runs nowhere else, with the same volumes, and its image may be gone: so there the server stays."""
     verb = operation(action).verb
     if verb not in ("shelve", "shelveOffload", "unshelve") or action.stage != objects.COMPUTE:
         return {}
     server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
     if server is None:
         return {}
-    if verb == "unshelve" and has_unshelved(server):
+    may_run = "offloaded" in action.arguments and server.system_metadata.get(UNSHELVED_HOST) == action.host
+    if verb == "unshelve" and (has_unshelved(server) or may_run):
         return {"vm_state": states.ACTIVE, "power_state": states.RUNNING, "system_metadata": off_the_shelf(server)}
     if "offloaded" in action.arguments:
         instances.forget_connections(conn, action.instance_uuid)

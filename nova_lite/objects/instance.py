@@ -22,6 +22,8 @@ UNSHELVED_IMAGE = "unshelved_image_id"
 """The image of a shelved server whose guest is back: it is needed no more, and may be gone already."""
 DISKS_KEY = "disks_encryption_key_id"
 """The id of the key of its own disks, where they are encrypted."""
+UNSHELVED_HOST = "unshelved_host"
+"""The host whose guest may have begun to run, on a shelved server: no other may."""
 
 
 @dataclass
@@ -153,4 +155,4 @@ def has_unshelved(server: Instance) -> bool:
 def off_the_shelf(server: Instance) -> dict[str, Any]:
     """``system_metadata`` of a server that was shelved, once it is not any more."""
     return {key: value for key, value in server.system_metadata.items()
-            if key not in (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE)}
+            if key not in (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE, UNSHELVED_HOST)}

@@ -178,56 +178,6 @@ def test_a_host_that_dies_over_it_leaves_it_on_its_shelf(make_cloud):
     assert (state(cloud, server), cloud.get(server).host) == (("shelved", None, 4), "h1")
 
 
-def test_a_host_that_dies_while_a_shelve_goes_on_to_offload_leaves_it_on_its_shelf(cloud, images):
-    server = cloud.active()
-    host = cloud.get(server).host
-    action_id, image_id = shelve(cloud, images, server, start=False)
-    assert cloud.claim(action_id, host, "dead-worker")
-    cloud.set(server, vm_state="shelved", task_state="shelving_offloading", power_state=4)
-    images.upload(OWNER, image_id, [b"all"])
-    cloud.hosts[host].host.driver._set(server, None)        # its disk, too, is gone
-    cloud.silence(host)
-    cloud.expire(action_id)
-    cloud.sweep()
-    cloud.wait_action(action_id, "error")
-    assert (state(cloud, server), cloud.get(server).host) == (("shelved", None, 4), host)
-    cloud.report(host)
-    cloud.wait_action(wake(cloud, begin(cloud, server, "unshelve")), "done")
-    assert (state(cloud, server), cloud.guests(host)) == (("active", None, 1), {server: 1})
-
-
-def test_an_offload_that_is_given_up_leaves_it_on_its_shelf(make_cloud):
-    cloud = make_cloud("h1", compute__shelved_offload_time=-1, conductor__max_attempts=1)
-    server = cloud.active()
-    cloud.wait_action(shelve(cloud, image_base.load(cloud.conf), server)[0], "done")
-    offload = begin(cloud, server, "shelveOffload")
-    assert cloud.claim(offload, "h1", "dead-worker")
-    cloud.expire(offload)
-    cloud.sweep()
-    cloud.wait_action(offload, "error")
-    assert state(cloud, server) == ("shelved", None, 4)
-
-
-def test_a_host_that_dies_over_an_unshelve_in_its_place_has_it_off_when_it_is_back(make_cloud):
-    cloud = make_cloud("h1", compute__shelved_offload_time=-1)
-    server = cloud.active()
-    cloud.wait_action(shelve(cloud, image_base.load(cloud.conf), server)[0], "done")
-    unshelve = begin(cloud, server, "unshelve")
-    cloud.hosts["h1"]._ready.clear()        # it hears nothing for now
-    wake(cloud, unshelve)
-    cloud.wait_for(lambda: cloud.action(unshelve).host == "h1")
-    assert cloud.claim(unshelve, "h1", "dead-worker")
-    cloud.hosts["h1"].host.driver.power_on(cloud.get(server), [])
-    cloud.silence("h1")
-    cloud.expire(unshelve)
-    cloud.sweep()
-    cloud.wait_action(unshelve, "error")
-    assert state(cloud, server) == ("shelved", None, 4)
-    cloud.hosts["h1"]._ready.set()
-    cloud.sync("h1")
-    cloud.wait_for(lambda: cloud.guests("h1") == {server: 4})
-
-
 # failures -----------------------------------------------------------------------------------------------------------------
 def test_a_copy_that_fails_leaves_it_off_and_no_image(cloud, images):
     server = cloud.active()
