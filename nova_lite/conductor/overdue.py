@@ -54,19 +54,25 @@ class Overdue:
             servers: Mapping[str, Instance] = instances.get_many(conn, found, tags=False)
         for server in servers.values():
             if is_due(server):
-                self._begin(verb, server)
+                self._begin(verb, vm_state, server, is_due)
 
-    def _begin(self, verb: str, server: Instance) -> None:
+    def _begin(self, verb: str, vm_state: str, server: Instance, is_due: Callable[[Instance], bool]) -> None:
         context = RequestContext(user_id=server.user_id, project_id=server.project_id, is_admin=True, overwrite=False)
         try:
-            action_id = self._db.write(self._write, context, verb, server)
+            action_id, host = self._db.write(self._write, context, verb, vm_state, server.uuid, is_due)
         except (exception.UnexpectedTaskState, exception.InstanceNotFound, exception.InstanceIsBusy):
             return      # somebody else has it, or just gives it a volume
-        LOG.info("'%s': its time has come", verb, extra={"instance_uuid": server.uuid})
-        self._compute.wake(context, server.host or "", states.OPERATIONS[verb].method, action_id)
+        if action_id is not None:
+            LOG.info("'%s': its time has come", verb, extra={"instance_uuid": server.uuid})
+            self._compute.wake(context, host, states.OPERATIONS[verb].method, action_id)
 
-    def _write(self, conn: sa.Connection, context: RequestContext, verb: str, server: Instance) -> int:
-        instances.update(conn, server.uuid, {"task_state": states.OPERATIONS[verb].task_state}, [None], [server.vm_state])
-        actions.check_guest_may_leave(conn, verb, server.uuid)
-        return actions.create(conn, context, verb, [server.uuid], self._conf.conductor.lease_seconds, objects.COMPUTE,
-                              server.host)[0]
+    def _write(self, conn: sa.Connection, context: RequestContext, verb: str, vm_state: str, uuid: str,
+               is_due: Callable[[Instance], bool]) -> tuple[int | None, str]:
+        """Action and host; no action for a server that was brought back since it was read, and so has its whole time again."""
+        server = instances.get(conn, uuid, lock=True)
+        if server.host is None or not is_due(server):
+            return None, ""
+        instances.update(conn, uuid, {"task_state": states.OPERATIONS[verb].task_state}, [None], [vm_state])
+        actions.check_guest_may_leave(conn, verb, uuid)
+        return actions.create(conn, context, verb, [uuid], self._conf.conductor.lease_seconds, objects.COMPUTE,
+                              server.host)[0], server.host

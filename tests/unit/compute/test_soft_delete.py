@@ -128,6 +128,26 @@ def test_its_time_is_over_after_the_interval(cloud):
     assert state(cloud, servers[1]) == ("soft-delete", None, 4)
 
 
+def test_one_that_was_brought_back_and_deleted_again_while_others_go_has_its_whole_time(cloud, monkeypatch):
+    servers = [cloud.active() for _ in range(2)]
+    for server in servers:
+        cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+        cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(hours=2))
+    real, woken = cloud.conductor.compute.wake, []
+
+    def wake(context, host, method, action_id):
+        woken.append(cloud.action(action_id).instance_uuid)
+        for other in {*servers} - {*woken}:
+            cloud.set(other, deleted_at=units.utcnow())
+        real(context, host, method, action_id)
+    monkeypatch.setattr(cloud.conductor.compute, "wake", wake)
+    cloud.conductor.overdue.run()
+    [first] = woken
+    [other] = {*servers} - {first}
+    cloud.wait_for(lambda: cloud.get(first).deleted)
+    assert (state(cloud, other), cloud.guests("h1")) == (("soft-delete", None, 4), {other: 4})
+
+
 def test_a_restore_that_fails_leaves_it_its_grace(cloud, api):
     server = cloud.active()
     api.delete(cloud.context, server)
