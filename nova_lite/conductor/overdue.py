@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, instances, models, services
+from nova_lite.db import actions, clock, instances, models, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -33,7 +33,9 @@ class Overdue:
 
     def run(self) -> None:
         """One look."""
-        compute, now = self._conf.compute, units.utcnow()
+        compute = self._conf.compute
+        with self._db.read() as conn:
+            now = clock.read(conn)      # with a wrong clock of its own, a conductor would delete for good what can be restored
         if compute.reclaim_instance_interval > 0:
             before = now - datetime.timedelta(seconds=compute.reclaim_instance_interval)
             self._begin_all("delete", states.SOFT_DELETED,
@@ -42,7 +44,7 @@ class Overdue:
             limit = (now - datetime.timedelta(seconds=compute.shelved_offload_time)).isoformat()
             with self._db.read() as conn:       # a host that is down cannot let a server go: it does when it is back
                 down = [one["host"] for one in services.list_all(conn, binary=services.COMPUTE)
-                        if not services.is_up(one, compute.service_down_time)]
+                        if not services.is_up(one, compute.service_down_time, now)]
             self._begin_all("shelveOffload", states.SHELVED,
                             lambda server: str(server.system_metadata.get(SHELVED_AT) or "") < limit, down)
 

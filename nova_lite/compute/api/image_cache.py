@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from nova_lite import exception
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
-from nova_lite.db import services
+from nova_lite.db import clock, services
 
 
 class ImageCache(Base):
@@ -22,7 +22,7 @@ class ImageCache(Base):
             if image.status != "active":
                 raise exception.ImageNotActive(image_id=image_id)
         with self.db.read() as connection:
-            computes = services.list_all(connection, binary=services.COMPUTE)
+            computes, now = services.list_all(connection, binary=services.COMPUTE), clock.read(connection)
         for service in computes:
-            if service["host"] in hosts and services.is_up(service, self.conf.compute.service_down_time):
+            if service["host"] in hosts and services.is_up(service, self.conf.compute.service_down_time, now):
                 self.wakeups.send(self.compute_rpc.cache_images, context, service["host"], list(image_ids))

@@ -11,7 +11,7 @@ from nova_lite import exception
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, moves, services
+from nova_lite.db import actions, clock, moves, services
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import hardware, states
 from nova_lite.objects import migration as objects
@@ -56,7 +56,8 @@ class LiveMigrations(Base):
                 found = services.get_by_host(connection, host, services.COMPUTE)
             except exception.NotFound as error:
                 raise exception.Invalid(exception.ComputeHostNotFound(host=host).message) from error
-        if not services.is_up(found, self.conf.compute.service_down_time):
+            now = clock.read(connection)
+        if not services.is_up(found, self.conf.compute.service_down_time, now):
             raise exception.ComputeServiceUnavailable(host=host)
 
     def _wait_for_checks(self, context: RequestContext, uuid: str) -> None:

@@ -12,7 +12,7 @@ from nova_lite import exception
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.context import RequestContext
-from nova_lite.db import flavors, moves, quotas, services
+from nova_lite.db import clock, flavors, moves, quotas, services
 from nova_lite.objects import hardware, states
 from nova_lite.objects import migration as objects
 from nova_lite.objects.flavor import Flavor
@@ -103,7 +103,7 @@ class Moves(Base):
 
     def _check_host_is_up(self, conn: sa.Connection, instance: Instance) -> None:
         row = next((r for r in services.list_all(conn, binary=services.COMPUTE) if r["host"] == instance.host), None)
-        if row is None or row["forced_down"] or not services.is_up(row, self.conf.compute.service_down_time):
+        if row is None or not services.is_up(row, self.conf.compute.service_down_time, clock.read(conn)):
             raise exception.Conflict(f"Service is unavailable at this time: compute host {instance.host}, where instance "
                                      f"{instance.uuid} is, does not report.")
 

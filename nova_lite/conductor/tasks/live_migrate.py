@@ -12,7 +12,7 @@ from nova_lite import exception, units
 from nova_lite.conductor.tasks import moving
 from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, moves, services
+from nova_lite.db import actions, claims, clock, moves, services
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
@@ -53,8 +53,8 @@ def _check_guest(instance: Instance) -> None:
 
 def _check_up(tools: Tools, host: str) -> str:
     with tools.db.read() as conn:
-        found = services.get_by_host(conn, host, services.COMPUTE)
-    if not services.is_up(found, tools.conf.compute.service_down_time):
+        found, now = services.get_by_host(conn, host, services.COMPUTE), clock.read(conn)
+    if not services.is_up(found, tools.conf.compute.service_down_time, now):
         raise exception.ComputeServiceUnavailable(host=host)
     return host
 

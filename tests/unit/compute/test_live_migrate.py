@@ -1,4 +1,5 @@
 """Live migration between two fake hosts: where server, guest and room are, whatever happens on the way."""
+import datetime
 import json
 import threading
 import time
@@ -7,11 +8,11 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.compute import volumes
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, models, moves
+from nova_lite.db import actions, models, moves, services
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.network import VIF
@@ -51,6 +52,18 @@ def _is_at(cloud, server, host):
     assert {name: dict(cloud.guests(name)) for name in cloud.hosts} == {
         name: {server: states.RUNNING} if name == host else {} for name in cloud.hosts}
     assert cloud.claimed() == {host: {server}}
+
+
+def test_a_wrong_clock_of_the_conductor_makes_no_host_dead(cloud, server, monkeypatch):
+    new, now, looked = _other(cloud, server), units.utcnow, services.is_up
+
+    def look_with_a_wrong_clock(*arguments):
+        with monkeypatch.context() as patch:        # only here: on SQLite all others' are the same clock
+            patch.setattr(units, "utcnow", lambda: now() + datetime.timedelta(hours=1))
+            return looked(*arguments)
+    monkeypatch.setattr(services, "is_up", look_with_a_wrong_clock)
+    cloud.wait_action(_migrate(cloud, server, host=new), objects.DONE)
+    _is_at(cloud, server, new)
 
 
 @pytest.mark.parametrize("named", [True, False])

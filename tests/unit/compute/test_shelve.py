@@ -1,7 +1,9 @@
 """Shelving on hosts and at the conductor: what the image, the host's room and the volumes are after each step."""
+import datetime
+
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.compute import shelve as shelve_on_host
 from nova_lite.compute import snapshot
 from nova_lite.compute import volumes as volumes_on_host
@@ -155,6 +157,16 @@ def test_nobody_asks_a_dead_host_to_let_it_go(make_cloud):
     assert state(cloud, server) == ("shelved", None, 4)
     cloud.report("h1")
     cloud.conductor.overdue.run()
+    cloud.wait(server, "shelved_offloaded")
+
+
+def test_a_conductor_whose_clock_is_wrong_takes_no_host_for_dead(make_cloud, monkeypatch):
+    cloud, server = _due(make_cloud)
+    cloud.report("h1")
+    now = units.utcnow
+    with monkeypatch.context() as patch:
+        patch.setattr(units, "utcnow", lambda: now() + datetime.timedelta(hours=1))
+        cloud.conductor.overdue.run()
     cloud.wait(server, "shelved_offloaded")
 
 

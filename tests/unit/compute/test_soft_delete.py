@@ -102,6 +102,19 @@ def test_it_confirms_the_move_that_waited_for_its_users_word(make_cloud):
     cloud.wait_for(lambda: not cloud.hosts[old].host.driver.left_behind())
 
 
+def test_a_conductor_whose_clock_is_wrong_deletes_nothing_early(make_cloud, monkeypatch):
+    cloud = make_cloud("h1", compute__reclaim_instance_interval=60)
+    server = cloud.active()
+    cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    cloud.set(server, deleted_at=units.utcnow())
+    now = units.utcnow
+    with monkeypatch.context() as patch:
+        patch.setattr(units, "utcnow", lambda: now() + datetime.timedelta(hours=1))
+        cloud.conductor.overdue.run()
+    assert cloud.get(server).task_state is None
+    assert not cloud.get(server).deleted
+
+
 @pytest.mark.parametrize("verb", ["soft_delete", "restore"])
 def test_a_worker_that_died_is_followed_by_another(cloud, verb):
     server = cloud.active()

@@ -1,10 +1,12 @@
 """POST /servers/{id}/action: resize, migrate, confirmResize and revertResize, and the lists of migrations."""
 from __future__ import annotations
 
+import datetime
 import uuid
 
 import pytest
 
+from nova_lite import units
 from nova_lite.db import moves, services
 from nova_lite.objects import migration as objects
 from nova_lite.objects.instance import Instance
@@ -96,6 +98,15 @@ def test_when_it_may_be_asked_for(servers, cloud, admin, server, body):
     assert "does not report" in _fault(admin, server, body, 409)
     cloud.db.write(services.update, number, {"forced_down": False})
     assert _act(admin, server, body)
+
+
+@pytest.mark.parametrize("body", [{"migrate": None}, {"os-migrateLive": {"host": "host2", "block_migration": "auto"}}])
+def test_a_wrong_clock_of_the_api_makes_no_host_dead(servers, cloud, admin, server, body, monkeypatch):
+    cloud.add_service("host2")
+    cloud.add_node("host2")
+    now = units.utcnow
+    monkeypatch.setattr(units, "utcnow", lambda: now() + datetime.timedelta(hours=1))
+    assert _act(admin.at("2.34"), server, body)
 
 
 def test_locked(servers, cloud, member, server):
