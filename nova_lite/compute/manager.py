@@ -101,6 +101,7 @@ class ComputeManager:
         self._interval = min(conf.compute.report_interval, conf.conductor.lease_seconds / 3)
         self._reports, self._looks, self._last_report = 0, _LOOKS, time.monotonic()
         self._last_inventory: dict[str, Any] | None = None
+        self._findings = recovery.Findings(self.host)
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -200,7 +201,7 @@ class ComputeManager:
             self._turn_off(uuid)
         for values in answer["remove"]:
             self._remove(Instance.from_primitive(values))
-        recovery.tell_unexplained(self.host, answer)
+        self._findings.tell(answer)
         for uuid in self.host.driver.left_behind():
             self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
 

@@ -25,23 +25,33 @@ def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance], li
     guests = host.driver.power_states()
     found = host.conductor.host_started(context, host.name, host.owner, list(guests))
     strays = [Instance.from_primitive(values) for values in found["remove"]]
-    tell_unexplained(host, found)
     servers = [Instance.from_primitive(values) for values in found["instances"]]
-    unknown = set(guests) - {s.uuid for s in (*strays, *servers)} - {one["uuid"] for one in found.get("unexplained", ())}
-    if unknown:
-        LOG.warning("guests that no server of this host knows were left alone: %s", ", ".join(sorted(unknown)))
     elsewhere = {s.uuid for s in strays}        # a server that is being evacuated is still of this host
     went_down = [s.uuid for s in servers
                  if _should_run(host, s) and guests.get(s.uuid) == states.SHUTDOWN and s.uuid not in elsewhere]
     return list(found["actions"]), strays, went_down if conf.compute.resume_guests_state_on_host_boot else []
 
 
-def tell_unexplained(host: Host, found: Mapping[str, Any]) -> None:
-    """Guests that may be the only copies of their servers: each look says so, until somebody has done something about it."""
-    for one in found.get("unexplained", ()):
-        LOG.error("its guest is here, and by the database it is a server of %s and never was one of this host, %s: the guest "
-                  "is left alone. Was [DEFAULT] host changed, is this the hypervisor of another host, or was an old database "
-                  "restored?", one["host"] or "no host", host.name, extra={"instance_uuid": one["uuid"]})
+class Findings:
+    """What looks at all guests find that somebody has to see to, in the log."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._told: dict[str, list[str]] = {}
+
+    def tell(self, found: Mapping[str, Any]) -> None:
+        """``found``: what the conductor answered. What may be the only copy of a server is told at each look, the rest when it
+        has changed."""
+        for one in found.get("unexplained", ()):
+            LOG.error("its guest is here, and by the database it is a server of %s and never was one of this host, %s: the "
+                      "guest is left alone. Was [DEFAULT] host changed, is this the hypervisor of another host, or was an old "
+                      "database restored?", one["host"] or "no host", self._host.name, extra={"instance_uuid": one["uuid"]})
+        for name, words in (("unknown", "guests of no server, which are left alone: %s"),
+                            ("missing", "servers whose guests are not there: %s (a hard reboot makes them anew)")):
+            uuids = sorted(found.get(name, ()))
+            if uuids != self._told.get(name, []):
+                LOG.warning(words, ", ".join(uuids) or "none any more")
+            self._told[name] = uuids
 
 
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:

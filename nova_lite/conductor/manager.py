@@ -225,7 +225,7 @@ class ConductorManager:
         known = instances.get_many(conn, guests, deleted=True)
         # what the database does not know is not ours to touch
         return {"actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
-                **power_states.strays(conn, known, host).to_primitive()}
+                "remove": [i.to_primitive() for i in power_states.strays(conn, known, host).remove]}
 
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
         """See :meth:`ConductorAPI.power_state_changed`."""

@@ -70,7 +70,12 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
             and found.get(row.uuid, states.NOSTATE) != row.power_state]
     settled = {row.uuid for row in rows if row.task_state is None} - moves.evacuated(conn, host, list(found))
     others = instances.get_many(conn, set(found) - settled, deleted=True)
-    return {"look": look, "off": off, **strays(conn, others, host).to_primitive()}
+    unknown = set(found) - {row.uuid for row in rows} - set(others)
+    # not those that may have been built after the host looked: who looks again writes down that there is none
+    missing = [row.uuid for row in rows if (row.task_state, row.power_state) == (None, states.NOSTATE)
+               and row.vm_state != states.ERROR and row.uuid not in found]
+    return {"look": look, "off": off, "unknown": sorted(unknown), "missing": missing,
+            **strays(conn, others, host).to_primitive()}
 
 
 def sync(conn: sa.Connection, host: str, found: Mapping[str, int]) -> None:
@@ -84,6 +89,7 @@ def _settle(conn: sa.Connection, instance: Instance, power_state: int) -> None:
     vm_state = _FOUND.get((instance.vm_state, power_state), instance.vm_state)
     if (vm_state, power_state) == (instance.vm_state, instance.power_state):
         return
-    LOG.info("the guest was found in power state %s: %s becomes %s", power_state, instance.vm_state, vm_state,
-             extra={"instance_uuid": instance.uuid})
+    LOG.log(log.WARNING if power_state == states.NOSTATE else log.INFO,
+            "the guest was found in power state %s: %s becomes %s", states.POWER_NAMES.get(power_state, power_state),
+            instance.vm_state, vm_state, extra={"instance_uuid": instance.uuid})
     instances.update(conn, instance.uuid, {"vm_state": vm_state, "power_state": power_state}, expected_task_states=[None])

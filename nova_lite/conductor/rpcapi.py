@@ -83,7 +83,7 @@ class ConductorAPI(rpc.Client):
 
     def host_started(self, context: RequestContext, host: str, owner: str, guests: Sequence[str]) -> dict[str, Any]:
         """A host (re)started: ``actions`` are its open ones, ``instances`` its servers, ``remove`` servers whose guests are
-        here but must not be any more, ``unexplained`` those ({"uuid", "host"}) that are another host's, whose guests stay."""
+        here but must not be any more."""
         return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
 
     def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,
@@ -161,8 +161,8 @@ class ConductorAPI(rpc.Client):
 
     def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
         """The power states of all guests of a host. Changes nothing; the answer's ``look`` are uuids of servers that say
-        something else, ``off`` of such that are soft-deleted or shelved and whose guests run; ``remove`` and ``unexplained``
-        as of :meth:`host_started`."""
+        something else, ``off`` of such that are soft-deleted or shelved and whose guests run; ``remove`` and ``unexplained`` as
+        of :meth:`host_started`, ``unknown`` guests of no server, ``missing`` servers without a guest."""
         return self._ask(context, "sync_power_states", host=host, states=states)
 
     def not_wanted(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:

@@ -1,4 +1,7 @@
 """Guests that change by themselves: servers follow them, unless somebody works on the server."""
+import dataclasses
+import uuid
+
 import pytest
 
 from nova_lite.context import admin_context
@@ -85,11 +88,10 @@ def test_the_guest_of_a_server_that_is_not_here_any_more_is_removed(cloud, gone)
 
 def test_guests_of_a_host_that_was_renamed_stay(cloud):
     server = cloud.active()
-    for _look in range(2):
-        for found in (cloud.rpc.host_started(ADMIN, "renamed", "owner", [server]),
-                      cloud.rpc.sync_power_states(ADMIN, "renamed", {server: states.RUNNING})):
-            assert found["remove"] == []
-            assert found["unexplained"] == [{"uuid": server, "host": cloud.get(server).host}]
+    assert cloud.rpc.host_started(ADMIN, "renamed", "owner", [server])["remove"] == []
+    found = cloud.rpc.sync_power_states(ADMIN, "renamed", {server: states.RUNNING})
+    assert found["remove"] == []
+    assert found["unexplained"] == [{"uuid": server, "host": cloud.get(server).host}]
     assert cloud.rpc.not_wanted(ADMIN, "renamed", [server]) == []
 
 
@@ -127,3 +129,48 @@ def test_what_a_build_or_an_evacuation_that_went_elsewhere_has_left_is_removed(m
     cloud.add_host("h2").host.driver.spawn(cloud.get(server), [], None, None)
     cloud.sync("h2")
     cloud.wait_for(lambda: cloud.guests("h2") == {})
+
+
+def _warnings(caplog, of):
+    """What the looks of a host have told of guests of no server, or of servers without guest."""
+    return [r.getMessage() for r in caplog.records if r.levelname == "WARNING" and r.name.endswith("recovery")
+            and of in r.getMessage()]
+
+
+def test_guests_of_no_server_are_told_of_when_there_are_others(cloud, caplog):
+    server, strange = cloud.get(cloud.active()), [str(uuid.uuid4()) for _ in range(2)]
+    driver = cloud.hosts[server.host].host.driver
+    told = "guests of no server, which are left alone: "
+    for number, all_of_them in ((0, strange[:1]), (1, strange), (1, strange)):
+        driver.spawn(dataclasses.replace(server, uuid=strange[number]), [], None, None)
+        cloud.sync(server.host)
+        assert _warnings(caplog, "no server")[-1] == told + ", ".join(sorted(all_of_them))
+    assert len(_warnings(caplog, "no server")) == 2
+    assert cloud.guests(server.host).keys() == {server.uuid, *strange}
+    for one in strange:
+        driver.destroy(dataclasses.replace(server, uuid=one), [])
+    for _look in range(2):
+        cloud.sync(server.host)
+    assert _warnings(caplog, "no server")[2:] == [told + "none any more"]
+
+
+def test_servers_without_guest_are_told_of_once(cloud, caplog):
+    server = cloud.active()
+    driver, found = guest_of(cloud, server)
+    driver.destroy(found, [])
+    cloud.sync(found.host)
+    cloud.wait_for(lambda: cloud.get(server).power_state == states.NOSTATE)
+    assert [r.levelname for r in caplog.records if "was found in power state pending" in r.getMessage()] == ["WARNING"]
+    for _look in range(2):
+        cloud.sync(found.host)
+    [told] = _warnings(caplog, "whose guests are not there")
+    assert server in told
+
+
+def test_a_daemon_that_starts_tells_of_what_it_finds(make_cloud, tmp_path, caplog):
+    cloud = make_cloud("h1", fake__state_file=str(tmp_path / "guests"))
+    server, strange = cloud.get(cloud.active()), str(uuid.uuid4())
+    cloud.hosts["h1"].host.driver.spawn(dataclasses.replace(server, uuid=strange), [], None, None)
+    cloud.end_host("h1")
+    cloud.add_host("h1")
+    cloud.wait_for(lambda: [strange in told for told in _warnings(caplog, "no server")] == [True])
