@@ -267,21 +267,32 @@ class DiskMaker(DiskStore):
         # by name, as state_path may have had another one, and by what a link of another name leads to
         names, found = {base.name for base in used}, {identity for base in used if (identity := _identity(base))}
         for path in old:
-            with self._locked(path.name.removesuffix(PART)):
+            image_id = path.name.removesuffix(PART)
+            with self._locked(image_id):
                 if path.name not in names and _identity(path) not in found and _is_older(path, before):
                     LOG.info("Base image %s was not used for %s s: removed", path.name, self._keep_unused)
                     path.unlink()
+                    self._lock_file(image_id).unlink()
+                    with self._guard:       # who waits for either lock sees that the file is another one
+                        self._locks.pop(image_id, None)
 
     @contextlib.contextmanager
     def _locked(self, image_id: str) -> Iterator[None]:
         """One at a time per image: among our threads by a lock, so that waiters hold no native thread; among processes by
-        a lock file."""
+        a lock file, which is removed with the image: who has waited for one that is gone begins again."""
         self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
-        with self._guard:
-            lock = self._locks.setdefault(image_id, threading.Lock())
-        with lock, open(self._base / f".{image_id}.lock", "w") as lock_file:
-            concurrency.native(fcntl.flock, lock_file, fcntl.LOCK_EX)
-            yield
+        path, is_ours = self._lock_file(image_id), False
+        while not is_ours:
+            with self._guard:
+                lock = self._locks.setdefault(image_id, threading.Lock())
+            with lock, open(path, "w") as lock_file:
+                concurrency.native(fcntl.flock, lock_file, fcntl.LOCK_EX)
+                is_ours = _is_named(lock_file.fileno(), path)
+                if is_ours:
+                    yield
+
+    def _lock_file(self, image_id: str) -> pathlib.Path:
+        return self._base / f".{image_id}.lock"
 
 
 def rescue_image(path: pathlib.Path) -> pathlib.Path:
@@ -314,6 +325,13 @@ def _identity(path: pathlib.Path) -> tuple[int, int] | None:
         LOG.debug("%s cannot be looked at: %s", path, error)
         return None
     return status.st_dev, status.st_ino
+
+
+def _is_named(descriptor: int, path: pathlib.Path) -> bool:
+    """Whether an open file is the one of this name. Opened for that: on NFS, names may be remembered for a while."""
+    with contextlib.suppress(FileNotFoundError), open(path) as named:
+        return os.path.sameopenfile(descriptor, named.fileno())
+    return False
 
 
 def sparse(path: pathlib.Path, size: int) -> None:

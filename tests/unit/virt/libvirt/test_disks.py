@@ -1,6 +1,8 @@
 """Image cache and disks, with the real qemu-img."""
+import fcntl
 import json
 import os
+import queue
 import shutil
 import struct
 import subprocess
@@ -203,6 +205,56 @@ def test_a_guest_that_names_a_file_which_cannot_be_keeps_no_image(conf, files, i
     _age(base, 90000)
     maker.tidy()
     assert not base.exists()
+
+
+def test_nothing_is_left_of_a_base_image_that_was_removed(conf, files, image):
+    maker, base = DiskMaker(conf), instances_root(conf) / "_base" / IMAGE
+    for _again in range(2):
+        files.make()
+        maker.make(instance(), files, Fetch(image))
+        files.remove()
+        _age(base, 90000)
+        maker.tidy()
+        assert list(base.parent.iterdir()) == []
+
+
+def test_who_waited_for_an_image_that_was_removed_meanwhile_fetches_it_not_beside_another(conf, files, image, monkeypatch):
+    maker, base, steps, go_on = DiskMaker(conf), instances_root(conf) / "_base" / IMAGE, queue.Queue(), threading.Event()
+    maker.make(instance(), files, Fetch(image))
+    flock = fcntl.flock
+
+    def wait_for_lock(file, how):
+        steps.put("lock")
+        flock(file, how)
+
+    def fetch(_image_id, path):
+        steps.put("fetch")
+        assert go_on.wait(30)
+        shutil.copyfile(image, path)
+
+    def build(name):        # in a process of its own
+        directory = GuestDirectory(instances_root(conf), name)
+        directory.make()
+        thread = threading.Thread(target=DiskMaker(conf).make, args=(instance(), directory, fetch))
+        thread.start()
+        return thread
+
+    lock = base.parent / f".{IMAGE}.lock"
+    with open(lock, "w") as held:
+        flock(held, fcntl.LOCK_EX)
+        monkeypatch.setattr(fcntl, "flock", wait_for_lock)
+        threads = [build("one")]
+        assert steps.get(timeout=30) == "lock"
+        base.unlink()       # as tidy does it, which has the lock
+        lock.unlink()
+        threads.append(build("two"))
+        assert [steps.get(timeout=30) for _ in range(2)] == ["lock", "fetch"]
+    assert steps.get(timeout=30) == "lock"      # the first one has got its lock, which is nobody's any more
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert base.exists()
+    assert steps.empty()
 
 
 def test_keep_unused_images_for_ever(conf, files, image):
