@@ -95,10 +95,10 @@ class DiskMaker(DiskStore):
         if files.disk.exists():
             images.base_of(files.disk, self.disk_format)
 
-    def make_empty(self, path: pathlib.Path, size: int) -> None:
-        """An overlay of nothing, for a disk whose every byte comes from elsewhere. OSError."""
+    def make_empty(self, path: pathlib.Path, disk_format: str, size: int) -> None:
+        """A disk of nothing (qcow2: an overlay of nothing), whose every byte comes from elsewhere. OSError."""
         with written_whole(path) as part:
-            images.run("qemu-img", "create", "-q", "-f", images.OVERLAY, part, str(size))
+            images.run("qemu-img", "create", "-q", "-f", disk_format, part, str(size))
 
     def make_rescue(self, instance: Instance, image: ImageMeta, path: pathlib.Path, fetch: Fetcher) -> None:
         """A root disk for a rescue, as large as the image, encrypted where the server's disks are; one that is there stays, if

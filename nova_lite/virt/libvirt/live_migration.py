@@ -111,8 +111,9 @@ class LiveMigrations:
         migration_check.check_host(self._connection, host.inventory(), there)
         blocks = migration_check.check_storage(instance, self._root, there, shared, block, over_commit,
                                                self._disks.disk_format, self._disks.identity)
-        uri = self._conf.libvirt.live_migration_uri or "qemu+tcp://%s/system"
-        return Plan(host=self._name, block=blocks, shared=shared, uri=uri.replace("%s", self._address), address=self._address,
+        uri = (self._conf.libvirt.live_migration_uri or "qemu+tcp://%s/system").replace("[%s]", "%s")
+        uri = uri.replace("%s", _bracketed(self._address))
+        return Plan(host=self._name, block=blocks, shared=shared, uri=uri, address=self._address,
                     power_state=there.power_state, disks=there.disks if blocks else [], source_root=there.root,
                     root=str(self._root), listen=host.facts.listen, post_copy=self._takes_post_copy(instance, there))
 
@@ -141,14 +142,7 @@ class LiveMigrations:
             files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
         self._volumes.unlock(instance)
         if plan.block:
-            paths = {disk["name"]: files.path / pathlib.Path(disk["name"]).name for disk in plan.disks}
-            for disk in plan.disks:
-                if disk.get("whole"):
-                    self._disks.make_empty(paths[disk["name"]], disk["size"])
-            self._disks.make(instance, files, fetch_image)
-            for disk in plan.disks:
-                # of the size that the guest knows: a disk may have grown since it was made from its flavor
-                images.grow(paths[disk["name"]], disk["format"], disk["size"])
+            self._make_disks(instance, files, plan, fetch_image)
         if offer is not None:
             with key_of(offer, files.path) as keys, written_whole(files.config_drive) as part:
                 pull(offer, files.config_drive.name, keys, part, check)
@@ -157,6 +151,27 @@ class LiveMigrations:
         plan.volumes = {str(d.volume_id): domain_xml.build_disk(guest_config.volume(instance, d))
                         for d in instance.volumes if d.connection_info}
         return plan
+
+    def _make_disks(self, instance: Instance, files: GuestDirectory, plan: Plan, fetch_image: Fetcher) -> None:
+        paths = {disk["name"]: files.path / pathlib.Path(disk["name"]).name for disk in plan.disks}
+
+        def make() -> None:
+            for disk in plan.disks:
+                if disk.get("whole"):
+                    self._disks.make_empty(paths[disk["name"]], disk["format"], disk["size"])
+            self._disks.make(instance, files, fetch_image)
+
+        try:
+            make()
+        except exception.ImageNotFound as error:
+            # the source stands on a copy of what the Image service has deleted since: it sees in the plan that it copies all
+            LOG.info("%s: all of its disk is copied", error, extra={"instance_uuid": instance.uuid})
+            for disk in plan.disks:
+                disk["whole"] = disk.get("whole") or paths[disk["name"]] == files.disk
+            make()
+        for disk in plan.disks:
+            # of the size that the guest knows: a disk may have grown since it was made from its flavor
+            images.grow(paths[disk["name"]], disk["format"], disk["size"])
 
     # the copy -----------------------------------------------------------------------------------------------------------
     def has_begun(self, instance: Instance) -> bool:

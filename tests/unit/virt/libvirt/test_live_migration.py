@@ -1,4 +1,5 @@
 """Which disks are copied whole, when a copy has ended, and how long it may take."""
+import dataclasses
 import shutil
 import time
 import types
@@ -7,14 +8,16 @@ import pytest
 from lxml import etree
 
 import nova_lite.conf
-from nova_lite.exception import VirtDriverError
+from nova_lite.exception import ImageNotFound, VirtDriverError
 from nova_lite.units import GiB
 from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_xml
 from nova_lite.virt.libvirt.connection import ConnectionLost
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.live_migration import LiveMigrations, is_overdue
-from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE, Plan
+from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE, Plan, SourceFacts
 from tests.unit.virt.libvirt.builders import ENCRYPTION, IMAGE, NBD, instance, volume
+
+libvirt = pytest.importorskip("libvirt")
 
 
 @pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
@@ -42,6 +45,44 @@ def test_a_disk_that_does_not_stand_on_the_servers_image_is_copied_whole(tmp_pat
     live.prepare(server, [], Plan(block=True, disks=[fact]), None, fetch)
     made = images.disk(files.disk, "qcow2")
     assert (made.size, made.base.name, fetched) == ((1 << 30, "", []) if whole else (1 << 30, IMAGE, [IMAGE]))
+
+
+@pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
+@pytest.mark.parametrize("disk_format", ["qcow2", "raw"])
+def test_a_disk_whose_image_is_deleted_is_copied_whole(tmp_path, disk_format):
+    """Its source stands on a copy; the other host has none, and nobody else."""
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path), libvirt__images_type=disk_format)
+    live = LiveMigrations(conf, "one", None, DiskMaker(conf), None, None, lambda _instance, _nics: None)
+    server = instance(flavor=dataclasses.replace(instance().flavor, swap=8))
+    files, fetched = live._files(server), []
+    disks = [{"name": f"{server.uuid}/disk", "size": 1 << 30, "used": 0, "format": disk_format, "whole": False},
+             {"name": f"{server.uuid}/disk.swap", "size": 8 << 20, "used": 0, "format": "raw", "whole": False}]
+
+    def fetch(image_id, _path):
+        fetched.append(image_id)
+        raise ImageNotFound(image_id=image_id)
+    for _ in range(2):      # the next daemon does it again, with the plan that it finds
+        plan = live.prepare(server, [], Plan(block=True, disks=disks), None, fetch)
+        made = images.disk(files.disk, disk_format)
+        assert (made.size, made.base.name, files.swap.stat().st_size) == (1 << 30, "", 8 << 20)
+        assert [disk["whole"] for disk in plan.disks] == [True, False]
+        files.disk.unlink()
+    assert fetched == [IMAGE]
+
+
+@pytest.mark.parametrize(("address", "wanted", "uri"), [
+    ("10.0.0.2", "", "qemu+tcp://10.0.0.2/system"), ("fd00::2", "", "qemu+tcp://[fd00::2]/system"),
+    ("fd00::2", "qemu+tls://[%s]:16514/system", "qemu+tls://[fd00::2]:16514/system"),
+    ("fd00::2", "qemu+unix:///system", "qemu+unix:///system")])
+def test_the_other_libvirt_is_reached_by_ipv6_too(tmp_path, monkeypatch, address, wanted, uri):
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path), libvirt__migration_address=address,
+                               libvirt__live_migration_uri=wanted)
+    here = types.SimpleNamespace(inventory=lambda: None, facts=types.SimpleNamespace(listen=""))
+    live = LiveMigrations(conf, "one", None, DiskMaker(conf), lambda: here, None, None)
+    monkeypatch.setattr(live, "_guest", lambda _instance: types.SimpleNamespace(power_state=lambda: None))
+    monkeypatch.setattr("nova_lite.virt.libvirt.migration_check.check_host", lambda *_: None)
+    plan = live.check(instance(), SourceFacts("QEMU", 1, 1), None, False)
+    assert (plan.uri, plan.address) == (uri, address)
 
 
 @pytest.mark.parametrize(("job", "overdue"), [
@@ -202,3 +243,47 @@ def test_an_encrypted_volume_is_opened_there_with_the_secret_of_the_destination(
     assert source.find("host").get("port") == "2"
     assert [s.get("uuid") for s in source.findall("encryption/secret")] == ["new"]
     assert built.findall("devices/disk/encryption") == []
+
+
+class _Leaving:
+    """A guest, and its domain, that is told to go."""
+
+    lib = libvirt
+    flags = None
+
+    def do(self, function, **_how):
+        return function(self)
+
+    def XMLDesc(self, _flags):
+        return ("<domain><devices><disk><source file='/i/u/disk'/><target dev='vda'/></disk>"
+                "<disk><source file='/i/u/disk.config'/><target dev='hda'/></disk></devices></domain>")
+
+    def migrateToURI3(self, uri, parameters, flags):
+        self.uri, self.parameters, self.flags = uri, parameters, flags
+
+
+DISK = {"name": "u/disk", "size": 1, "used": 1, "format": "qcow2"}
+
+
+@pytest.mark.parametrize(("options", "plan", "flags"), [
+    ({}, {}, set()),
+    ({"permit_auto_converge": True}, {}, {"AUTO_CONVERGE"}),
+    ({"permit_auto_converge": True}, {"post_copy": True}, {"AUTO_CONVERGE"}),      # the other host alone does not make one
+    ({"permit_auto_converge": True, "permit_post_copy": True}, {"post_copy": True}, {"POSTCOPY"}),
+    ({"permit_auto_converge": True, "permit_post_copy": True}, {}, {"AUTO_CONVERGE"}),
+    ({"with_native_tls": True}, {}, {"TLS"}),
+    ({}, {"shared": True}, {"UNSAFE"}),
+    ({}, {"block": True, "disks": [DISK]}, {"NON_SHARED_INC"}),
+    ({}, {"block": True, "disks": [{**DISK, "whole": True}]}, {"NON_SHARED_DISK"})])
+def test_how_libvirt_is_told_to_copy(tmp_path, options, plan, flags):
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path),
+                               **{f"libvirt__live_migration_{name}": value for name, value in options.items()})
+    guest = _Leaving()
+    LiveMigrations(conf, "one", None, None, None, None, None)._migrate(guest, Plan(
+        uri="qemu+tcp://[fd00::2]/system", address="fd00::2", source_root="/i", root="/i", **plan))
+    always = {"LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE"}
+    told = {name for name in ("AUTO_CONVERGE", "POSTCOPY", "TLS", "UNSAFE", "NON_SHARED_INC", "NON_SHARED_DISK", *always)
+            if guest.flags & getattr(libvirt, f"VIR_MIGRATE_{name}")}
+    assert told == always | flags
+    assert (guest.uri, guest.parameters["migrate_uri"]) == ("qemu+tcp://[fd00::2]/system", "tcp://[fd00::2]")
+    assert guest.parameters.get("migrate_disks") == (["vda"] if plan.get("block") else None)
