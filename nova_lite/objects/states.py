@@ -159,9 +159,11 @@ def working(operation: Operation) -> tuple[str, ...]:
     return _ON_THE_WAY.get(operation.verb, (operation.task_state,) if operation.task_state else ())
 
 
-def is_shelved(instance: Instance) -> bool:
-    """Whether a server is on its shelf, or on its way there or back: the image of the shelf is of no use to anybody else."""
-    return instance.vm_state in (SHELVED, SHELVED_OFFLOADED) or instance.task_state in working(OPERATIONS["shelve"])
+def may_have_shelf(instance: Instance) -> bool:
+    """Whether a server is on its shelf, or on its way there or back, or was there when it was soft-deleted: the image of the
+    shelf goes with it. Any other that still knows of one is in trouble."""
+    return instance.vm_state in (SHELVED, SHELVED_OFFLOADED, SOFT_DELETED) or (
+        instance.task_state in working(OPERATIONS["shelve"]))
 
 
 # changes of the record that no host works on: only their preconditions are used

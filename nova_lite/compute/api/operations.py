@@ -12,7 +12,7 @@ from nova_lite.conductor import move_endings
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, moves, quotas
 from nova_lite.objects import states
-from nova_lite.objects.instance import SHELVED_IMAGE, Instance
+from nova_lite.objects.instance import SHELVED_IMAGE, Instance, off_the_shelf
 
 OWNER, ADMIN = "owner", "admin"
 
@@ -59,28 +59,28 @@ class Operations(Base):
         if soft and instance.task_state != states.DELETING:
             self._drop(context, instance, "soft_delete", _deleted_now)
         else:
-            self._delete(context, instance, "delete")
+            self._drop(context, instance, "delete")
 
     def force_delete(self, context: RequestContext, uuid: str) -> None:
         """Delete at once, without the grace that a soft delete would give."""
-        self._delete(context, self.get(context, uuid), "force_delete")
-
-    def _delete(self, context: RequestContext, instance: Instance, verb: str) -> None:
-        self._drop(context, instance, verb)
+        self._drop(context, self.get(context, uuid), "force_delete")
 
     def _drop(self, context: RequestContext, instance: Instance, verb: str, prepare: Prepare | None = None) -> None:
         """Begin it, and delete the images that were to be made of the server: their host may be dead, or never begin. The
-        image of a shelf goes with a delete for good, unless it may be all that a server in trouble has left."""
+        image of a shelf goes with a delete for good; one that may be all that a server in trouble has left is its no more."""
         unless_whole: dict[str, bool] = {}
 
         def note(connection: sa.Connection, server: Instance) -> Prepared:
             under_way = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, ())
             unless_whole.clear()        # the transaction may be tried again
             unless_whole.update({a.arguments["image_id"]: True for a in under_way if a.verb in ("createImage", "createBackup")})
-            shelved = server.system_metadata.get(SHELVED_IMAGE)
-            if shelved and verb != "soft_delete":
-                unless_whole[shelved] = not states.is_shelved(server)
-            return prepare(connection, server) if prepare is not None else Prepared()
+            prepared = prepare(connection, server) if prepare is not None else Prepared()
+            shelved, its_own = server.system_metadata.get(SHELVED_IMAGE), states.may_have_shelf(server)
+            if shelved and not (its_own and verb == "soft_delete"):
+                unless_whole[shelved] = not its_own
+            if shelved and not its_own:
+                prepared = prepared._replace(updates={**prepared.updates, "system_metadata": off_the_shelf(server)})
+            return prepared
 
         self.operate(context, instance.uuid, verb, prepare=note)
         for image_id, keep_whole in unless_whole.items():

@@ -167,6 +167,22 @@ def test_a_delete_can_be_taken_back(servers, member):
 
 
 @SOFT
+@pytest.mark.parametrize(("vm_state", "kept"), [("shelved", 0), ("error", 1)])
+def test_only_the_image_of_what_was_on_its_shelf_goes_with_a_soft_delete_for_good(cloud, servers, member, vm_state, kept):
+    server = servers.active(member)
+    act(member, server, {"shelve": None}, 202)
+    image, = images(cloud)
+    cloud.services.image.upload(ADMIN, image.id, [b"its disk"])
+    servers.set(server, vm_state=vm_state, task_state=None)
+    member.delete(f"/servers/{server}")
+    assert servers.row(server)["system_metadata"].get("shelved_image_id") == (None if kept else image.id)
+    servers.set(server, vm_state="soft-delete", task_state=None)
+    assert len(images(cloud)) == 1
+    act(member, server, {"forceDelete": None}, 202)
+    assert len(images(cloud)) == kept
+
+
+@SOFT
 def test_what_never_ran_is_deleted(servers, member):
     server = servers.create(member)
     member.delete(f"/servers/{server}")
