@@ -50,8 +50,11 @@ class KeyManager:
         """
         if self._is_fixed or self._conf.key_manager.fixed_key and key_id == FIXED_KEY_ID:
             return self._fixed(key_id)
-        return binascii.hexlify(self._ask_in_time(
-            f"key {key_id}", lambda backend, context: bytes(backend.get(context, key_id).get_encoded()), key_id)).decode()
+        found = self._ask_in_time(
+            f"key {key_id}", lambda backend, context: bytes(backend.get(context, key_id).get_encoded()), key_id)
+        if not found:       # it would pass for no encryption at all
+            raise exception.EncryptionKeyNotFound(key_id=key_id)
+        return binascii.hexlify(found).decode()
 
     def create(self, name: str) -> str:
         """A new key of the service user's; its id. ConfKeyManager has the fixed one only. Raises ServiceUnavailable and

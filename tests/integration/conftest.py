@@ -16,6 +16,8 @@ from tests.support.engines import MariaDB, RabbitMQ  # noqa: E402
 from tests.support.neighbours import neighbours  # noqa: E402,F401
 from tests.support.two_hosts import TwoHosts  # noqa: E402
 
+DISKS_KEY = "5ec2e7" * 10 + "0f0e"      # of the servers whose disks are encrypted
+
 
 @pytest.fixture(scope="session")
 def userfaultfd():
@@ -48,7 +50,8 @@ def two_hosts(tmp_path_factory, userfaultfd):
         cloud = TwoHosts(directory / "cloud", rabbit, maria.new_database(), tls=True, conductor__lease_seconds=9,
                          conductor__sweep_interval=2, conductor__max_attempts=20, compute__report_interval=3,
                          compute__service_down_time=15, compute__sync_power_state_interval=5,
-                         libvirt__live_migration_permit_post_copy=True)
+                         libvirt__live_migration_permit_post_copy=True, key_manager__fixed_key=DISKS_KEY,
+                         key_manager__backend="nova.keymgr.conf_key_mgr.ConfKeyManager")
         cloud.start().add_image(tiny_image())
         yield cloud
     finally:

@@ -143,6 +143,15 @@ def test_a_key_is_made_and_read_and_deleted(store):
     store.delete(keymgr.FIXED_KEY_ID)
 
 
+def test_an_empty_key_is_none(store):
+    """Its passphrase would be the one of what is not encrypted."""
+    from castellan.common.objects.symmetric_key import SymmetricKey
+
+    Store.kept["odd"] = SymmetricKey("AES", 0, b"")
+    with pytest.raises(exception.EncryptionKeyNotFound, match="odd"):
+        store.passphrase("odd")
+
+
 def test_a_key_manager_that_lets_nobody_make_or_delete_keys_says_so(store):
     store.create("one")
     Store.kept["refuses"] = True

@@ -79,8 +79,8 @@ class DiskMaker(DiskStore):
             else:
                 images.grow(path, disk_format, gigabytes * units.GiB)
 
+        self.check(instance, files)
         if files.disk.exists() and instance.flavor.root_gb:
-            images.base_of(files.disk, self.disk_format)
             grow(files.disk, self.disk_format, instance.flavor.root_gb)
         if files.ephemeral.exists():
             grow(files.ephemeral, "raw", instance.ephemeral_gb)
@@ -90,10 +90,15 @@ class DiskMaker(DiskStore):
                 files.swap.unlink()
         self.make(instance, files, fetch)
 
-    def check(self, files: GuestDirectory) -> None:
-        """Before QEMU opens the root disk: OSError for what :func:`images.base_of` refuses."""
+    def check(self, instance: Instance, files: GuestDirectory) -> None:
+        """Before QEMU opens the disks: OSError for what :func:`images.base_of` refuses, and for an encrypted disk without base
+        image that has one, or is in another format."""
         if files.disk.exists():
             images.base_of(files.disk, self.disk_format)
+        if encryption.of_disks(instance) is not None:
+            for path in (files.ephemeral, files.swap):
+                if path.exists():
+                    encrypted_images.check_alone(path)
 
     def make_empty(self, path: pathlib.Path, disk_format: str, size: int) -> None:
         """A disk of nothing (qcow2: an overlay of nothing), whose every byte comes from elsewhere. OSError."""

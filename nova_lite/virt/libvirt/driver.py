@@ -438,7 +438,7 @@ class LibvirtDriver:
     def _guest_config(self, instance: Instance, vifs: list[VIF]) -> GuestConfig:
         name = instance.domain_name(self._conf.compute.instance_name_template)
         files, host = self._files(instance), self._ready()
-        self._disks.check(files)
+        self._disks.check(instance, files)
         cells = host.bindings.bind(instance, files, host.cells)
         return guest_config.make(instance, name, vifs, files, host.facts, cells, instance.pci_addresses(self._name))
 

@@ -28,6 +28,16 @@ def fill(path: pathlib.Path, passphrase: str, plain: pathlib.Path) -> None:
     _run("convert", passphrase, "-n", "-f", "raw", plain, "--target-image-opts", _opened(path), seconds=_COPY_SECONDS)
 
 
+def check_alone(path: pathlib.Path) -> None:
+    """Raise OSError for a disk that stands on another file, or is none of these: what wrote it last may have been another host,
+    or a QEMU that its guest has taken over."""
+    header = images.qcow2_header(path)
+    if header is None or not header.luks:
+        raise OSError(f"{path} is to be encrypted, and is not")
+    if header.backing_file or header.external_data:
+        raise OSError(f"{path} says that some of its data is in another file")
+
+
 def grow(path: pathlib.Path, size: int, passphrase: str) -> None:
     """Make a disk that is smaller as large as ``size`` bytes. Raises VirtDriverError, OSError."""
     if int(images.info(path, images.OVERLAY)["virtual-size"]) < size:

@@ -615,3 +615,23 @@ exec {real} "$@"
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
     locked.make(instance(root_gb=1, **LOCKED), files, Fetch(image))
     assert info(files.disk)["encrypted"]
+
+
+@pytest.mark.parametrize("lie", ["backing file", "no format", "not encrypted"])
+def test_an_encrypted_disk_that_says_something_else_is_not_opened(locked, files, image, tmp_path, lie):
+    """It may have come from another host, or its guest has taken QEMU over."""
+    server = instance(root_gb=1, ephemeral_gb=1, swap=16, **LOCKED)
+    locked.make(server, files, Fetch(image))
+    locked.check(server, files)
+    if lie == "backing file":
+        secret = tmp_path / "secret"
+        secret.write_text(KEY)
+        qemu_img("create", "-q", "-f", "qcow2", "--object", f"secret,id=s,file={secret}", "-F", "raw", "-b", secret, "-o",
+                 "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10", files.ephemeral, "1G")
+    elif lie == "no format":
+        files.ephemeral.write_bytes(b"x" * 512)
+    else:
+        qemu_img("create", "-q", "-f", "qcow2", files.swap, "16M")
+    for ask in (lambda: locked.check(server, files), lambda: locked.fit(server, files, Fetch(image))):
+        with pytest.raises(OSError, match="another file|is not"):
+            ask()
