@@ -137,11 +137,9 @@ class Guest:
     def _is_between(self, domain: Any) -> bool:
         lib = self.lib
         state, reason = domain.state()[:2]
-        if state != lib.VIR_DOMAIN_PAUSED:
-            return False
-        if reason == lib.VIR_DOMAIN_PAUSED_SAVE:        # which stays when the save has failed
-            return bool(domain.jobInfo()[0] != lib.VIR_DOMAIN_JOB_NONE)
-        return bool(reason == lib.VIR_DOMAIN_PAUSED_STARTING_UP)        # also while its memory is read
+        # the latter also while its memory is read
+        between = (lib.VIR_DOMAIN_PAUSED_SAVE, lib.VIR_DOMAIN_PAUSED_STARTING_UP)
+        return bool(state == lib.VIR_DOMAIN_PAUSED and reason in between)
 
     def undefine(self) -> None:
         """Remove the configuration with saved memory and the memory of its TPM. The firmware's variables stay: they are one of
