@@ -48,6 +48,10 @@ class Questions:
         """``virt.live.SourceFacts`` of a guest of this host."""
         return self.host.driver.live.facts(self._instance(context, instance_uuid)).to_primitive()
 
+    def live_migration_refused(self, context: RequestContext, instance_uuid: str, token: str) -> None:
+        """See ``virt.live.LiveMigrations.forget``."""
+        self.host.driver.live.forget(instance_uuid, token)
+
     @expected
     def check_live_migration(self, context: RequestContext, instance_uuid: str, there: dict[str, Any], block: bool | None,
                              over_commit: bool) -> dict[str, Any]:

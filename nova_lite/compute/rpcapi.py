@@ -132,6 +132,10 @@ class ComputeAPI(rpc.Client):
         """What a running guest is like, for a host that may take it."""
         return SourceFacts.from_primitive(self.call(context, "live_migration_facts", server=host, instance_uuid=instance_uuid))
 
+    def live_migration_refused(self, context: RequestContext, host: str, instance_uuid: str, facts: SourceFacts) -> None:
+        """No host takes the guest of which ``live_migration_facts`` told."""
+        self.cast(context, "live_migration_refused", server=host, instance_uuid=instance_uuid, token=facts.token)
+
     def check_live_migration(self, context: RequestContext, host: str, instance_uuid: str, there: SourceFacts,
                              block: bool | None, over_commit: bool) -> Plan:
         """How a host would take a running guest. Raises MigrationPreCheckError and its kin."""

@@ -37,6 +37,9 @@ class FakeLiveMigrations:
         return SourceFacts(inventory.hypervisor_type, inventory.hypervisor_version,
                            self._driver.power_state(instance) or NOSTATE, disks=disks)
 
+    def forget(self, instance_uuid: str, token: str) -> None:
+        """There is no file."""
+
     def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
         """See LiveMigrations."""
         self._act("check_live_migration", instance)

@@ -89,6 +89,9 @@ class LiveMigrations(Protocol):
     def facts(self, instance: Instance) -> SourceFacts:
         """Asked of the source. Raises MigrationPreCheckError (400) for a guest that cannot leave as it is."""
 
+    def forget(self, instance_uuid: str, token: str) -> None:
+        """The source hears that no host takes the guest: the file with this token goes, unless there is a newer one."""
+
     def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
         """Asked of the destination; it changes nothing. ``block``: copy disks, None: where that is needed. ``over_commit``:
         count what the disks take up now, not what they may grow to. Raises MigrationPreCheckError and its kin (400)."""

@@ -35,7 +35,11 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
         move = moving.begin(tools, action, instance, objects.LIVE_MIGRATION, objects.ACCEPTED)
         context = RequestContext.from_rpc(action.context or {})
         facts = tools.compute.live_migration_facts(context, source, instance.uuid)
-        place, plan = _place(tools, action, instance, facts)
+        try:
+            place, plan = _place(tools, action, instance, facts)
+        except exception.NovaLiteError:
+            tools.compute.live_migration_refused(context, source, instance.uuid, facts)
+            raise
     except exception.NovaLiteError as error:
         if not isinstance(error, exception.LeaseLost):
             tools.db.write(_note, tools, action, started, error)

@@ -97,6 +97,10 @@ class LiveMigrations:
             cpu=etree.tostring(cpu, encoding="unicode") if cpu is not None else "",
             disks=self._disks.facts(instance, files), pool=self._disks.identity, root=str(self._root), token=token)
 
+    def forget(self, instance_uuid: str, token: str) -> None:
+        """See LiveMigrations."""
+        migration_check.forget(GuestDirectory(self._root, instance_uuid), token)
+
     @staticmethod
     def _check_can_leave(guest: Guest) -> None:
         if guest.was_copied_paused():

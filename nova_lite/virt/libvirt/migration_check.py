@@ -24,6 +24,14 @@ def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
     return False
 
 
+def forget(files: GuestDirectory, token: str) -> None:
+    """Remove the file with this token, which a later attempt may have written anew."""
+    path = files.path / TOKEN
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_text() == token:
+            path.unlink()
+
+
 def check_host(connection: Connection, here: Inventory, there: SourceFacts) -> None:
     """Hypervisor, machine type and CPU. Raises InvalidHypervisorType, DestinationHypervisorTooOld, MigrationPreCheckError or
     InvalidCPUInfo."""

@@ -1,4 +1,5 @@
 """Live migration between two fake hosts: where server, guest and room are, whatever happens on the way."""
+import dataclasses
 import datetime
 import json
 import threading
@@ -134,6 +135,21 @@ def test_a_host_whose_hypervisor_does_not_answer_is_not_the_last_one(make_cloud,
     answers = True
     cloud.wait_action(_migrate(cloud, server), objects.DONE)
     _is_at(cloud, server, asked[1])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_source_hears_of_a_refusal(cloud, server, monkeypatch, named):
+    """It removes what it has written for the check."""
+    told = []
+    monkeypatch.setattr(FakeLiveMigrations, "forget", lambda _self, *what: told.append(what))
+    facts = FakeLiveMigrations.facts
+    monkeypatch.setattr(FakeLiveMigrations, "facts", lambda self, one: dataclasses.replace(facts(self, one), token="t"))
+    cloud.fail("check_live_migration")
+    cloud.wait_action(_migrate(cloud, server, host=_other(cloud, server) if named else None), objects.ERROR)
+    cloud.wait_for(lambda: told == [(server, "t")])
+    cloud.fail()
+    cloud.wait_action(_migrate(cloud, server), objects.DONE)
+    assert told == [(server, "t")]
 
 
 def test_a_guest_that_does_not_run_is_refused(cloud, server):

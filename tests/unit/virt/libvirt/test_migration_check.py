@@ -3,9 +3,12 @@ import collections
 
 import pytest
 
+import nova_lite.conf
 from nova_lite import exception, units
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import migration_check
+from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.live import SourceFacts
 
 from .builders import UUID, instance
@@ -119,3 +122,15 @@ def test_disks_in_this_hosts_pool_are_shared(tmp_path):
         assert not migration_check.check_storage(instance(), tmp_path, there, False, block, False, "rbd", pool)
     with pytest.raises(exception.InvalidLocalStorage):
         migration_check.check_storage(instance(), tmp_path, there, False, True, False, "rbd", pool)
+
+
+def test_the_file_that_a_check_needed_goes_unless_there_is_a_newer_one(tmp_path):
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
+    live = LiveMigrations(conf, "one", None, None, None, None, None)
+    live.forget(UUID, "first")      # a guest without a directory has none
+    files = GuestDirectory(tmp_path / "instances", UUID)
+    files.path.mkdir(parents=True)
+    (files.path / migration_check.TOKEN).write_text("second")
+    for token, is_there in (("first", True), ("second", False), ("second", False)):
+        live.forget(UUID, token)
+        assert (files.path / migration_check.TOKEN).exists() is is_there
