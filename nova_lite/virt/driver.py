@@ -276,7 +276,7 @@ class ComputeDriver(Protocol):
 
     def left_behind(self) -> set[str]:
         """uuids of servers of which a move has set something aside here, or has not finished to copy it here, or of which a
-        build has left something that never came to its end."""
+        build has left something that never came to its end; without a guest, of those whose volumes' secrets are kept."""
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """Remove that: the server has settled elsewhere, or is gone."""

@@ -160,7 +160,7 @@ def test_a_live_migration_takes_the_volume_and_its_key_along(two_hosts, user, gu
 
 
 @pytest.mark.timeout(900)
-def test_an_evacuation_opens_the_volume_on_the_other_host(two_hosts, user, guest, ssh_key, cinder):
+def test_an_evacuation_opens_the_volume_on_the_other_host(two_hosts, user, guest, ssh_key, cinder, volume):
     server, address = guest
     source = two_hosts.host_of(server)
     other = two_hosts.other(source)
@@ -177,7 +177,10 @@ def test_an_evacuation_opens_the_volume_on_the_other_host(two_hosts, user, guest
     assert _told(cinder) == [other.name]
     two_hosts.wait_ssh(ssh_key, address, f"{_DISK}; mount -t ext2 $d /mnt && echo mounted")
     _is_clear_to(two_hosts, ssh_key, address, "evacuated")
-    assert _secrets(source) == before   # nobody is there to take it away
+    two_hosts.ssh(ssh_key, address, "umount /mnt")
+    user.ok("DELETE", f"{path.removesuffix('/action')}/os-volume_attachments/{volume[0]}")
+    wait_for("the volume to be free", lambda: cinder.volumes[volume[0]]["status"] == "available", 240)
+    assert _secrets(other) == []
+    assert _secrets(source) == before   # nobody is there to take it away, and the server's record does not name the volume now
     daemon.start()
     wait_for("what was of it to go", lambda: source.left() == {}, 120, 1)
-    _is_clear_to(two_hosts, ssh_key, address, "returned")

@@ -408,8 +408,10 @@ def test_what_was_kept_for_a_server_goes_with_what_its_move_has_left(driver, hyp
         driver.connect_volume(instance, device, info)
     both = set(_virsh(hypervisor, "secret-list").split()[::3])
     assert len(both) == 4
+    assert driver.left_behind() == {gone.uuid}
     for instance in (gone, guest):
         driver.drop_left_behind(instance.uuid)
+        assert driver.left_behind() == set()
         assert set(_virsh(hypervisor, "secret-list").split()[::3]) == {volumes.secret_uuid(guest, device.volume_id),
                                                                        encryption.secret_uuid(guest, device.volume_id)} < both
     driver.disconnect_volume(guest, _connected(driver, guest, device, info))

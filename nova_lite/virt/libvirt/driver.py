@@ -313,8 +313,8 @@ class LibvirtDriver:
         self._moves.drop_aside(instance.uuid)
 
     def left_behind(self) -> set[str]:
-        """By the marks that moves leave in the directories."""
-        return self._moves.left_behind()
+        """By the marks that moves leave in the directories, and by secrets of servers that have no guest here."""
+        return self._moves.left_behind() | self._volumes.kept_for() - set(self.power_states())
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """The marked directories go, last."""

@@ -34,6 +34,7 @@ LOG = log.getLogger(__name__)
 
 _INITIATOR_FILE = pathlib.Path("/etc/iscsi/initiatorname.iscsi")
 _USAGES = {"ceph": "name", "iscsi": "target", "volume": "volume"}       # kind of secret: element that says what it is for
+_USAGE = re.compile(r"([0-9a-f-]{36})/[0-9a-f-]{36}")     # of our secrets: server and volume
 _IQN_PREFIX = "iqn.2010-10.org.openstack"
 
 
@@ -77,21 +78,22 @@ class VolumeHost:
         if encryption.of(device.connection_info) is not None:
             self._forget(encryption.secret_uuid(instance, str(name)))
 
-    def forget_all(self, instance_uuid: str) -> None:
-        """Forget the secrets of a server that has no guest here, and whose volumes nobody can name."""
-        lib = self._connection.libvirt
+    def kept_for(self) -> set[str]:
+        """The servers for which there are secrets."""
+        def look(connection: Any) -> set[str]:
+            return {found[1] for secret in connection.listAllSecrets() if (found := _USAGE.fullmatch(secret.usageID()))}
 
-        def forget(connection: Any) -> None:
-            for secret in connection.listAllSecrets():
-                try:
-                    if secret.usageID().startswith(f"{instance_uuid}/"):
-                        secret.undefine()
-                except lib.libvirtError as error:
-                    if error.get_error_code() != lib.VIR_ERR_NO_SECRET:
-                        raise
+        return self._connection.run(look, retry=True)
+
+    def forget_all(self, instance_uuid: str) -> None:
+        """Forget the secrets of a server that has no guest here, and of whose volumes nobody here knows any more."""
+        def look(connection: Any) -> list[str]:
+            return [secret.UUIDString() for secret in connection.listAllSecrets()
+                    if (found := _USAGE.fullmatch(secret.usageID())) and found[1] == instance_uuid]
 
         if Guest(self._connection, instance_uuid).power_state() is None:
-            self._connection.run(forget)
+            for uuid in self._connection.run(look, retry=True):
+                self._forget(uuid)
 
     def unlock(self, instance: Instance) -> None:
         """Before its guest starts: libvirt is to have the passphrases of its encrypted volumes and disks. Raises what
