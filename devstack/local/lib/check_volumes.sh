@@ -54,25 +54,23 @@ check_boot_from_volume() {
 
 # Cinder has QEMU encrypt the image, which cannot always measure a busy machine (one in five failed), and does not try again.
 make_encrypted() { # NAME
-    local i
-    for i in 1 2 3 4 5; do
-        if make_volume "$1" --type luks --image "$NAME"; then return 0; fi
-        volume_is "$1" error || return 1
+    local left=5
+    until make_volume "$1" --type luks --image "$NAME"; do
+        volume_is "$1" error && [ $((left -= 1)) -gt 0 ] || return 1
         cloud volume delete "$1"
         try 60 not cloud volume show "$1"
     done
-    return 1
 }
 
 check_encrypted() {
-    local name=$NAME-luks float
-    check "encrypted volume from the image, its key in Barbican" make_encrypted "$name"
-    check "boot from it" boot "$name" --volume "$name"
-    float=$(float "$name") || true
+    local encrypted=$NAME-luks float
+    check "encrypted volume from the image, its key in Barbican" make_encrypted "$encrypted"
+    check "boot from it" boot "$encrypted" --volume "$encrypted"
+    float=$(float "$encrypted") || true
     check "ssh in" try 240 guest "$float" true
-    check "hard reboot, for which nova-lite reads the key" cloud server reboot --hard --wait "$name"
+    check "hard reboot, for which nova-lite reads the key" cloud server reboot --hard --wait "$encrypted"
     check "ssh in" try 240 guest "$float" true
-    check "server delete" cloud server delete --wait "$name"
+    check "server delete" cloud server delete --wait "$encrypted"
     check "no passphrase is left in libvirt" no_secrets
 }
 
