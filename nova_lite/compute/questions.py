@@ -1,4 +1,4 @@
-"""What others ask a host and wait for: nothing is changed by it, nothing of it is written down."""
+"""What others ask a host and wait for: nothing is changed by it but that a guest stands still, nothing is written down."""
 from __future__ import annotations
 
 from typing import Any
@@ -70,6 +70,16 @@ class Questions:
         """``virt.driver.DiskOffer``, or None: there is nothing that the hypervisor does not copy."""
         offer = self.host.driver.live.offer(self._instance(context, instance_uuid), Plan.from_primitive(plan))
         return offer.to_primitive() if offer is not None else None
+
+    @expected
+    def quiesce(self, context: RequestContext, instance_uuid: str) -> None:
+        """Freeze a guest's file systems: an open action of the API says so, and that is where the thaw is not forgotten."""
+        self.host.driver.quiesce(self._instance(context, instance_uuid))
+
+    @expected
+    def unquiesce(self, context: RequestContext, instance_uuid: str) -> None:
+        """Let them go on."""
+        self.host.driver.unquiesce(self._instance(context, instance_uuid))
 
     def _instance(self, context: RequestContext, instance_uuid: str) -> Instance:
         return Instance.from_primitive(self.host.conductor.get_instance(context, instance_uuid))

@@ -15,6 +15,9 @@ from nova_lite.virt.live import Plan, SourceFacts
 LEAVE_TIMEOUT = 10.0
 """Seconds: the answer comes at once, it may only be "not yet"."""
 
+QUIESCE_TIMEOUT = 150.0
+"""Seconds: a guest may have much in its memory that it writes first, and an agent that is late is waited for."""
+
 
 class ComputeAPI(rpc.Client):
     """Messages to one compute host."""
@@ -152,6 +155,14 @@ class ComputeAPI(rpc.Client):
         answer = self.call(context, "offer_for_live_migration", server=host, instance_uuid=instance_uuid,
                            plan=plan.to_primitive())
         return DiskOffer.from_primitive(answer) if answer is not None else None
+
+    def quiesce(self, context: RequestContext, host: str, instance_uuid: str) -> None:
+        """Freeze the file systems of a running guest. Raises QemuGuestAgentNotEnabled or InstanceQuiesceFailed."""
+        self.call(context, "quiesce", server=host, timeout=QUIESCE_TIMEOUT, instance_uuid=instance_uuid)
+
+    def unquiesce(self, context: RequestContext, host: str, instance_uuid: str) -> None:
+        """The inverse."""
+        self.call(context, "unquiesce", server=host, timeout=QUIESCE_TIMEOUT, instance_uuid=instance_uuid)
 
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of a server's console (None: all that there is)."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import concurrency, exception, units
+from nova_lite.compute.patience import until_answered
 from nova_lite.compute.work import Work, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import states
@@ -25,6 +27,7 @@ CHUNK = units.MiB
 LOOK_SECONDS = 5.0              # while data flows, between looks whether the server is still ours
 SAVING_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)   # looks at an upload that a killed run has left in Glance's hands
 RUN_AGAIN = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
+MAKING_PAUSES = (0.5, 1.0, 2.0, *(5.0,) * 12)      # looks at a snapshot of a volume that is being made
 QUEUED, SAVING, ACTIVE = "queued", "saving", "active"
 BARE = "bare"
 
@@ -98,6 +101,40 @@ def discard(work: Work, image_id: str) -> None:
         return
     except exception.NovaLiteError as error:
         LOG.warning("image %s has no data and could not be deleted: %s", image_id, error,
+                    extra={"instance_uuid": work.instance.uuid})
+
+
+def end_of_volumes(work: Work) -> None:
+    """The end of what a request has left (``compute/api/volume_images.py``): the guest goes on, and the snapshots go, unless
+    there is an image that names them. Raises Conflict with what the request has failed with."""
+    images, arguments = work.host.image, work.action.arguments
+    taken = arguments["snapshots"]
+    work.host.driver.unquiesce(work.instance)
+    of_server = {"instance_uuid": work.instance.uuid}
+    for image in until_answered(work, lambda: images.list(admin_context(), of_server)) if taken else []:
+        if all(snapshot_id in str(image.properties.get("block_device_mapping")) for snapshot_id in taken):
+            if image.status == QUEUED:
+                images.upload(admin_context(), image.id, [])
+            work.succeed()
+            return
+    for snapshot_id in taken:
+        until_answered(work, partial(_drop_snapshot, work, snapshot_id))
+    raise exception.Conflict(arguments.get("error") or "The request ended before the image was made")
+
+
+def _drop_snapshot(work: Work, snapshot_id: str) -> None:
+    """What is still being made cannot be deleted. One that stays is its owner's to delete; it is logged."""
+    volumes, context = work.host.volume, admin_context()
+    try:
+        for pause in MAKING_PAUSES:
+            if volumes.get_snapshot(context, snapshot_id).status != "creating":
+                break
+            time.sleep(pause)
+        volumes.delete_snapshot(context, snapshot_id)
+    except exception.SnapshotNotFound:
+        return
+    except (exception.InvalidVolume, exception.Conflict, exception.Forbidden) as error:
+        LOG.warning("snapshot %s of a volume is of no use and could not be deleted: %s", snapshot_id, error,
                     extra={"instance_uuid": work.instance.uuid})
 
 

@@ -86,6 +86,7 @@ VERBS: dict[str, Verb] = {
     "evacuate": Verb(evacuate.EVENT, evacuate.run),
     "live_migrate": Verb(live_migrate.EVENT, live_migrate.run, live_migrate.settled),
     **_family(snapshot.EVENTS, dict.fromkeys(snapshot.EVENTS, snapshot.run)),
+    "snapshot_volumes": Verb(snapshot.EVENTS["createImage"], snapshot.end_of_volumes),
     **_family(rescue.EVENTS, rescue.VERBS),
     **_family(shelve.EVENTS, shelve.VERBS, shelve.settle),
     **_family(soft_delete.EVENTS, soft_delete.VERBS, soft_delete.settle),
@@ -94,7 +95,7 @@ VERBS: dict[str, Verb] = {
 
 # what copies disks or memory, or has another service or another host do it: it may last for hours
 LASTING = frozenset({"resize", "migrate", "live_migrate", "evacuate", "rebuild", "rescue", "shelve", "unshelve", "swap_volume",
-                     *snapshot.EVENTS})
+                     "snapshot_volumes", *snapshot.EVENTS})
 
 
 def carry_out(host: Host, action: Action, instance: Instance, migration: Migration | None, asked: float) -> None:

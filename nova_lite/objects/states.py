@@ -129,6 +129,8 @@ OPERATIONS = {o.verb: o for o in (
               False),
     Operation("volume_snapshot_delete", "volume_snapshot_delete", "volume_snapshot_delete", ANY, IDLE, None, None, None, False,
               False),
+    # of volumes: made by the API; what that has left, the host ends
+    Operation("snapshot_volumes", "createImage", "snapshot_instance", _QUIET, IDLE, None, None, None, False),
     Operation("attach_share", "attach_share", "allow_share", (STOPPED,), IDLE, None, None, None),
     Operation("detach_share", "detach_share", "deny_share", (STOPPED, ERROR), IDLE, None, None, None),
     Operation("attach_interface", "attach_interface", "attach_interface", (ACTIVE, PAUSED, STOPPED), IDLE, None, None, None),

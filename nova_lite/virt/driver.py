@@ -217,6 +217,13 @@ class ComputeDriver(Protocol):
         one that a killed run left is thrown away first. Raises VirtDriverError, OSError when there is no room, or what
         ``check`` raises: then nothing copies any more."""
 
+    def quiesce(self, instance: Instance) -> None:
+        """Freeze the file systems of a running guest, for snapshots that are made elsewhere. Raises QemuGuestAgentNotEnabled or
+        InstanceQuiesceFailed; nothing is frozen then."""
+
+    def unquiesce(self, instance: Instance) -> None:
+        """The inverse; what is not frozen is no error. What cannot be thawed now is logged, and thawed as soon as possible."""
+
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs; memory stays."""
 

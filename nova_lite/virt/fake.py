@@ -312,6 +312,15 @@ class FakeDriver:
             path.write_text(f"disk of {instance.uuid}\n")
             yield DiskCopy(str(path), "raw")
 
+    def quiesce(self, instance: Instance) -> None:
+        """A fake guest writes nothing."""
+        self._act("quiesce", instance)
+        self._known("quiesce", instance)
+
+    def unquiesce(self, instance: Instance) -> None:
+        """And goes on."""
+        self._act("unquiesce", instance)
+
     def pause(self, instance: Instance) -> None:
         """Paused."""
         self._change("pause", instance, POWER_PAUSED)

@@ -111,6 +111,19 @@ def test_a_copy_is_of_file_systems_at_rest(driver, conf, hypervisor, booted, tmp
     assert _marks(conf, booted) == []
 
 
+def test_a_guest_whose_volumes_get_snapshots_stands_still_so_long(driver, conf, hypervisor, booted):
+    asked = _with(booted, AGENT)
+    for _ in range(2):      # the second finds what the first, which died, has frozen
+        driver.quiesce(asked)
+        assert _agent(hypervisor, booted, "guest-fsfreeze-status") == "frozen"
+    for _ in range(2):
+        driver.unquiesce(asked)
+        assert _agent(hypervisor, booted, "guest-fsfreeze-status") == "thawed"
+    assert _marks(conf, booted) == []
+    with pytest.raises(exception.QemuGuestAgentNotEnabled):
+        driver.quiesce(_with(booted))
+
+
 def test_what_a_killed_run_froze_the_next_one_thaws(driver, conf, hypervisor, booted, tmp_path):
     directory = pathlib.Path(conf.state_path, "instances", booted.uuid)
     for comes_next in ("snapshot", "start"):

@@ -19,14 +19,14 @@ from nova_lite.compute.api.operations import Operations
 from nova_lite.compute.api.questions import Questions
 from nova_lite.compute.api.rebuild import Rebuilds
 from nova_lite.compute.api.rescue import Rescues
-from nova_lite.compute.api.server_images import ServerImages
 from nova_lite.compute.api.shares import Shares
 from nova_lite.compute.api.shelve import Shelving
+from nova_lite.compute.api.volume_images import VolumeImages
 from nova_lite.compute.api.volume_snapshots import VolumeSnapshots
 from nova_lite.compute.api.volume_swap import VolumeSwap
 
 
 class ComputeAPI(Creation, Operations, Changes, Consoles, Evacuation, Listing, ExternalEvents, ImageCache, Interfaces,
-                 LiveMigrations, Moves, Questions, ServerImages, Shares, VolumeSnapshots, VolumeSwap,
+                 LiveMigrations, Moves, Questions, VolumeImages, Shares, VolumeSnapshots, VolumeSwap,
                  Rebuilds, Rescues, Shelving):
     """All of them in one object; see the modules of this package."""

@@ -1,20 +1,18 @@
 """Images of servers: the record is made with the user's token before the answer, the data comes from the host."""
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.api import block_devices, validate
+from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import quotas
 from nova_lite.image.base import ImageAPI
 from nova_lite.objects import states
-from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
@@ -48,41 +46,9 @@ class ServerImages(Base):
         return self._create(context, instance, "createBackup", name, properties,
                             {"backup_type": backup_type, "rotation": rotation})
 
-    def create_image_of_volumes(self, context: RequestContext, instance: Instance, name: str,
-                                metadata: Mapping[str, str]) -> str:
-        """An image without data, which names snapshots of all volumes of a server that boots from one: a server of it gets
-        new volumes of these. Active at once. Raises as :meth:`create_image`, and what the Volume service says to the user."""
-        _check(context, instance, "createImage")
-        taken: list[str] = []
-        try:
-            mapping = [block_devices.as_mapping(device, self._snapshot(context, device, name, taken))
-                       for device in instance.block_devices]
-            properties = {"image_type": "snapshot", **metadata, "bdm_v2": "True", "block_device_mapping": json.dumps(mapping),
-                          "root_device_name": instance.root_device_name or ""}
-            record = image_record(context, instance, name, properties)
-            root = next((d for d in instance.block_devices if d.is_root), None)
-            record["min_disk"] = instance.image.min_disk if instance.image else 0
-            if root is not None and root.size:
-                record["min_disk"] = min(record["min_disk"], root.size)
-            image = self.image.create(context, {**record, "disk_format": "raw", "container_format": "bare"})
-        except Exception:
-            for snapshot_id in taken:
-                self.volume.delete_snapshot(context, snapshot_id)
-            raise
-        self.image.upload(context, image.id, [])
-        return image.id
-
-    def _snapshot(self, context: RequestContext, device: BlockDevice, name: str, taken: list[str]) -> str | None:
-        """A snapshot of a volume that may be in use, which is noted in ``taken``; None for a disk of the host."""
-        if not device.is_volume or device.volume_id is None:
-            return None
-        made = self.volume.create_snapshot(context, device.volume_id, f"snapshot for {name}", force=True)
-        taken.append(made.id)
-        return made.id
-
     def _create(self, context: RequestContext, instance: Instance, verb: str, name: str, properties: Mapping[str, str],
                 arguments: Mapping[str, Any]) -> str:
-        _check(context, instance, verb)
+        check_image(context, instance, verb)
         validate.refuse_encrypted_disks(instance, verb)
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
@@ -95,7 +61,8 @@ class ServerImages(Base):
         return image.id
 
 
-def _check(context: RequestContext, instance: Instance, verb: str) -> None:
+def check_image(context: RequestContext, instance: Instance, verb: str) -> None:
+    """Raise what ``states.check`` raises."""
     states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
 
 

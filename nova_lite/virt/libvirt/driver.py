@@ -37,6 +37,7 @@ from nova_lite.virt.libvirt.guest_nics import GuestNics, remove_tap
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.moves import Moves
+from nova_lite.virt.libvirt.quiesce import freeze, thaw
 from nova_lite.virt.libvirt.rbd_disks import disks_of
 from nova_lite.virt.libvirt.serial_server import SerialServer
 from nova_lite.virt.libvirt.tpm_state import TpmStates
@@ -240,6 +241,14 @@ class LibvirtDriver:
     def snapshot(self, instance: Instance, check: Checker = wanted) -> contextlib.AbstractContextManager[DiskCopy]:
         """By a backup job of QEMU where the guest runs, else by qemu-img; in a pool by a snapshot of its own."""
         return self._disks.copied(instance, self._guest(instance), self._files(instance), check)
+
+    def quiesce(self, instance: Instance) -> None:
+        """By the agent in the guest."""
+        freeze(self._guest(instance), self._files(instance), instance)
+
+    def unquiesce(self, instance: Instance) -> None:
+        """The same."""
+        thaw(self._guest(instance), self._files(instance))
 
     def check_resize(self, instance: Instance, flavor: Flavor) -> None:
         """Disks only grow."""

@@ -49,6 +49,8 @@ def freeze(guest: Guest, files: GuestDirectory, instance: Instance) -> None:
     """Raises QemuGuestAgentNotEnabled or InstanceQuiesceFailed; nothing is frozen then."""
     if not guest_config.has_agent(instance):
         raise exception.QemuGuestAgentNotEnabled()
+    if not thaw(guest, files):
+        raise exception.InstanceQuiesceFailed(reason="what an older snapshot has frozen could not be thawed")
     files.frozen.touch(mode=0o600)
     began = time.monotonic()
     try:

@@ -111,6 +111,7 @@ def test_an_image_of_a_server_with_volumes_that_is_refused_leaves_no_snapshot(cl
     cloud.services.compute.image = Meddling(cloud.services.image)
     cloud.services.compute.image.fail("create", exception.Forbidden("too many images"))
     cloud.member.post(f"/servers/{server}/action", {"createImage": {"name": "both"}}, 403)
+    cloud.actions_end(server)
     assert cloud.volumes.list_snapshots(cloud.user) == []
 
 

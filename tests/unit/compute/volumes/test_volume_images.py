@@ -1,0 +1,209 @@
+"""createImage of a server that boots from a volume: its snapshots, its action, and the quiet of its guest."""
+from __future__ import annotations
+
+import json
+
+import oslo_messaging as messaging
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute import snapshot as host_side
+from nova_lite.compute.api import volume_images
+from nova_lite.context import RequestContext
+from nova_lite.db import actions
+from nova_lite.objects import action as objects
+from nova_lite.objects import states
+from tests.unit.compute.volumes.volume_cloud import existing, made_of
+
+BODY = {"createImage": {"name": "both"}}
+AGENT, REQUIRED = {"hw_qemu_guest_agent": "yes"}, {"os_require_quiesce": "yes"}
+
+
+class Cinder:
+    """A snapshot is being made for the first three looks at it, and cannot be deleted so long; ``then`` is called at each."""
+
+    def __init__(self, real, log):
+        self.real, self.log, self.looks, self.made, self.then = real, log, {}, 0, {}
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def create_snapshot(self, *arguments, **named):
+        self.made += 1
+        self.then.get(self.made, lambda: None)()
+        self.log.append("snapshot")
+        return self.real.create_snapshot(*arguments, **named)
+
+    def get_snapshot(self, context, snapshot_id):
+        found = self.real.get_snapshot(context, snapshot_id)
+        self.looks[snapshot_id] = self.looks.get(snapshot_id, 0) + 1
+        if self.looks[snapshot_id] <= 3:
+            found.status = "creating"
+        else:
+            self.log.append("made")
+        return found
+
+    def delete_snapshot(self, context, snapshot_id):
+        if self.looks.get(snapshot_id, 0) <= 3:
+            raise exception.InvalidVolume(reason="Invalid snapshot: Volume Snapshot status must be available or error")
+        self.real.delete_snapshot(context, snapshot_id)
+
+
+@pytest.fixture
+def cloud(make_volume_cloud, monkeypatch):
+    monkeypatch.setattr(volume_images, "LOOK", 0.01)
+    monkeypatch.setattr(host_side, "MAKING_PAUSES", (0.01,) * 10)
+    made = make_volume_cloud("h1")
+    made.log = []
+    made.cinder = Cinder(made.volumes, made.log)
+    made.api_volumes._real = made.host_volumes["h1"]._real = made.cinder
+    driver = made.drivers["h1"]._real
+    for name in ("quiesce", "unquiesce"):
+        def tell(instance, name=name, real=getattr(driver, name)):
+            made.log.append(name)
+            return real(instance)
+        monkeypatch.setattr(driver, name, tell)
+    return made
+
+
+def _running(cloud, *properties):
+    """With two volumes."""
+    image = cloud.services.image.create(cloud.user, {
+        "name": "i", "min_disk": 1, "disk_format": "raw", "properties": {k: v for one in properties for k, v in one.items()}})
+    cloud.services.image.upload(cloud.user, image.id, [b"x"])
+    server = cloud.running(made_of("image", image.id, 1), existing(cloud.volume()))
+    cloud.actions_end(server)
+    cloud.log.clear()
+    return server
+
+
+def _create(cloud, server, status=202):
+    path = f"/servers/{server}/action"
+    return cloud.member.post(path, BODY, 202)["image_id"] if status == 202 else cloud.member.fault("POST", path, status, BODY)
+
+
+def _snapshots(cloud):
+    return cloud.volumes.list_snapshots(cloud.user)
+
+
+def _ended(cloud, server):
+    """(action, its message, [(event, result)]) of the last one, which has ended."""
+    cloud.actions_end(server)
+    last = cloud.last_action(server)
+    shown = cloud.admin.get(f"/servers/{server}/os-instance-actions/{last['request_id']}")["instanceAction"]
+    return shown["action"], shown["message"], [(e["event"], e["result"]) for e in shown["events"]]
+
+
+def test_the_action_is_shown(cloud):
+    server = _running(cloud)
+    _create(cloud, server)
+    assert _ended(cloud, server) == ("createImage", None, [("api_snapshot_instance", "Success")])
+    assert cloud.log == ["snapshot", "snapshot"]
+    assert cloud.get(server).task_state is None
+
+
+def test_a_quota_is_told_as_it_is_and_leaves_no_snapshot(cloud):
+    """Cinder deletes none that is still being made."""
+    server = _running(cloud)
+
+    def refuse():
+        raise exception.OverQuota("Cinder: quota of snapshots")
+    cloud.cinder.then[2] = refuse
+    assert _create(cloud, server, 403) == "Cinder: quota of snapshots"
+    action, message, events = _ended(cloud, server)
+    assert (action, message, ("api_snapshot_instance", "Error") in events) == ("createImage", "Error", True)
+    assert _snapshots(cloud) == []
+
+
+def test_what_fails_before_there_is_a_snapshot_ends_at_once(cloud):
+    server = _running(cloud)
+
+    def refuse():
+        raise exception.OverQuota("Cinder: quota of snapshots")
+    cloud.cinder.then[1] = refuse
+    _create(cloud, server, 403)
+    assert _ended(cloud, server) == ("createImage", "Error", [("api_snapshot_instance", "Error")])
+
+
+@pytest.mark.parametrize("image", [None, "queued", "active"])
+def test_a_request_that_died_leaves_a_whole_image_or_nothing(cloud, image):
+    server, made = _running(cloud, AGENT), None
+    taken = [cloud.volumes.create_snapshot(cloud.user, d.volume_id, "", force=True).id for d in cloud.get(server).volumes]
+    images = cloud.services.image
+    if image is not None:
+        made = images.create(cloud.user, {"name": "both", "disk_format": "raw", "container_format": "bare", "properties": {
+            "instance_uuid": server, "block_device_mapping": json.dumps([{"snapshot_id": one} for one in taken])}}).id
+        if image == "active":
+            images.upload(cloud.user, made, [])
+    cloud.db.write(actions.create, cloud.user, volume_images.VERB, [server], 60, objects.API, "h1", {"snapshots": taken})
+    cloud.take_over()
+    action, message, _ = _ended(cloud, server)
+    assert (action, message) == ("createImage", "Error" if made is None else None)
+    assert sorted(s.id for s in _snapshots(cloud)) == (sorted(taken) if made else [])
+    assert made is None or images.get(cloud.user, made).status == "active"
+    assert "unquiesce" in cloud.log
+
+
+@pytest.mark.parametrize(("properties", "vm_state", "quiet"), [
+    ((AGENT,), "active", True), ((AGENT, REQUIRED), "active", True), ((AGENT, REQUIRED), "paused", False),
+    ((), "active", False)])
+def test_the_guest_stands_still_until_the_snapshots_are_made(cloud, properties, vm_state, quiet):
+    server = _running(cloud, *properties)
+    if vm_state == "paused":
+        cloud.member.post(f"/servers/{server}/action", {"pause": None}, 202)
+        cloud.wait(server, states.PAUSED)
+    _create(cloud, server)
+    taken = ["snapshot", "snapshot"]
+    assert cloud.log == (["quiesce", *taken, "made", "made", "unquiesce"] if quiet else taken)
+
+
+def test_what_the_image_requires_must_be_had(cloud):
+    assert "agent is not enabled" in _create(cloud, _running(cloud, REQUIRED), 409)
+    cloud.fail("quiesce")
+    server = _running(cloud, AGENT, REQUIRED)
+    assert "Failed to quiesce instance" in _create(cloud, server, 409)
+    assert cloud.log == ["quiesce", "unquiesce"]
+    assert _ended(cloud, server)[:2] == ("createImage", "Error")
+    server = _running(cloud, AGENT)
+    _create(cloud, server)
+    assert cloud.log == ["quiesce", "unquiesce", "snapshot", "snapshot"]
+
+
+def test_snapshots_that_take_too_long(cloud, monkeypatch):
+    monkeypatch.setattr(volume_images, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(host_side, "MAKING_PAUSES", (0.0,) * 10)
+    assert "not made within" in _create(cloud, _running(cloud, AGENT, REQUIRED), 409)
+    cloud.wait_for(lambda: not _snapshots(cloud))
+    _create(cloud, _running(cloud, AGENT))
+    assert cloud.log == ["quiesce", "snapshot", "snapshot", "unquiesce"]
+
+
+def test_a_host_that_does_not_answer_thaws_when_it_hears_of_the_action(cloud, monkeypatch):
+    server = _running(cloud, AGENT, REQUIRED)
+
+    def lost(*_arguments, **_named):
+        raise messaging.MessagingTimeout("no answer")
+    monkeypatch.setattr(cloud.services.compute.compute_rpc, "unquiesce", lost)
+    image = _create(cloud, server)
+    assert _ended(cloud, server)[:2] == ("createImage", None)
+    assert cloud.log[-1] == "unquiesce"
+    assert len(_snapshots(cloud)) == 2
+    assert cloud.services.image.get(cloud.user, image).status == "active"
+
+
+def test_a_server_that_is_deleted_meanwhile_leaves_nothing(cloud):
+    server = _running(cloud)
+    cloud.cinder.delete_snapshot = cloud.volumes.delete_snapshot
+    cloud.cinder.then[2] = lambda: cloud.delete(server)
+    before = len(cloud.services.image.list(RequestContext(is_admin=True)))
+    _create(cloud, server, 409)
+    assert _snapshots(cloud) == []
+    assert len(cloud.services.image.list(RequestContext(is_admin=True))) == before
+
+
+def test_with_an_agent_one_at_a_time(cloud):
+    server, refused = _running(cloud, AGENT), []
+    cloud.cinder.then[1] = lambda: refused.append(_create(cloud, server, 409))
+    _create(cloud, server)
+    assert "in the middle of createImage" in refused[0]
+    assert cloud.log == ["quiesce", "snapshot", "snapshot", "made", "made", "unquiesce"]
