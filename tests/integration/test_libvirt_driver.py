@@ -458,7 +458,11 @@ def test_guests_and_news_survive_a_restart_of_libvirtd(driver, hypervisor, told,
     assert _qemu_pid(instance) == pid
     assert hypervisor.daemon.pid("virtlogd") == log_daemon      # it writes down what guests say
     wait_for("all states after the return", lambda: (instance.uuid, states.RUNNING) in told, 10)
-    _virsh(hypervisor, "destroy", instance.uuid)
+
+    def has_ended():        # the new daemon may not know yet that it runs
+        _virsh(hypervisor, "destroy", instance.uuid)
+        return "shut off" in _virsh(hypervisor, "domstate", instance.uuid)
+    wait_for("its end", has_ended, 60, 0.5)
     wait_for("the news", lambda: (instance.uuid, states.SHUTDOWN) in told, 60)
     driver.power_on(instance, [])
     assert driver.power_state(instance) == states.RUNNING

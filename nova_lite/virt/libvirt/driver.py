@@ -231,8 +231,8 @@ class LibvirtDriver:
 
     def attach_interface(self, instance: Instance, vif: VIF) -> None:
         """Live where the guest runs, and in its configuration."""
-        nic = domain_xml.build_nic(guest_config.nic(instance, vif))
-        again(lambda: GuestNics(self._guest(instance)).attach(nic, vif.mac_address))
+        nics, xml = GuestNics(self._guest(instance)), domain_xml.build_nic(guest_config.nic(instance, vif))
+        again(lambda: nics.attach(xml, vif.mac_address))
 
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Ask the guest, several times when it does not answer."""
@@ -470,7 +470,6 @@ class LibvirtDriver:
         self._guest(instance).define(self._config(instance, vifs))
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
-        files = self._files(instance)
         stays = instance.host != self._name and not instance.deleted
         is_mine = self._moves.may_remove(instance, self._guest(instance).power_state() is not None)
         if is_mine:
@@ -480,7 +479,7 @@ class LibvirtDriver:
             self._serial.forget(instance.uuid)
         self._disks.remove(instance.uuid, [path.name for path in keep], but_shared=stays)
         if is_mine:     # else it is another host's, with the same directory
-            concurrency.native(files.remove, keep)
+            concurrency.native(self._files(instance).remove, keep)
         self._moves.drop_aside(instance.uuid)
 
     def _end(self, instance: Instance, vifs: list[VIF]) -> None:

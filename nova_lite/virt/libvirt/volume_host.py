@@ -83,7 +83,7 @@ class VolumeHost:
         def look(connection: Any) -> set[str]:
             return {found[1] for secret in connection.listAllSecrets() if (found := _USAGE.fullmatch(secret.usageID()))}
 
-        return self._connection.run(look, retry=True)
+        return self._connection.run(look)
 
     def forget_all(self, instance_uuid: str) -> None:
         """Forget the secrets of a server that has no guest here, and of whose volumes nobody here knows any more."""
@@ -92,7 +92,7 @@ class VolumeHost:
                     if (found := _USAGE.fullmatch(secret.usageID())) and found[1] == instance_uuid]
 
         if Guest(self._connection, instance_uuid).power_state() is None:
-            for uuid in self._connection.run(look, retry=True):
+            for uuid in self._connection.run(look):
                 self._forget(uuid)
 
     def unlock(self, instance: Instance) -> None:
