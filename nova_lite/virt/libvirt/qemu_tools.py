@@ -36,7 +36,8 @@ def run(secrets: Mapping[str, str], program: str, *arguments: str | os.PathLike[
         verb, rest = ([arguments[0]], arguments[1:]) if program == "qemu-img" else ([], arguments)
         with contextlib.suppress(subprocess.TimeoutExpired):
             return subprocess.run([program, *verb, *objects, *rest], stdin=subprocess.DEVNULL, capture_output=True,  # noqa: S603
-                                  text=True, errors="replace", check=False, pass_fds=[*ends, *keep], timeout=seconds)
+                                  text=True, errors="replace", check=False, pass_fds=[*ends, *keep], timeout=seconds,
+                                  umask=0o077)      # a create that fails removes the file, and the next one makes it anew
         raise exception.VirtDriverError(what=program, reason=f"it did not end within {seconds:.0f} s")
     finally:
         for end in ends:

@@ -80,20 +80,25 @@ class VolumeHost:
 
     def kept_for(self) -> set[str]:
         """The servers for which there are secrets."""
-        def look(connection: Any) -> set[str]:
-            return {found[1] for secret in connection.listAllSecrets() if (found := _USAGE.fullmatch(secret.usageID()))}
-
-        return self._connection.run(look)
+        return self._connection.run(lambda connection: {server for server, _ in self._kept(connection)})
 
     def forget_all(self, instance_uuid: str) -> None:
         """Forget the secrets of a server that has no guest here, and of whose volumes nobody here knows any more."""
-        def look(connection: Any) -> list[str]:
-            return [secret.UUIDString() for secret in connection.listAllSecrets()
-                    if (found := _USAGE.fullmatch(secret.usageID())) and found[1] == instance_uuid]
-
         if Guest(self._connection, instance_uuid).power_state() is None:
-            for uuid in self._connection.run(look):
-                self._forget(uuid)
+            for server, uuid in self._connection.run(self._kept):
+                if server == instance_uuid:
+                    self._forget(uuid)
+
+    def _kept(self, connection: Any) -> list[tuple[str, str]]:
+        """Servers, and the secrets that are kept for them."""
+        lib = self._connection.libvirt
+        try:
+            return [(found[1], secret.UUIDString()) for secret in connection.listAllSecrets()
+                    if (found := _USAGE.fullmatch(secret.usageID()))]
+        except lib.libvirtError as error:
+            if error.get_error_code() != lib.VIR_ERR_NO_SUPPORT:        # a hypervisor without secrets
+                raise
+            return []
 
     def unlock(self, instance: Instance) -> None:
         """Before its guest starts: libvirt is to have the passphrases of its encrypted volumes and disks. Raises what

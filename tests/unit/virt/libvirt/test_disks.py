@@ -176,7 +176,7 @@ def test_a_base_image_that_is_used_by_another_name_of_its_directory_stays(conf, 
     (tmp_path / "state").rename(tmp_path / "larger")
     (tmp_path / "state").symlink_to(tmp_path / "larger")
     maker, files, base = _reloaded(tmp_path / "larger")
-    maker.check(files)                  # the guest may start
+    maker.check(instance(), files)                  # the guest may start
     maker.tidy()
     assert base.exists()
     (tmp_path / "state").unlink()       # it cannot start, and the link can be made again
@@ -193,7 +193,7 @@ def test_a_base_image_that_is_used_by_a_link_stays(conf, files, image, tmp_path)
     (tmp_path / "link").symlink_to(base)
     qemu_img("rebase", "-u", "-F", "qcow2", "-b", tmp_path / "link", files.disk)
     _age(base, 90000)
-    maker.check(files)
+    maker.check(instance(), files)
     maker.tidy()
     assert base.exists()
 

@@ -123,6 +123,12 @@ class Between:
 
     run_lasting = run
 
+    def metadata(self, *_):
+        raise _refused(libvirt.VIR_ERR_NO_DOMAIN_METADATA)
+
+    def hasManagedSaveImage(self, _flags):
+        return False
+
     def state(self):
         if self.looks == 0:
             self.place = self.then

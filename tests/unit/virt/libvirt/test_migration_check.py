@@ -59,8 +59,8 @@ def test_a_host_that_has_all_takes_the_guest():
 
 
 @pytest.mark.parametrize(("daemon", "values", "error", "text"), [
-    (None, {"hypervisor_type": "Xen"}, exception.InvalidHypervisorType, ""),
-    (None, {"hypervisor_version": 8_000_001}, exception.DestinationHypervisorTooOld, ""),
+    (None, {"hypervisor_type": "Xen"}, exception.InvalidHypervisorType, "hypervisor"),
+    (None, {"hypervisor_version": 8_000_001}, exception.DestinationHypervisorTooOld, "newer hypervisor"),
     (Daemon(libvirt.VIR_CPU_COMPARE_INCOMPATIBLE), {}, exception.InvalidCPUInfo, "CPU of host here"),
     (None, {"machine": "pc-new"}, exception.MigrationPreCheckError, "host here cannot run kvm guests of machine type pc-new")])
 def test_a_host_that_lacks_something_refuses_the_guest(daemon, values, error, text):

@@ -17,7 +17,7 @@ MOVE, OLDER = str(uuid.uuid4()), str(uuid.uuid4())
 
 @pytest.fixture
 def server():
-    return types.SimpleNamespace(uuid=str(uuid.uuid4()))
+    return types.SimpleNamespace(uuid=str(uuid.uuid4()), host="one", deleted=0, task_state=None)
 
 
 @pytest.fixture
