@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install neighbours run stack down tempest scenario test unit functional integration chaos walk ceph-test fuzz lint genconfig clean
+.PHONY: help install neighbours run stack down tempest scenario test unit functional integration chaos walk guest-test ceph-test fuzz lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -22,6 +22,7 @@ help:
 	@echo "make scenario     Tempest's scenarios with real guests on the cloud of make stack (SCENARIO_OPTIONS)"
 	@echo "make unit | functional | integration | chaos    some of them"
 	@echo "make walk         a random walk over all verbs while services are killed, 20 rounds (ROUNDS=5 SEED=7: that one again; GUESTS=real)"
+	@echo "make guest-test   what takes long on real guests: each verb while each service is killed, encryption on two hosts"
 	@echo "make ceph-test    guests whose disks are in a Ceph pool, on a real one-node cluster of its own (installs Debian's packages)"
 	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
 	@echo "make lint         ruff, mypy, shellcheck"
@@ -96,6 +97,10 @@ WALK = NOVA_LITE_WALK_ROUNDS=$(ROUNDS) NOVA_LITE_WALK_SEED=$(SEED) $(PYTEST) -s 
 endif
 walk: install
 	$(WALK)
+
+# not part of `make test`, which has to end within an hour
+guest-test: install
+	NOVA_LITE_LONG_TESTS=1 $(PYTEST) -m long tests/integration
 
 # not part of `make test`: it needs packages that nothing else needs
 ceph-test: install

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
 import re
 from typing import Any
@@ -41,6 +42,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The long groups first; workers of ``--dist load`` (unit tests) do not mind."""
+    """The long groups first; workers of ``--dist load`` (unit tests) do not mind. What ``make guest-test`` runs only there."""
+    if not os.environ.get("NOVA_LITE_LONG_TESTS"):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="make guest-test"))
     if hasattr(config, "workerinput") and not any(item.nodeid.startswith("tests/unit/") for item in items):
         items.sort(key=lambda item: _place(item.nodeid.partition("::")[0]))

@@ -11,7 +11,9 @@ from tests.integration.conftest import DISKS_KEY
 from tests.support.process import wait_for
 from tests.support.two_hosts import run
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU")]
 MARK = "what-the-guest-wrote"
 _READ = "echo 3 > /proc/sys/vm/drop_caches; head -n 1 /root/file"
 

@@ -16,7 +16,9 @@ from tests.support.process import wait_for
 from tests.support.storage import NbdServer
 from tests.support.two_hosts import TwoHosts, gateway
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU")]
 
 KEY = "5ec2e7" * 10 + "0f0e"
 ENCRYPTED = {"provider": "luks", "encryption_key_id": keymgr.FIXED_KEY_ID, "cipher": "aes-xts-plain64", "key_size": 256}

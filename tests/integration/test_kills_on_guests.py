@@ -15,6 +15,7 @@ from tests.libvirt_host import kill_libvirtd
 from tests.support.process import wait_for
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU"),
     pytest.mark.timeout(600)]
 HERE, THERE = "here", "there"       # the host of the guest, and the other one

@@ -28,7 +28,9 @@ from tests.support.process import wait_for
 
 ENCRYPTED = {"encrypted": True, "encryption": {"provider": "luks", "encryption_key_id": keymgr.FIXED_KEY_ID,
                                                "cipher": "aes-xts-plain64", "key_size": 256}}
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")]
 
 
 @pytest.fixture(scope="module")
