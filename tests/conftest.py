@@ -12,7 +12,7 @@ import pytest
 FIRST = ("guests", "tests/integration/test_neighbour_faults.py")
 """The two long ones, one for each worker; the files of the rest go to whoever is done."""
 # who uses one of these boots real guests, which take all the power that a small machine has
-_GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts)\b")
+_GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 
 
 @functools.cache

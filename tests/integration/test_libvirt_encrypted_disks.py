@@ -165,6 +165,7 @@ def _boots(driver, instance):
     wait_for("the login prompt", lambda: _logins(driver, instance), 600, 0.5)
 
 
+@pytest.mark.long
 def test_what_a_guest_writes_is_in_no_file_of_its_host(drivers, hypervisor, instance, tmp_path):
     driver, directory = drivers[0], _directory(tmp_path, "one", instance)
     driver.spawn(instance, [], _files(WRITE), _tiny)
