@@ -181,7 +181,7 @@ def test_an_operation_is_done_all_the_same(driver, hypervisor, monkeypatch, gues
 
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 @pytest.mark.parametrize(("owner", "function"), [
-    (libvirt.virConnect, "defineXMLFlags"), (libvirt.virDomain, "createWithFlags"), (libvirt.virDomain, "resume")])
+    (libvirt.virConnect, "defineXML"), (libvirt.virDomain, "createWithFlags"), (libvirt.virDomain, "resume")])
 def test_a_guest_is_built_all_the_same(driver, hypervisor, monkeypatch, instance, owner, function, when):
     with killed(monkeypatch, hypervisor, owner, function, when):
         _spawn(driver, instance)
