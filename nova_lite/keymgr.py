@@ -19,7 +19,6 @@ from oslo_context import context as oslo_context
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.identity.keystone import UNHURRIED, make_session
 
 LOG = log.getLogger(__name__)
 FIXED_KEY_ID = "00000000-0000-0000-0000-000000000000"       # what Nova and Cinder call the fixed key
@@ -97,6 +96,8 @@ class KeyManager:
 
     def _ask_in_time(self, what: str, question: Callable[[Any, Any], T], key_id: str = "") -> T:
         """castellan sets no limit to its requests: one that does not come back is left to itself."""
+        from nova_lite.identity.keystone import UNHURRIED  # 6 MiB, for those who have keys
+
         answers: queue.Queue[tuple[T | None, Exception | None]] = queue.Queue()
         seconds = UNHURRIED * self._conf.service_user.timeout
 
@@ -147,4 +148,6 @@ class _AsService(oslo_context.RequestContext):
 
     def get_auth_plugin(self) -> Any:
         """The credentials of the service user; raises ConfigError where there are none."""
+        from nova_lite.identity.keystone import make_session
+
         return make_session(self._conf).auth

@@ -13,12 +13,12 @@ MAINS = {"api": "from nova_lite.api import wsgi", "api_metadata": "from nova_lit
                     "from nova_lite import keymgr"}
 NEVER = {"api": {"numpy", "libvirt", "alembic", "oslo_reports", "cryptography"},
          "api_metadata": {"sqlalchemy", "numpy", "libvirt", "alembic", "oslo_reports"},
-         "conductor": {"numpy", "libvirt", "alembic", "oslo_reports", "webob", "cryptography"},
+         "conductor": {"numpy", "libvirt", "alembic", "oslo_reports", "webob", "cryptography", "keystoneauth1"},
          "scheduler": {"libvirt", "alembic", "oslo_reports", "webob", "cryptography"},
          # numpy is websockify's, which unmasks what browsers send with it
          "novncproxy": {"sqlalchemy", "libvirt", "alembic", "oslo_reports", "webob"},
          "compute": {"sqlalchemy", "numpy", "alembic", "oslo_reports", "webob", "psycopg2", "pymysql",
-                     "cryptography", "castellan"}}
+                     "cryptography", "castellan", "keystoneauth1"}}
 
 
 @pytest.mark.parametrize("main", MAINS)
