@@ -34,7 +34,7 @@ LOG = log.getLogger(__name__)
 
 _INITIATOR_FILE = pathlib.Path("/etc/iscsi/initiatorname.iscsi")
 _USAGES = {"ceph": "name", "iscsi": "target", "volume": "volume"}       # kind of secret: element that says what it is for
-_USAGE = re.compile(r"([0-9a-f-]{36})/[0-9a-f-]{36}")     # of our secrets: server and volume
+_USAGE = re.compile(r"([0-9a-f-]{36})/(?:[0-9a-f-]{36}|disks)")     # of our secrets: server and volume, or its own disks
 _IQN_PREFIX = "iqn.2010-10.org.openstack"
 
 
