@@ -31,7 +31,9 @@ class FaultyCloud:
         self.proxies = Proxies({name: neighbours.url(name) for name in ("keystone", "glance", "neutron", "cinder")})
         auth_url = f"{self.proxies.keystone.url}/v3"
         self.services: Services = neighbours.services(
-            directory, service_user__auth_url=auth_url, keystone_authtoken__auth_url=auth_url, service_user__timeout=TIMEOUT,
+            directory, service_user__auth_url=auth_url, service_user__timeout=TIMEOUT, keystone_authtoken__auth_url=auth_url,
+            # who asks is known while Keystone is down, however long the tests before it took
+            keystone_authtoken__token_cache_time=7200,
             service_user__retries=1, network__vif_plugging_timeout=0, fake__fetch_images=True, fake__hosts=2, fake__delay=0.3,
             fake__state_file=directory / "guests", **options)
         self.made: list[str] = []
