@@ -53,6 +53,29 @@ class DiskMaker(DiskStore):
         if instance.swap_mb and not self._is_there(files.swap):
             self._make_formatted(files.swap, instance.swap_mb * units.MiB, *MAKE_SWAP, passphrase=passphrase)
 
+    def make_like(self, instance: Instance, files: GuestDirectory, wanted: list[dict[str, Any]], fetch: Fetcher) -> None:
+        """Disks that are those of a guest on another host (its ``facts``), but for what they hold. Where the image of the root
+        disk is gone it becomes ``whole`` in ``wanted``: all of it is to be copied. Raises as ``make``."""
+        paths = {disk["name"]: files.path / pathlib.Path(disk["name"]).name for disk in wanted}
+
+        def make() -> None:
+            for disk in wanted:
+                if disk.get("whole"):
+                    self._make_empty(paths[disk["name"]], disk["format"], disk["size"])
+            self.make(instance, files, fetch)
+
+        try:
+            make()
+        except exception.ImageNotFound as error:
+            # the source stands on a copy of what the Image service has deleted since
+            LOG.info("%s: all of its disk is copied", error, extra={"instance_uuid": instance.uuid})
+            for disk in wanted:
+                disk["whole"] = disk.get("whole") or paths[disk["name"]] == files.disk
+            make()
+        for disk in wanted:
+            # of the size that the guest knows: a disk may have grown since it was made from its flavor
+            images.grow(paths[disk["name"]], disk["format"], disk["size"])
+
     @property
     def encrypts(self) -> bool:
         """Whether the disks of new guests can be encrypted on this host: those in qcow2 can, with a key manager."""
@@ -100,7 +123,8 @@ class DiskMaker(DiskStore):
                 if path.exists():
                     encrypted_images.check_alone(path)
 
-    def make_empty(self, path: pathlib.Path, disk_format: str, size: int) -> None:
+    @staticmethod
+    def _make_empty(path: pathlib.Path, disk_format: str, size: int) -> None:
         """A disk of nothing (qcow2: an overlay of nothing), whose every byte comes from elsewhere. OSError."""
         with written_whole(path) as part:
             images.run("qemu-img", "create", "-q", "-f", disk_format, part, str(size))

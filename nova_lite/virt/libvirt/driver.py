@@ -52,13 +52,13 @@ class LibvirtDriver:
     def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
         self._conf, self._name = conf, host
         self._root = instances_root(conf)
-        self._connection = Connection(conf.libvirt.connection_uri)
+        self._connection = connection = Connection(conf.libvirt.connection_uri)
         self._disks = disks_of(conf, host)
         self._moves = Moves(conf, host, self._disks)
         self._tpms = TpmStates(conf.libvirt.connection_uri)
         self._volumes = VolumeHost(conf, host, self._connection)
         self._serial: SerialServer | None = None
-        self.live = LiveMigrations(conf, host, self._connection, self._disks, self._ready, self._working, self._remove)
+        self.live = LiveMigrations(conf, host, connection, self._disks, self._volumes, self._ready, self._working, self._remove)
         self._host: Host | None = None
         self._watcher: Watcher | None = None
 

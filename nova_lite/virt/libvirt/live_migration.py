@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import pathlib
 import secrets
 import threading
 import time
@@ -26,7 +25,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.copies import Copies
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
-from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_check, migration_xml, paused_copy, post_copy
+from nova_lite.virt.libvirt import domain_xml, guest_config, migration_check, migration_xml, paused_copy, post_copy
 from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -68,16 +67,15 @@ _UNDEFINE_SECONDS = 10.0        # between the end of the source's guest and that
 class LiveMigrations:
     """See :class:`nova_lite.virt.live.LiveMigrations`. ``working`` tells the watcher that events are of our making."""
 
-    def __init__(self, conf: cfg.ConfigOpts, name: str, connection: Connection, disks: DiskMaker,
+    def __init__(self, conf: cfg.ConfigOpts, name: str, connection: Connection, disks: DiskMaker, volumes: VolumeHost,
                  host: Callable[[], Host],
                  working: Callable[..., contextlib.AbstractContextManager[None]],
                  remove: Callable[[Instance, list[VIF]], None]) -> None:
-        self._conf, self._name, self._connection, self._disks = conf, name, connection, disks
+        self._conf, self._name, self._connection, self._disks, self._volumes = conf, name, connection, disks, volumes
         self._host, self._working, self._remove = host, working, remove
         self._root = instances_root(conf)
         self._address = conf.libvirt.migration_address or conf.my_ip
         self._copies = Copies()
-        self._volumes = VolumeHost(conf, name, connection)
 
     # before -------------------------------------------------------------------------------------------------------------
     def facts(self, instance: Instance) -> SourceFacts:
@@ -146,7 +144,7 @@ class LiveMigrations:
             files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
         self._volumes.unlock(instance)
         if plan.block:
-            self._make_disks(instance, files, plan, fetch_image)
+            self._disks.make_like(instance, files, plan.disks, fetch_image)
         if offer is not None:
             with key_of(offer, files.path) as keys, written_whole(files.config_drive) as part:
                 pull(offer, files.config_drive.name, keys, part, check)
@@ -155,27 +153,6 @@ class LiveMigrations:
         plan.volumes = {str(d.volume_id): domain_xml.build_disk(guest_config.volume(instance, d))
                         for d in instance.volumes if d.connection_info}
         return plan
-
-    def _make_disks(self, instance: Instance, files: GuestDirectory, plan: Plan, fetch_image: Fetcher) -> None:
-        paths = {disk["name"]: files.path / pathlib.Path(disk["name"]).name for disk in plan.disks}
-
-        def make() -> None:
-            for disk in plan.disks:
-                if disk.get("whole"):
-                    self._disks.make_empty(paths[disk["name"]], disk["format"], disk["size"])
-            self._disks.make(instance, files, fetch_image)
-
-        try:
-            make()
-        except exception.ImageNotFound as error:
-            # the source stands on a copy of what the Image service has deleted since: it sees in the plan that it copies all
-            LOG.info("%s: all of its disk is copied", error, extra={"instance_uuid": instance.uuid})
-            for disk in plan.disks:
-                disk["whole"] = disk.get("whole") or paths[disk["name"]] == files.disk
-            make()
-        for disk in plan.disks:
-            # of the size that the guest knows: a disk may have grown since it was made from its flavor
-            images.grow(paths[disk["name"]], disk["format"], disk["size"])
 
     # the copy -----------------------------------------------------------------------------------------------------------
     def has_begun(self, instance: Instance) -> bool:

@@ -35,9 +35,9 @@ def copied_disk(instance: Instance, guest: Guest, files: GuestDirectory, disk_fo
                 check: Checker) -> Iterator[DiskCopy]:
     """The copy, for the time of the ``with`` block. Raises VirtDriverError, OSError, what ``check`` raises, or
     InstanceQuiesceFailed and its kin (see ``quiesce.quiet``)."""
-    drop_copy(guest, files)
     try:
         if not (guest.is_active() and _copy_live(instance, guest, files, disk_format, check)):
+            drop_copy(guest, files)
             images.base_of(files.disk, disk_format)
             files.snapshot.touch(mode=0o600)
             copying.run(check, "qemu-img", "convert", "-f", disk_format, "-O", disk_format, files.disk, files.snapshot)
@@ -72,7 +72,7 @@ def _copy_live(instance: Instance, guest: Guest, files: GuestDirectory, disk_for
     job = BackupJob(guest)
 
     def copy() -> None:
-        drop_copy(guest, files)     # of a run that lost libvirtd
+        drop_copy(guest, files)     # of a run that was killed, or lost libvirtd
         with quiesce.quiet(guest, files, instance):
             job.begin(str(files.disk), str(files.snapshot), disk_format)
         job.wait(check)
@@ -85,7 +85,6 @@ def _copy_live(instance: Instance, guest: Guest, files: GuestDirectory, disk_for
             job.abort()
             raise
         LOG.info("The guest went off during its backup: copying the disk again", extra={"instance_uuid": guest.uuid})
-        files.snapshot.unlink(missing_ok=True)
         return False
 
 

@@ -14,10 +14,17 @@ from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_x
 from nova_lite.virt.libvirt.connection import ConnectionLost
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.live_migration import LiveMigrations, is_overdue
+from nova_lite.virt.libvirt.volume_host import VolumeHost
 from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE, Plan, SourceFacts
 from tests.unit.virt.libvirt.builders import ENCRYPTION, IMAGE, NBD, instance, volume
 
 libvirt = pytest.importorskip("libvirt")
+
+
+def _live(conf, connection=None, disks=None, host=None):
+    """Those of the host "one"; ``host`` finds what it has."""
+    volumes = VolumeHost(conf, "one", connection)
+    return LiveMigrations(conf, "one", connection, disks, volumes, host, None, lambda _instance, _nics: None)
 
 
 @pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
@@ -25,7 +32,7 @@ libvirt = pytest.importorskip("libvirt")
 def test_a_disk_that_does_not_stand_on_the_servers_image_is_copied_whole(tmp_path, base, whole):
     """The destination could only make an overlay of the server's image, under which the rest of the disk would be lost."""
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
-    live = LiveMigrations(conf, "one", None, DiskMaker(conf), None, None, lambda _instance, _nics: None)
+    live = _live(conf, disks=DiskMaker(conf))
     files, server, fetched = live._files(instance()), instance(), []
     files.make()
     if base:
@@ -52,7 +59,7 @@ def test_a_disk_that_does_not_stand_on_the_servers_image_is_copied_whole(tmp_pat
 def test_a_disk_whose_image_is_deleted_is_copied_whole(tmp_path, disk_format):
     """Its source stands on a copy; the other host has none, and nobody else."""
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path), libvirt__images_type=disk_format)
-    live = LiveMigrations(conf, "one", None, DiskMaker(conf), None, None, lambda _instance, _nics: None)
+    live = _live(conf, disks=DiskMaker(conf))
     server = instance(flavor=dataclasses.replace(instance().flavor, swap=8))
     files, fetched = live._files(server), []
     disks = [{"name": f"{server.uuid}/disk", "size": 1 << 30, "used": 0, "format": disk_format, "whole": False},
@@ -78,7 +85,7 @@ def test_the_other_libvirt_is_reached_by_ipv6_too(tmp_path, monkeypatch, address
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path), libvirt__migration_address=address,
                                libvirt__live_migration_uri=wanted)
     here = types.SimpleNamespace(inventory=lambda: None, facts=types.SimpleNamespace(listen=""))
-    live = LiveMigrations(conf, "one", None, DiskMaker(conf), lambda: here, None, None)
+    live = _live(conf, disks=DiskMaker(conf), host=lambda: here)
     monkeypatch.setattr(live, "_guest", lambda _instance: types.SimpleNamespace(power_state=lambda: None))
     monkeypatch.setattr("nova_lite.virt.libvirt.migration_check.check_host", lambda *_: None)
     plan = live.check(instance(), SourceFacts("QEMU", 1, 1), None, False)
@@ -101,7 +108,7 @@ def test_a_copy_has_800_seconds_for_each_gib_and_for_two_at_least(job, overdue):
     (None, 1)])
 def test_a_copy_goes_on_though_the_connection_was_lost_on_which_it_was_asked_for(tmp_path, monkeypatch, error, looks):
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
-    live = LiveMigrations(conf, "one", None, None, None, None, None)
+    live = _live(conf)
     jobs, looked = [{"type": 2}, {"type": 2}, {}], []
 
     def job(_guest):
@@ -132,7 +139,7 @@ def test_a_copy_that_broke_is_taken_up_as_long_as_the_other_host_waits_for_the_r
         failure.__cause__ = libvirt.libvirtError(error)
         failure.__cause__.err = (libvirt.VIR_ERR_OPERATION_FAILED, 0, error, 2, None, None, None, 0, 0)
     guest = types.SimpleNamespace(lib=libvirt, is_active=lambda: active, unplug=lambda: told.append("unplug"))
-    live = LiveMigrations(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), "one", *[None] * 5)
+    live = _live(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)))
     monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._MEND_SECONDS", 0)
     monkeypatch.setattr(live, "_job", lambda _guest: {})
     why = live._mend(guest, instance(), Plan(), failure, lambda _progress: wanted, lambda: waits, time.monotonic() + seconds)
@@ -142,7 +149,7 @@ def test_a_copy_that_broke_is_taken_up_as_long_as_the_other_host_waits_for_the_r
 
 @pytest.mark.parametrize(("wanted", "seconds"), [(GIVE_UP, 9), (None, -1)])
 def test_an_attempt_to_take_a_copy_up_that_hangs_is_not_waited_for_once_it_is_given_up(tmp_path, monkeypatch, wanted, seconds):
-    live = LiveMigrations(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), "one", *[None] * 5)
+    live = _live(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)))
     live._files(instance()).make()
     monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: BROKEN)
     monkeypatch.setattr(live, "_job", lambda _guest: {})
@@ -167,7 +174,7 @@ def test_a_host_waits_for_the_rest_of_a_guest_unless_it_is_gone_or_runs_in_one_p
         return domain
     connection = types.SimpleNamespace(libvirt=libvirt, run=lambda function, _once: function(
         types.SimpleNamespace(lookupByUUIDString=lookup)))
-    live = LiveMigrations(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), "one", connection, *[None] * 4)
+    live = _live(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), connection)
     assert live.waits(instance()) is waits
 
 
@@ -219,7 +226,7 @@ def _watch(tmp_path, monkeypatch, takes, report, refusals=(), **options):
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
     for name, value in options.items():
         conf.set_override(name, value, group="libvirt")
-    live, log = LiveMigrations(conf, "one", None, None, None, None, None), []
+    live, log = _live(conf), []
     monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._LOOK_SECONDS", 0.01)
     monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._REPORT_SECONDS", 0.01)
     monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: WHOLE)
@@ -279,7 +286,7 @@ def test_how_libvirt_is_told_to_copy(tmp_path, options, plan, flags):
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path),
                                **{f"libvirt__live_migration_{name}": value for name, value in options.items()})
     guest = _Leaving()
-    LiveMigrations(conf, "one", None, None, None, None, None)._migrate(guest, Plan(
+    _live(conf)._migrate(guest, Plan(
         uri="qemu+tcp://[fd00::2]/system", address="fd00::2", source_root="/i", root="/i", **plan))
     always = {"LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE"}
     told = {name for name in ("AUTO_CONVERGE", "POSTCOPY", "TLS", "UNSAFE", "NON_SHARED_INC", "NON_SHARED_DISK", *always)

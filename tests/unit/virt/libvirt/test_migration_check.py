@@ -126,7 +126,7 @@ def test_disks_in_this_hosts_pool_are_shared(tmp_path):
 
 def test_the_file_that_a_check_needed_goes_unless_there_is_a_newer_one(tmp_path):
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
-    live = LiveMigrations(conf, "one", None, None, None, None, None)
+    live = LiveMigrations(conf, "one", None, None, None, None, None, None)
     live.forget(UUID, "first")      # a guest without a directory has none
     files = GuestDirectory(tmp_path / "instances", UUID)
     files.path.mkdir(parents=True)
