@@ -1,12 +1,18 @@
 """A private libvirtd for tests: ``with LibvirtHost(directory) as host: host.uri``."""
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator, Mapping
 
+from oslo_config import cfg
+
+from nova_lite.virt import driver as virt_driver
+from nova_lite.virt.driver import ComputeDriver
 from nova_lite.virt.libvirt.local_daemon import LocalDaemon
 from tests.guest import cache_directory
 
@@ -35,6 +41,20 @@ class LibvirtHost:
         keep_capabilities(self.directory)
         if self._short is not None:
             shutil.rmtree(self._short, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def started(confs: Mapping[str, cfg.ConfigOpts]) -> Iterator[list[ComputeDriver]]:
+    """The drivers of hosts, by their names."""
+    made: list[ComputeDriver] = []
+    try:
+        for name, conf in confs.items():
+            made.append(virt_driver.load(conf, name))
+            made[-1].init_host(lambda *_: None)
+        yield made
+    finally:
+        for one in made:
+            one.stop_host()
 
 
 def kill_libvirtd(daemon: LocalDaemon) -> None:

@@ -21,7 +21,7 @@ from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.libvirt import encryption
 from tests.guest import tiny_image
-from tests.libvirt_host import LibvirtHost
+from tests.libvirt_host import LibvirtHost, started
 from tests.support.process import wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
@@ -53,16 +53,12 @@ def hypervisor(tmp_path_factory):
 
 @pytest.fixture
 def drivers(hypervisor, tmp_path):
-    made = []
-    for name in ("one", "two"):
-        conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / name),
-                                   libvirt__connection_uri=hypervisor.uri, key_manager__fixed_key=KEY,
-                                   key_manager__backend="nova.keymgr.conf_key_mgr.ConfKeyManager")
-        made.append(virt_driver.load(conf, name))
-        made[-1].init_host(lambda *_: None)
-    yield made
-    for one in made:
-        one.stop_host()
+    confs = {name: nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / name),
+                                       libvirt__connection_uri=hypervisor.uri, key_manager__fixed_key=KEY,
+                                       key_manager__backend="nova.keymgr.conf_key_mgr.ConfKeyManager")
+             for name in ("one", "two")}
+    with started(confs) as made:
+        yield made
 
 
 @pytest.fixture
@@ -360,6 +356,16 @@ def test_without_its_key_nothing_is_made_and_nothing_starts(drivers, instance, t
     assert driver.power_state(instance) == states.SHUTDOWN
     driver.power_on(instance, [])
     assert driver.power_state(instance) == states.RUNNING
+
+
+def test_a_passphrase_that_a_killed_process_has_left_goes(drivers, hypervisor, instance):
+    """As of a build that was given to another host meanwhile: no guest of it is here."""
+    driver = drivers[0]
+    driver._volumes.unlock(instance)
+    assert driver.left_behind() == {instance.uuid}
+    driver.drop_left_behind(instance.uuid)
+    assert driver.left_behind() == set()
+    assert _virsh(hypervisor, "secret-list") == ""
 
 
 def test_hosts_with_other_disks_do_not_offer_it(hypervisor, instance, tmp_path, empty):

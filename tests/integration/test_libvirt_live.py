@@ -20,10 +20,9 @@ from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
-from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.live import Plan
-from tests.libvirt_host import LibvirtHost
+from tests.libvirt_host import LibvirtHost, started
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
 HOSTS = ("one", "two")
@@ -64,15 +63,11 @@ def states_of(directory, tmp_path, shared):
 
 @pytest.fixture
 def drivers(daemons, states_of):
-    made = []
-    for name, daemon, state in zip(HOSTS, daemons, states_of, strict=True):
-        conf = nova_lite.conf.load([], config_files=[], state_path=str(state), libvirt__connection_uri=daemon.uri,
-                                   libvirt__live_migration_uri=daemon.uri, libvirt__migration_address="127.0.0.1")
-        made.append(virt_driver.load(conf, name))
-        made[-1].init_host(lambda *_: None)
-    yield made
-    for one in made:
-        one.stop_host()
+    confs = {name: nova_lite.conf.load([], config_files=[], state_path=str(state), libvirt__connection_uri=daemon.uri,
+                                       libvirt__live_migration_uri=daemon.uri, libvirt__migration_address="127.0.0.1")
+             for name, daemon, state in zip(HOSTS, daemons, states_of, strict=True)}
+    with started(confs) as made:
+        yield made
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
-from tests.libvirt_host import LibvirtHost
+from tests.libvirt_host import LibvirtHost, started
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
 OLD, NEW = Flavor("1", "old", 96, 1, 1, swap=1, ephemeral_gb=1), Flavor("2", "new", 128, 1, 2, swap=2, ephemeral_gb=2)
@@ -44,15 +44,11 @@ def hypervisor(tmp_path_factory):
 
 @pytest.fixture
 def drivers(hypervisor, tmp_path):
-    made = []
-    for name in ("one", "two"):
-        conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / name),
-                                   libvirt__connection_uri=hypervisor.uri, key_manager__fixed_key="5ec2e7" * 10)
-        made.append(virt_driver.load(conf, name))
-        made[-1].init_host(lambda *_: None)
-    yield made
-    for one in made:
-        one.stop_host()
+    confs = {name: nova_lite.conf.load([], config_files=[], state_path=str(tmp_path / name),
+                                       libvirt__connection_uri=hypervisor.uri, key_manager__fixed_key="5ec2e7" * 10)
+             for name in ("one", "two")}
+    with started(confs) as made:
+        yield made
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import time
 import pytest
 
 import nova_lite.conf
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.objects.image import ImageMeta
-from nova_lite.virt.libvirt import images
+from nova_lite.virt.libvirt import encrypted_images, images
 from nova_lite.virt.libvirt.disks import DiskMaker, takes_direct_io
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 
@@ -624,10 +624,8 @@ def test_an_encrypted_disk_that_says_something_else_is_not_opened(locked, files,
     locked.make(server, files, Fetch(image))
     locked.check(server, files)
     if lie == "backing file":
-        secret = tmp_path / "secret"
-        secret.write_text(KEY)
-        qemu_img("create", "-q", "-f", "qcow2", "--object", f"secret,id=s,file={secret}", "-F", "raw", "-b", secret, "-o",
-                 "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10", files.ephemeral, "1G")
+        (other := tmp_path / "other").write_bytes(bytes(MIB))
+        encrypted_images.create(files.ephemeral, units.GiB, KEY, other, "raw")
     elif lie == "no format":
         files.ephemeral.write_bytes(b"x" * 512)
     else:
