@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("qemu-system-x86_64"), reason="needs root and QEMU"),
     pytest.mark.timeout(600)]
 HERE, THERE = "here", "there"       # the host of the guest, and the other one
+EACH = ("conductor", "daemon here", "daemon there", "libvirtd here", "libvirtd there")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def _statuses(user, server):
     return [move["status"] for move in user.ok("GET", path)["migrations"]]
 
 
-@pytest.mark.parametrize("who", ["conductor", "daemon there", "libvirtd there", "libvirtd here"])
+@pytest.mark.parametrize("who", EACH)
 def test_before_the_memory_is_copied(two_hosts, user, marked, who):
     source, known = two_hosts.host_of(marked), _statuses(user, marked)
     _begin(user, marked)
@@ -103,7 +104,7 @@ def test_before_the_memory_is_copied(two_hosts, user, marked, who):
     settled(two_hosts, user, marked)
 
 
-@pytest.mark.parametrize("who", ["conductor", "daemon there", "libvirtd there", "libvirtd here"])
+@pytest.mark.parametrize("who", EACH)
 def test_while_the_memory_is_copied(two_hosts, user, marked, who):
     """A copy over which a libvirtd dies is over, and the guest stays; it goes on whoever else dies."""
     source = two_hosts.host_of(marked)
@@ -119,7 +120,7 @@ def test_while_the_memory_is_copied(two_hosts, user, marked, who):
     now.virsh("migrate-setspeed", marked, "8796093022207")
 
 
-@pytest.mark.parametrize("who", ["conductor", "daemon there", "libvirtd there", "libvirtd here"])
+@pytest.mark.parametrize("who", EACH)
 def test_when_the_memory_is_there(two_hosts, user, marked, who):
     source = two_hosts.host_of(marked)
     _begin(user, marked)
