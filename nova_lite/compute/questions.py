@@ -1,4 +1,5 @@
-"""What others ask a host and wait for: nothing is changed by it but that a guest stands still, nothing is written down."""
+"""What others ask a host and wait for: nothing that stays is changed by it but that a guest stands still, nothing is written
+down."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +8,7 @@ import oslo_messaging as messaging
 
 from nova_lite import exception
 from nova_lite.compute.work import Host
-from nova_lite.context import RequestContext
+from nova_lite.context import RequestContext, admin_context
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.live import Plan, SourceFacts
@@ -56,8 +57,20 @@ class Questions:
     def check_live_migration(self, context: RequestContext, instance_uuid: str, there: dict[str, Any], block: bool | None,
                              over_commit: bool) -> dict[str, Any]:
         """``virt.live.Plan``: how this host would take a guest. Raises MigrationPreCheckError and its kin."""
-        facts = SourceFacts.from_primitive(there)
-        return self.host.driver.live.check(self._instance(context, instance_uuid), facts, block, over_commit).to_primitive()
+        instance = self._instance(context, instance_uuid)
+        plan = self.host.driver.live.check(instance, SourceFacts.from_primitive(there), block, over_commit)
+        self._check_network(instance)
+        return plan.to_primitive()
+
+    def _check_network(self, instance: Instance) -> None:
+        """Only the network knows whether a port can be bound here, and it knows by trying."""
+        network, here = self.host.network, self.host.name
+        try:
+            network.expect(admin_context(), instance, here)
+        except exception.VirtDriverError as error:
+            raise exception.MigrationPreCheckError(reason=error.message) from error
+        finally:
+            network.forget(admin_context(), instance, here)
 
     @expected
     def waits_for_rest(self, context: RequestContext, instance_uuid: str) -> bool:

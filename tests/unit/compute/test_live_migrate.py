@@ -137,6 +137,34 @@ def test_a_host_whose_hypervisor_does_not_answer_is_not_the_last_one(make_cloud,
     _is_at(cloud, server, asked[1])
 
 
+def test_a_host_that_has_not_the_network_is_not_the_last_one(make_cloud, monkeypatch):
+    cloud = make_cloud("h1", "h2", "h3")
+    server, calls = cloud.active(), []
+    old = cloud.get(server).host
+
+    def expect(_context, instance, host):
+        calls.append(("expect", host))
+        if calls[0] == ("expect", host) or not one_has:
+            raise exception.VirtDriverError(what=f"Binding a port to host {host}", reason="no way to connect it there")
+        return instance.network_info
+    for manager in cloud.hosts.values():
+        monkeypatch.setattr(manager.host.network, "expect", expect)
+        monkeypatch.setattr(manager.host.network, "forget", lambda _context, _instance, host: calls.append(("forget", host)))
+    one_has = False
+    named = _other(cloud, server)
+    told = cloud.wait_action(_migrate(cloud, server, host=named), objects.ERROR).arguments["error"]
+    assert told.startswith("Migration pre-check error")
+    assert f"Binding a port to host {named}" in told
+    assert calls == [("expect", named), ("forget", named)]
+    _is_at(cloud, server, old)
+    assert _move(cloud).dest_compute in (None, "")      # it was refused before anything was prepared
+    calls.clear()
+    one_has = True
+    cloud.wait_action(_migrate(cloud, server), objects.DONE)
+    assert calls[:4] == [(call, host) for host in (calls[0][1], calls[2][1]) for call in ("expect", "forget")]
+    _is_at(cloud, server, calls[2][1])
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_the_source_hears_of_a_refusal(cloud, server, monkeypatch, named):
     """It removes what it has written for the check."""
