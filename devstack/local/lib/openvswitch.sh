@@ -17,6 +17,8 @@ start_openvswitch() {
     start ovs-vswitchd "$(command -v ovs-vswitchd)" "unix:$OVS_RUNDIR/db.sock" --no-chdir "--unixctl=$OVS_RUNDIR/vswitchd.ctl"
     vsctl --may-exist add-br br-int -- set bridge br-int datapath_type=netdev fail_mode=secure
     vsctl --may-exist add-br br-ex -- set bridge br-ex datapath_type=netdev
+    # those of an earlier stack are in the database before they are devices
+    wait_until ovs-vswitchd 30 ip link show br-ex
     # this machine is on the external network, so floating IPs answer from here
     ip address replace "$EXTERNAL_ADDRESS" dev br-ex
     ip link set br-ex up
