@@ -94,7 +94,8 @@ class Client:
             answer = self._try(method, path.replace("{project}", context.project_id or "") if user else path, user,
                                headers or {}, arguments, once)
         if answer.status_code >= 500:
-            raise exception.ServiceUnavailable(what=self._name, reason=f"it answered {answer.status_code}: {_words(answer)[0]}")
+            reason, kind = _words(answer)
+            raise exception.ServiceUnavailable(what=self._name, reason=f"it answered {answer.status_code}: {reason}", kind=kind)
         if answer.status_code == 401:
             if user:
                 raise exception.Unauthorized(f"{self._name} does not take the token of this request any more.")

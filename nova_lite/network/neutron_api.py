@@ -31,6 +31,12 @@ class NeutronRefusal(exception.NovaLiteError):
         self.code = int(kwargs.get("status", 500))
 
 
+def not_bound(port_id: str, host: str) -> exception.VirtDriverError:
+    """What happened to a binding of Neutron's that has failed."""
+    return exception.VirtDriverError(what=f"Binding port {port_id} to host {host}",
+                                     reason="Neutron found no way to connect it there")
+
+
 class NeutronAPI:
     """Every method raises ServiceUnavailable when Neutron does not answer."""
 
@@ -76,10 +82,16 @@ class NeutronAPI:
         return self._call(context, "GET", f"/ports/{port_id}/bindings", subject={"port_id": port_id})["bindings"]
 
     def add_binding(self, context: RequestContext, port_id: str, host: str, vnic_type: str | None = None) -> Json:
-        """A second, inactive binding of a port; its ``vif_type`` and ``vif_details`` are those of ``host``."""
+        """A second, inactive binding of a port; its ``vif_type`` and ``vif_details`` are those of ``host``. Raises
+        VirtDriverError when there is no way to connect it there, and nothing is kept then."""
         values = {"host": host, **({"vnic_type": vnic_type} if vnic_type else {})}
-        return self._call(context, "POST", f"/ports/{port_id}/bindings", json={"binding": values},
-                          subject={"port_id": port_id})["binding"]
+        try:
+            return self._call(context, "POST", f"/ports/{port_id}/bindings", json={"binding": values},
+                              subject={"port_id": port_id})["binding"]
+        except exception.ServiceUnavailable as error:
+            if error.kwargs.get("kind") != "PortBindingError":      # for which Neutron has the status 500
+                raise
+            raise not_bound(port_id, host) from error
 
     def activate_binding(self, context: RequestContext, port_id: str, host: str) -> bool:
         """Let the binding of ``host`` be the one that counts; False: there is none. One that counts already is no error."""

@@ -8,7 +8,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network.neutron_api import Json, NeutronAPI
+from nova_lite.network.neutron_api import Json, NeutronAPI, not_bound
 from nova_lite.network.neutron_ports import HOST
 from nova_lite.network.neutron_views import FAILED
 from nova_lite.objects.instance import Instance
@@ -30,10 +30,6 @@ class PortMoves:
     def _expected(self, context: RequestContext, port: Json, host: str) -> Json:
         known = [b for b in self._api.bindings(context, port["id"]) if b["host"] == host]
         binding = known[0] if known else self._api.add_binding(context, port["id"], host, port.get("binding:vnic_type"))
-        if binding.get("vif_type") == FAILED:
-            self._api.delete_binding(context, port["id"], host)
-            raise exception.VirtDriverError(what=f"Binding port {port['id']} to host {host}",
-                                            reason="Neutron found no way to connect it there")
         return {"binding:vif_type": binding.get("vif_type"), "binding:vif_details": binding.get("vif_details")}
 
     def move(self, context: RequestContext, ports: Sequence[Json], host: str) -> list[Json]:
@@ -56,8 +52,7 @@ class PortMoves:
         except exception.PortNotFound:
             now = None
         if now is not None and now.get("binding:vif_type") == FAILED:
-            raise exception.VirtDriverError(what=f"Binding port {port['id']} to host {host}",
-                                            reason="Neutron found no way to connect it there")
+            raise not_bound(port["id"], host)
         return now
 
     def forget(self, context: RequestContext, ports: Sequence[Json], host: str) -> None:

@@ -5,6 +5,8 @@ tells nova_lite so: that is the moment at which an agent would have wired them.
 """
 from __future__ import annotations
 
+import pathlib
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -147,3 +149,29 @@ def test_what_is_wrong_is_told_before_anything_is_written(cloud: Cloud) -> None:
         cloud.neighbours.call("DELETE", "neutron", f"/v2.0/ports/{port}", "admin")
     client: Compute = cloud.demo
     assert client.servers() == []
+
+
+def test_a_host_that_cannot_have_the_ports_refuses_a_live_migration(cloud: Cloud, tmp_path: pathlib.Path) -> None:
+    """Its reason is the answer, and Neutron keeps nothing of the attempt."""
+    admin = cloud.services.client(cloud.neighbours.token("admin"), "2.30")
+    server = cloud.boot([{"uuid": cloud.network}])
+    [port] = cloud.bound(server, 1)
+    cloud.wire(server)
+    cloud.demo.wait(server, "ACTIVE")
+    other = cloud.services.another("compute", "refuse-1", host="refuse-1", fake__state_file=tmp_path / "guests").start()
+    try:
+        wait_for("the other host", lambda: any(
+            s["state"] == "up" for s in admin.ok("GET", "/os-services?host=refuse-1")["services"]))
+        answer = admin.request("POST", f"/servers/{server}/action", json={
+            "os-migrateLive": {"host": "refuse-1", "block_migration": "auto"}})
+        assert (answer.status_code, answer.json()["badRequest"]["message"]) == (
+            400, f"Migration pre-check error: Binding port {port['id']} to host refuse-1 failed: "
+                 "Neutron found no way to connect it there")
+        bindings = cloud.neighbours.call("GET", "neutron", f"/v2.0/ports/{port['id']}/bindings", "admin")["bindings"]
+        assert [b["host"] for b in bindings] == ["wired"]
+        found = admin.server(server)
+        assert (found["status"], found["OS-EXT-STS:task_state"], found["OS-EXT-SRV-ATTR:host"]) == ("ACTIVE", None, "silent-1")
+    finally:
+        other.kill(signal.SIGTERM)
+    cloud.demo.delete(server)
+    cloud.demo.wait_gone(server)

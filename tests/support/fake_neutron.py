@@ -298,6 +298,9 @@ class FakeNeutron:
         waiting = port.setdefault("waiting", [])
         if method == "POST":
             host = body["binding"]["host"]
+            if _bound_at(host)["vif_type"] == "binding_failed":
+                raise Refused(500, "PortBindingError",
+                              f"Binding for port {port['id']} on host {host} could not be created or updated.")
             waiting.append(host)
             return 201, {"binding": {"host": host, "status": "INACTIVE", **_bound_at(host)}}
         host = rest[0]
