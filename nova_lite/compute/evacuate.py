@@ -64,6 +64,7 @@ def _build(work: Work, listener: Listener) -> dict[str, object]:
     volumes.complete_all(work)
     updates: dict[str, object] = {
         "host": host.name, "node": work.migration.dest_node, "launched_on": host.name,
+        "availability_zone": work.action.arguments.get("zone") or before.availability_zone,
         "launched_at": units.utcnow().isoformat(), "personality": None, "network_info": [v.to_primitive() for v in vifs],
         **volumes.columns(server)}
     if work.action.arguments.get("stopped") or before.vm_state == states.STOPPED:

@@ -307,10 +307,11 @@ def _try(work: Work, what: str, function: Callable[[], object]) -> None:
 
 
 def _place(work: Work) -> dict[str, Any]:
-    """Host, node, nics and volumes of the server at the destination."""
+    """Host, node, zone, nics and volumes of the server at the destination."""
     move = _move(work)
     facts = move.facts or {}
     return {"host": move.dest_compute, "node": move.dest_node,
+            "availability_zone": work.action.arguments.get("zone") or work.instance.availability_zone,
             **{name: facts[name] for name in ("network_info", "block_devices") if name in facts}}
 
 

@@ -53,4 +53,4 @@ def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migratio
     _refuse_if_up(conn, tools, held, old)       # it may have come back while a host was looked for
     moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node})
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
-    tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host)
+    tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host, {"zone": place.availability_zone})

@@ -116,7 +116,8 @@ def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migratio
     moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node, "dest_host": plan.address,
                                  "status": objects.QUEUED, "facts": {"plan": plan.to_primitive()}})
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
-    tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host, {"step": "prepare"})
+    tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host,
+                    {"step": "prepare", "zone": place.availability_zone})
 
 
 # the death of a host ------------------------------------------------------------------------------------------------------

@@ -50,9 +50,11 @@ def _guests(cloud):
 
 
 def test_the_server_is_built_elsewhere_and_the_old_guest_goes(cloud, server):
+    cloud.set(server, availability_zone="of-the-old-host")
     cloud.wait_action(_evacuate(cloud, server, host="h2"), objects.DONE)
     found = cloud.get(server)
     assert (found.host, found.node, found.vm_state, found.power_state) == ("h2", "h2", states.ACTIVE, states.RUNNING)
+    assert found.availability_zone == "nova"
     assert (_move(cloud).migration_type, _move(cloud).status) == ("evacuation", "done")
     assert cloud.claimed() == {"h2": {server}}
     cloud.add_host("h1")

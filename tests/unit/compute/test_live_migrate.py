@@ -70,9 +70,11 @@ def test_a_wrong_clock_of_the_conductor_makes_no_host_dead(cloud, server, monkey
 @pytest.mark.parametrize("named", [True, False])
 def test_server_guest_and_room_move_together(cloud, server, named):
     old, new = cloud.get(server).host, _other(cloud, server)
+    cloud.set(server, availability_zone="of-the-old-host")
     action_id = _migrate(cloud, server, host=new if named else None)
     cloud.wait_action(action_id, objects.DONE)
     _is_at(cloud, server, new)
+    assert cloud.get(server).availability_zone == "nova"
     move = _move(cloud)
     assert (move.migration_type, move.status, move.source_compute, move.dest_compute) == (
         "live-migration", "completed", old, new)
