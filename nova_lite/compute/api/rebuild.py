@@ -47,7 +47,7 @@ class Rebuilds(Base):
         that is not there, and the 403s of quota."""
         validate.refuse_vtpm(instance, VERB)
         states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
-        updates: dict[str, Any] = {**request.values, **self._looked_up(instance, request)}
+        updates: dict[str, Any] = {**request.values, **self._looked_up(context, instance, request)}
         image = self._rebuild_image(context, instance, request)
         updates |= _of_image(instance, image, request)
         arguments: dict[str, Any] = {"preserve_ephemeral": request.preserve_ephemeral}
@@ -61,7 +61,7 @@ class Rebuilds(Base):
 
         self.operate(context, instance.uuid, VERB, prepare=prepare)
 
-    def _looked_up(self, instance: Instance, request: RebuildRequest) -> dict[str, Any]:
+    def _looked_up(self, context: RequestContext, instance: Instance, request: RebuildRequest) -> dict[str, Any]:
         """What quota and key pairs have to say."""
         found: dict[str, Any] = {}
         with self.db.read() as connection:
@@ -73,7 +73,7 @@ class Rebuilds(Base):
             if request.key_name is None:
                 found |= {"key_name": None, "keypair": None}
             elif request.key_name:
-                found |= {"key_name": request.key_name, "keypair": _key(connection, instance, request.key_name)}
+                found |= {"key_name": request.key_name, "keypair": _key(connection, context, request.key_name)}
         return found
 
     def _rebuild_image(self, context: RequestContext, instance: Instance, request: RebuildRequest) -> ImageMeta:
@@ -107,10 +107,10 @@ class Rebuilds(Base):
         return image
 
 
-def _key(connection: sa.Connection, instance: Instance, name: str) -> dict[str, Any]:
-    """A key of the server's user, whoever asks for it."""
+def _key(connection: sa.Connection, context: RequestContext, name: str) -> dict[str, Any]:
+    """A key of the user who asks, whoever made the server."""
     try:
-        found = keypairs.get(connection, instance.user_id, name)
+        found = keypairs.get(connection, context.user_id or "", name)
     except exception.KeypairNotFound as error:
         raise exception.Invalid("Invalid key_name provided.") from error
     return {key: found[key] for key in ("name", "type", "public_key")}

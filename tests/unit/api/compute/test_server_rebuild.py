@@ -81,14 +81,16 @@ def test_what_a_version_does_not_know_is_refused(servers, member, version, name)
     rebuild(member, servers.active(member), servers.image, 400, version, **{name: values.get(name, "text")})
 
 
-def test_the_key_is_the_server_users_own(cloud, servers, member, admin):
-    server = servers.active(member)
-    cloud.insert(models.key_pairs, name="mine", user_id="fake", type="ssh", public_key="ssh-rsa A", fingerprint="f")
-    answer = rebuild(admin, server, servers.image, version="2.54", key_name="mine")["server"]
+def test_the_key_is_that_of_who_asks(cloud, servers, member):
+    server, other = servers.active(member), cloud.client("other")
+    for user, key in (("fake", "ssh-rsa A"), ("other", "ssh-rsa B")):
+        cloud.insert(models.key_pairs, name="mine", user_id=user, type="ssh", public_key=key, fingerprint="f")
+    cloud.insert(models.key_pairs, name="none", user_id="fake", type="ssh", public_key="ssh-rsa C", fingerprint="f")
+    answer = rebuild(other, server, servers.image, version="2.54", key_name="mine")["server"]
     assert answer["key_name"] == "mine"
-    assert servers.row(server)["keypair"]["public_key"] == "ssh-rsa A"
+    assert servers.row(server)["keypair"]["public_key"] == "ssh-rsa B"
     servers.set(server, task_state=None)
-    assert "Invalid key_name" in json.dumps(rebuild(admin, server, servers.image, 400, "2.54", key_name="none"))
+    assert "Invalid key_name" in json.dumps(rebuild(other, server, servers.image, 400, "2.54", key_name="none"))
 
 
 @pytest.mark.parametrize(("vm_state", "task_state", "code"), [
