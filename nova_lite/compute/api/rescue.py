@@ -1,6 +1,8 @@
 """Rescue of servers: which image, and whether it can be."""
 from __future__ import annotations
 
+from oslo_log import log
+
 from nova_lite import exception
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
@@ -8,6 +10,8 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
+
+LOG = log.getLogger(__name__)
 
 
 class Rescues(Base):
@@ -37,15 +41,30 @@ class Rescues(Base):
         self.operate(context, uuid, "unrescue")
 
     def _rescue_image(self, context: RequestContext, instance: Instance, image_id: str | None) -> ImageMeta:
-        wanted = image_id or instance.image_ref or (instance.image.id if instance.image is not None else "")
-        if not wanted:
-            raise exception.InstanceNotRescuable(instance_id=instance.uuid, reason="it has no image, and none was named")
-        try:
-            image = self.image.get(context, wanted)
-        except exception.ImageNotFound as error:
-            raise exception.UnsupportedRescueImage(image=wanted, reason=error.message) from error
+        image = self._named(context, image_id) if image_id else self._own(context, instance)
+        wanted = image.id
         if image.status != "active":
             raise exception.UnsupportedRescueImage(image=wanted, reason=f"it is {image.status}")
         if image.properties.get("block_device_mapping") or image.properties.get("mappings"):
             raise exception.UnsupportedRescueImage(image=wanted, reason="it is of a server that booted from a volume")
         return image
+
+    def _named(self, context: RequestContext, image_id: str) -> ImageMeta:
+        try:
+            return self.image.get(context, image_id)
+        except exception.ImageNotFound as error:
+            raise exception.UnsupportedRescueImage(image=image_id, reason=error.message) from error
+
+    def _own(self, context: RequestContext, instance: Instance) -> ImageMeta:
+        """Of a server from a snapshot, the image that the system came from, if that is still there: in the snapshot may be what
+        it has to be rescued from."""
+        base = instance.image.properties.get("base_image_ref") if instance.image is not None else None
+        if base:
+            try:
+                return self.image.get(context, str(base))
+            except exception.ImageNotFound as error:
+                LOG.info("rescued by its own image: %s", error, extra={"instance_uuid": instance.uuid})
+        wanted = instance.image_ref or (instance.image.id if instance.image is not None else "")
+        if not wanted:
+            raise exception.InstanceNotRescuable(instance_id=instance.uuid, reason="it has no image, and none was named")
+        return self._named(context, wanted)

@@ -36,6 +36,17 @@ def test_by_its_own_image(servers, member):
     assert "admin_password" not in begun["arguments"]
 
 
+def test_of_a_server_from_a_snapshot_by_the_image_that_it_came_from(cloud, servers, member):
+    base = add_image(cloud)
+    snapshot = add_image(cloud, properties={"base_image_ref": base})
+    for found in (base, snapshot):      # then the snapshot, as the other one is deleted
+        server = servers.active(member, imageRef=snapshot)
+        act(member, server, {"rescue": None}, 200)
+        assert servers.actions(server)[-1]["arguments"]["image"]["id"] == found
+        if found == base:
+            cloud.services.image.delete(ADMIN, base)
+
+
 def test_by_another_image_and_with_a_password(cloud, servers, member):
     server, image = servers.active(member), add_image(cloud)
     servers.set(server, config_drive=True)
