@@ -6,6 +6,7 @@ both. A query is checked as an object of lists: ``?sort_key=a&sort_key=b`` is ``
 """
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -65,6 +66,17 @@ def _maximum(_validator: Any, maximum: float, instance: object, _schema: Any) ->
         yield SchemaError(f"{instance!r} is greater than the maximum of {maximum!r}")
 
 
+def _pattern(_validator: Any, pattern: str, instance: object, _schema: Any) -> Iterator[SchemaError]:
+    if isinstance(instance, str) and not _compiled(pattern).search(instance):
+        yield SchemaError(f"{instance!r} does not match {pattern!r}")
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """As ECMA 262 has it, whose ``$`` is the end: Python's is also before a line feed at the end."""
+    return re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", pattern))
+
+
 def _drop_additional(_validator: Any, allowed: object, instance: object, schema: Mapping[str, Any]) -> Iterator[SchemaError]:
     """additionalProperties of /v2: what is not known is taken out instead of refused."""
     if allowed is False and isinstance(instance, dict):
@@ -82,7 +94,7 @@ def _additional(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[
 
 # an integer is an int: 1.0 would reach handlers as a float
 _TYPES = _Draft.TYPE_CHECKER.redefine("integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool))
-_Strict = validators.extend(_Draft, {"minimum": _minimum, "maximum": _maximum}, type_checker=_TYPES)
+_Strict = validators.extend(_Draft, {"minimum": _minimum, "maximum": _maximum, "pattern": _pattern}, type_checker=_TYPES)
 _Relaxed = validators.extend(_Strict, {"additionalProperties": _drop_additional})
 
 

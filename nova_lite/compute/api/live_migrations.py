@@ -22,6 +22,7 @@ from nova_lite.virt.live import ABORT, FORCE_COMPLETE
 UNDER_WAY = (objects.QUEUED, objects.PREPARING, objects.RUNNING, objects.POST_MIGRATING)
 CHECK_SECONDS = 60.0        # how long a request of an old microversion waits for the checks
 _LOOKS = (0.05, 0.1, 0.2, 0.5)
+_DIGITS = 18                # of an id, which a database takes
 
 
 class LiveMigrations(Base):
@@ -114,9 +115,11 @@ def _want(connection: sa.Connection, context: RequestContext, instance: Instance
 def find(connection: sa.Connection, instance: Instance, migration_id: str) -> Migration:
     """A live migration of a server. Raises NotFound."""
     unknown = f"Migration {migration_id} for instance {instance.uuid} could not be found."
+    if not (migration_id.isascii() and migration_id.isdigit() and len(migration_id) <= _DIGITS):
+        raise exception.NotFound(unknown)
     try:
         move = moves.get(connection, int(migration_id))
-    except (ValueError, exception.MigrationNotFound) as error:
+    except exception.MigrationNotFound as error:
         raise exception.NotFound(unknown) from error
     if move.instance_uuid != instance.uuid:
         raise exception.NotFound(unknown)

@@ -185,7 +185,7 @@ class Volumes(Base):
     def detach_volume(self, context: RequestContext, uuid: str, volume_id: str) -> None:
         """Let the host take a volume from the guest and give it back.
 
-        Raises VolumeNotAttached (404), Forbidden (403) for the root volume, InvalidVolume (400) while it is being attached
+        Raises VolumeNotAttached (404), Invalid (400) for the root volume, InvalidVolume (400) while it is being attached
         or detached, or when Cinder does not let it go, and what ``states.check`` raises (409). A Volume service that does not
         answer is no reason not to begin: host or conductor ask it again.
         """
@@ -328,7 +328,7 @@ def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str,
     if device is None:
         raise exception.VolumeNotAttached(instance_id=uuid, volume_id=volume_id)
     if device.is_root:
-        raise exception.Forbidden("Cannot detach a root device volume")
+        raise exception.Invalid("Cannot detach a root device volume")
     states.check(states.OPERATIONS["detach_volume"], instance, may_override_lock=bool(context.is_admin))
     for other in actions.open_of_instances(connection, [uuid]).get(uuid, ()):
         # a detach may wait behind an attach: what is in-use for the Volume service may be a moment from its end here

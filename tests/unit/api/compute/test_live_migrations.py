@@ -118,5 +118,8 @@ def test_so_is_a_forced_completion(servers, cloud, server, admin, status, code):
     [shown] = admin.at("2.80").get(path)["migrations"]
     assert admin.at("2.80").get(f"{path}/{number}") == {"migration": shown}
     assert (shown["id"], shown["status"], shown["server_uuid"], shown["source_compute"]) == (number, status, server, "host1")
-    admin.at("2.22").post(f"/servers/{server}/migrations/{number}/action", {"force_complete": None}, code)
+    for nothing in (f"{number}_0", "9" * 23, "%D9%A3", "x"):
+        admin.at("2.24").delete(f"{path}/{nothing}", 404)
+        admin.at("2.22").post(f"{path}/{nothing}/action", {"force_complete": None}, 400)
+    admin.at("2.22").post(f"{path}/{number}/action", {"force_complete": None}, code)
     assert _asked(servers, server).get("wanted") == ("force_complete" if code == 202 else None)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nova_lite import exception
-from nova_lite.api.openstack import formats, microversions
+from nova_lite.api.openstack import formats, microversions, parameters
 from nova_lite.api.openstack.routes import as_tuple, at_version
 from nova_lite.api.openstack.validation import Validator
 from tests.unit.api.conftest import Client, Make, fault
@@ -34,6 +34,11 @@ def post(api: Client, thing, **kwargs):
 ])
 def test_a_bad_body_is_told_with_path_value_and_reason(api: Client, thing, message):
     assert fault(post(api, thing), "badRequest", 400) == message
+
+
+@pytest.mark.parametrize("number", ["\n", "7\n", " 7"])
+def test_a_number_has_nothing_around_it(number):
+    assert Validator({"type": "object", "properties": {"n": parameters.POSITIVE_INTEGER}}).error({"n": number})
 
 
 def test_a_good_body_reaches_the_handler(api: Client):
