@@ -15,7 +15,7 @@ def create(req: Request) -> webob.Response:
     """Take events; 207 when some were not taken, each answer saying why by its code."""
     events = req.json_in["events"]
     codes = req.services.compute.external_events(req.context, events)
-    answers = [{**event, "status": event.get("status", "completed") if code == OK else "failed", "code": code}
+    answers = [{**event, "status": "completed" if code == OK else "failed", "code": code}
                for event, code in zip(events, codes, strict=True)]
     return webob.Response(status=OK if all(code == OK for code in codes) else 207, json_body={"events": answers})
 

@@ -52,19 +52,19 @@ def create(req: Request, server_id: str) -> Any:
 
 
 def update(req: Request, server_id: str, volume_id: str) -> None:
-    """From 2.85: whether the volume goes with its server. Another volume: exchange them, which only the Volume service may ask
-    for while it migrates one."""
+    """From 2.85: whether the volume goes with its server. Then, for another volume: exchange them, which only the Volume
+    service may ask for while it migrates one."""
     wanted = req.json_in["volumeAttachment"]
     swap = wanted["volumeId"] != volume_id or not req.since("2.85")
     instance = find(req, server_id, RULE + ("swap" if swap else "update"))
+    if req.since("2.85"):
+        device = _device(instance, volume_id)
+        _check_unchanged(wanted, attachment(req, server_id, device) | {"id": volume_id})
+        if "delete_on_termination" in wanted:
+            flag = strutils.bool_from_string(wanted["delete_on_termination"])
+            req.services.compute.update_attachment(req.context, server_id, volume_id, flag)
     if swap:
         req.services.compute.swap_volume(req.context, instance, volume_id, wanted["volumeId"])
-        return
-    device = _device(instance, volume_id)
-    _check_unchanged(wanted, attachment(req, server_id, device) | {"id": volume_id})
-    if "delete_on_termination" in wanted:
-        flag = strutils.bool_from_string(wanted["delete_on_termination"])
-        req.services.compute.update_attachment(req.context, server_id, volume_id, flag)
 
 
 def _check_unchanged(wanted: dict[str, Any], shown: dict[str, Any]) -> None:

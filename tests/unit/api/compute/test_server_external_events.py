@@ -28,8 +28,7 @@ def test_events_go_to_their_hosts_in_one_message_each(cloud, service, sent):
     one, two, three = (cloud.add_server(host=host) for host in ("h1", "h2", "h1"))
     events = [_event(one, tag="port"), _event(two, "network-vif-plugged", status="failed", tag="p2"), _event(three)]
     answer = service.post(PATH, {"events": events})
-    assert answer == {"events": [{**events[0], "status": "completed", "code": 200}, {**events[1], "code": 200},
-                                 {**events[2], "status": "completed", "code": 200}]}
+    assert answer == {"events": [{**event, "status": "completed", "code": 200} for event in events]}
     assert [(name, host, [e["server_uuid"] for e in some]) for name, host, some in sent] == [
         ("external_instance_event", "h1", [one, three]), ("external_instance_event", "h2", [two])]
     assert sent[1][2] == [{"name": "network-vif-plugged", "server_uuid": two, "tag": "p2", "status": "failed"}]

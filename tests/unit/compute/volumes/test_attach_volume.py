@@ -211,7 +211,7 @@ def test_bodies_that_are_wrong(cloud, version, values):
 def test_the_root_volume_stays(cloud):
     server = cloud.running(made_of("image", cloud.image))
     [root] = cloud.get(server).block_devices
-    message = cloud.member.fault("DELETE", f"/servers/{server}/os-volume_attachments/{root.volume_id}", 403)
+    message = cloud.member.fault("DELETE", f"/servers/{server}/os-volume_attachments/{root.volume_id}", 400)
     assert message == "Cannot detach a root device volume"
 
 
@@ -239,6 +239,9 @@ def test_update_of_the_delete_flag(cloud):
     swap = {"volumeAttachment": {"volumeId": other}}
     cloud.member.fault("PUT", path, 403, swap)
     assert "is not migrating" in cloud.admin.fault("PUT", path, 409, swap)
+    wrong = {"volumeAttachment": {"volumeId": other, "serverId": NOWHERE}}
+    assert "The serverId of a volume attachment" in cloud.admin.fault("PUT", path, 400, wrong)
+    cloud.admin.fault("PUT", path.replace(volume, other), 404, {"volumeAttachment": {"volumeId": volume}})
     cloud.admin.at("2.1").fault("PUT", path, 409, {"volumeAttachment": {"volumeId": volume}})
     cloud.member.at("2.84").fault("PUT", path, 400, {"volumeAttachment": {**same, "delete_on_termination": True}})
     cloud.member.fault("PUT", f"/servers/{server}/os-volume_attachments/{other}", 404,
