@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import oslo_messaging as messaging
 from oslo_log import log
@@ -20,8 +20,9 @@ from nova_lite.context import admin_context
 from nova_lite.objects.block_device import BlockDevice
 
 LOG = log.getLogger(__name__)
+T = TypeVar("T")
 EVENTS = {"swap_volume": "compute_swap_volume"}
-PAUSE = 2.0         # seconds between tries to let a guest change over that has to
+PAUSE = 2.0         # seconds between tries of what has to be
 _STOP = (exception.LeaseLost, exception.InstanceNotFound, messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
          messaging.RemoteError)
 
@@ -40,8 +41,10 @@ def swap(work: Work) -> None:
     is_noted = device.volume_id == wanted["new_volume_id"]
     new = device if is_noted else replace(old, volume_id=wanted["new_volume_id"], attachment_id=wanted["new_attachment_id"],
                                           size=wanted["new_size"], connection_info=None)
-    _change_over(work, old, new, _Record(work, new if is_noted else old))
-    _complete(work, old, new)
+    record = _Record(work, new if is_noted else old)
+    _change_over(work, old, new, record)
+    record.device = new
+    _complete(work, old, new, record)
 
 
 class _Record:
@@ -86,8 +89,7 @@ def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record
                 return
             LOG.error("the guest is to change over to volume %s, which is tried again: %s", new.volume_id, error,
                       extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
-        if work.host.stopping.wait(PAUSE):      # the next daemon goes on
-            raise exception.LeaseLost(action_id=work.action.id, owner=work.host.owner)
+        _pause(work)
         record.write(new)
 
 
@@ -98,7 +100,7 @@ def _connect(work: Work, old: BlockDevice, new: BlockDevice) -> None:
     # its secret stays known by this name, also when the Volume service lets the volume have the old one's id, and the guest
     # knows it as the old one, also when it is started in between
     new.connection_info = {**host.driver.connect_volume(instance, new, info), "volume_id": new.volume_id,
-                           "serial": old.volume_id}
+                           "serial": old.serial}
 
 
 def _undo(work: Work, old: BlockDevice, new: BlockDevice) -> None:
@@ -115,17 +117,35 @@ def _undo(work: Work, old: BlockDevice, new: BlockDevice) -> None:
             LOG.exception("after a failed swap of volume %s", old.volume_id, extra={"instance_uuid": instance.uuid})
 
 
-def _complete(work: Work, old: BlockDevice, new: BlockDevice) -> None:
+def _complete(work: Work, old: BlockDevice, new: BlockDevice, record: _Record) -> None:
     """The guest has the new volume."""
     host, instance, context = work.host, work.instance, admin_context()
     new_id = work.action.arguments["new_volume_id"]
-    host.volume.complete(context, new.attachment_id or "")
+    _answered(work, record, lambda: host.volume.complete(context, new.attachment_id or ""))
     host.driver.disconnect_volume(instance, old)
-    host.volume.release(context, old.attachment_id or "")
-    kept = host.volume.complete_migration(context, old.volume_id or "", new_id, False)
+    _answered(work, record, lambda: host.volume.release(context, old.attachment_id or ""))
+    kept = _answered(work, record, lambda: host.volume.complete_migration(context, old.volume_id or "", new_id, False))
     work.succeed(changed(new.id, {"volume_id": kept}))
     LOG.info("volume %s exchanged for %s, which is called %s now", old.volume_id, new_id, kept,
              extra={"instance_uuid": instance.uuid})
+
+
+def _answered(work: Work, record: _Record, step: Callable[[], T]) -> T:
+    """What the Volume service says, whenever it is there: what a migration of its own waits for."""
+    while True:
+        try:
+            return step()
+        except exception.ServiceUnavailable as error:
+            LOG.warning("the exchange of volume %s goes on later: %s", record.device.volume_id, error,
+                        extra={"instance_uuid": work.instance.uuid})
+        _pause(work)
+        record.write(record.device)
+
+
+def _pause(work: Work) -> None:
+    """Raises LeaseLost when the daemon stops: the next one goes on."""
+    if work.host.stopping.wait(PAUSE):
+        raise exception.LeaseLost(action_id=work.action.id, owner=work.host.owner)
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"swap_volume": swap}

@@ -49,6 +49,11 @@ class BlockDevice(Record):
         return self.destination_type == VOLUME
 
     @property
+    def serial(self) -> str:
+        """What the guest knows a volume by: its id, or that of the one for which it was exchanged."""
+        return str((self.connection_info or {}).get("serial") or self.volume_id)
+
+    @property
     def is_root(self) -> bool:
         """True for the disk that the guest boots from."""
         return self.boot_index == 0

@@ -144,3 +144,12 @@ def test_a_guest_that_does_not_change_over_keeps_the_old_volume(driver, hypervis
     driver.swap_volume(guest, old, new, noted.append)
     assert noted[3:] == [old, new]
     assert _source(hypervisor, guest) == str(new_file)
+
+
+def test_an_exchanged_volume_is_known_by_the_name_that_the_guest_has_for_it(driver, hypervisor, exchange):
+    """The record names the new one, as long as the Volume service has not given that the old one's id."""
+    guest, old, new, *_files = exchange
+    driver.swap_volume(guest, old, new, lambda _device: None)
+    driver.power_off(guest, 0)
+    driver.detach_volume(guest, new)
+    assert "vdb" not in _virsh(hypervisor, "domblklist", guest.uuid)

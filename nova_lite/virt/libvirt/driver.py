@@ -198,12 +198,12 @@ class LibvirtDriver:
         """Live where the guest runs, and in its configuration."""
         disk = guest_config.volume(instance, device)
         disks, xml = GuestDisks(self._guest(instance)), domain_xml.build_disk(disk)
-        self._volumes.unlocked(instance, lambda: disks.attach(xml, str(device.volume_id)))
+        self._volumes.unlocked(instance, lambda: disks.attach(xml, device.serial))
         self._volumes.lock_volume_unless_read(instance, device)
 
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Ask the guest, several times when it does not answer."""
-        GuestDisks(self._guest(instance)).detach(str(device.volume_id))
+        GuestDisks(self._guest(instance)).detach(device.serial)
 
     def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice, note: Callable[[BlockDevice], None]) -> None:
         """By QEMU's mirror job."""
@@ -220,7 +220,7 @@ class LibvirtDriver:
 
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A running guest sees the new size."""
-        GuestDisks(self._guest(instance)).resize(str(device.volume_id), size)
+        GuestDisks(self._guest(instance)).resize(device.serial, size)
 
     def mount_share(self, instance: Instance, share: ShareAttachment) -> None:
         """Guests get no files of the host so far, so a host does not tell the trait that would have it asked."""

@@ -150,7 +150,7 @@ class LiveMigrations:
                 pull(offer, files.config_drive.name, keys, part, check)
         plan.nics = {v.mac_address: domain_xml.build_nic(guest_config.nic(instance, v)) for v in network_info
                      if v.type != "null"}
-        plan.volumes = {str(d.volume_id): domain_xml.build_disk(guest_config.volume(instance, d))
+        plan.volumes = {d.serial: domain_xml.build_disk(guest_config.volume(instance, d))
                         for d in instance.volumes if d.connection_info}
         return plan
 

@@ -56,7 +56,7 @@ def _swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Note
 def _disk(guest: Guest, old: BlockDevice) -> etree._Element:
     """As it is now, under the name by which the guest knows it."""
     domain = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_LIVE)
-    found = None if domain is None else GuestDisks.element(domain, str(old.volume_id))
+    found = None if domain is None else GuestDisks.element(domain, old.serial)
     if found is None:
         raise exception.GuestLacksDisk(disk=old.volume_id)
     return found

@@ -81,7 +81,7 @@ def disk(instance: Instance, device: BlockDevice, target: str) -> Disk:
     network, encrypted = _source(info), encryption.of(info)
     cache = "none" if network or data.get("direct_io", True) else "writeback"
     return Disk(path="" if network else str(data["device_path"]), target=target, bus=bus, format="raw", cache=cache,
-                serial=info.get("serial") or device.volume_id, tune=_limits(info), network=network,
+                serial=device.serial, tune=_limits(info), network=network,
                 block=bool(data.get("block_device")), readonly=data.get("access_mode") == "ro", shareable=device.multiattach,
                 discard=bool(data.get("discard")), alias=f"ua-{device.id}",
                 luks_secret=encrypted.secret_uuid if encrypted else "")

@@ -117,7 +117,8 @@ def test_what_is_started_after_the_guest_changed_over_has_the_new_volume(cloud, 
 
 
 @pytest.mark.parametrize(("neighbour", "method", "error"), [
-    ("volumes", "connect", DOWN), ("driver", "swap_volume", BROKEN),
+    ("volumes", "connect", DOWN), ("driver", "swap_volume", BROKEN), ("volumes", "complete", DOWN),
+    ("volumes", "release", DOWN), ("volumes", "complete_migration", DOWN),
     ("driver", "swap_volume", exception.GuestLacksDisk(disk="of a guest that is off"))])
 def test_a_guest_that_changed_over_keeps_the_new_volume_whatever_fails_then(cloud, cinder, attached, monkeypatch, neighbour,
                                                                           method, error):
