@@ -140,6 +140,7 @@ class LiveMigrations:
         """See LiveMigrations."""
         files = self._files(instance)
         if not plan.shared:
+            migration_check.refuse_shared(files, self._name)
             self._remove(instance, network_info)
             files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
         self._volumes.unlock(instance)

@@ -11,17 +11,28 @@ from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import disks
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.files import GuestDirectory, read_mark
 from nova_lite.virt.live import SourceFacts
 
 TOKEN = "migration-token"       # noqa: S105  a file name
 
 
 def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
-    """Whether this host sees the file that the source has just written."""
-    with contextlib.suppress(OSError):
+    """Whether this host sees the file that the source has just written. Raises MigrationPreCheckError where it cannot look."""
+    try:
         return bool(there.token) and (files.path / TOKEN).read_text() == there.token
-    return False
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise exception.MigrationPreCheckError(reason=f"nobody knows whether the hosts share directories: {error}") from error
+
+
+def refuse_shared(files: GuestDirectory, host: str) -> None:
+    """Raise MigrationPreCheckError for the directory of another host's guest: a file system was mounted since the check."""
+    owner = read_mark(files.owner).host
+    if owner not in ("", host):
+        raise exception.MigrationPreCheckError(reason=f"{files.path} is that of the guest on host {owner}, though the "
+                                                      "check has found that the hosts do not share directories")
 
 
 def forget(files: GuestDirectory, token: str) -> None:

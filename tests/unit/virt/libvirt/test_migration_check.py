@@ -7,9 +7,9 @@ import nova_lite.conf
 from nova_lite import exception, units
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import migration_check
-from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.files import GuestDirectory, write_mark
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
-from nova_lite.virt.live import SourceFacts
+from nova_lite.virt.live import Plan, SourceFacts
 
 from .builders import UUID, instance
 
@@ -122,6 +122,29 @@ def test_disks_in_this_hosts_pool_are_shared(tmp_path):
         assert not migration_check.check_storage(instance(), tmp_path, there, False, block, False, "rbd", pool)
     with pytest.raises(exception.InvalidLocalStorage):
         migration_check.check_storage(instance(), tmp_path, there, False, True, False, "rbd", pool)
+
+
+def test_a_directory_that_cannot_be_read_is_not_taken_for_one_of_ones_own(tmp_path):
+    """The storage of both hosts may not answer for a moment: what is prepared for a copy of the disks would remove them."""
+    files, there = GuestDirectory(tmp_path, UUID), SourceFacts("QEMU", 1, 1, token="t")
+    assert not migration_check.is_shared(files, there)
+    (files.path / migration_check.TOKEN).mkdir(parents=True)
+    with pytest.raises(exception.MigrationPreCheckError, match="nobody knows"):
+        migration_check.is_shared(files, there)
+
+
+def test_the_directory_of_another_hosts_guest_is_not_made_anew(tmp_path):
+    """It was mounted after the check."""
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
+    removed = []
+    live = LiveMigrations(conf, "two", None, None, None, None, None, lambda *what: removed.append(what))
+    files = GuestDirectory(tmp_path / "instances", UUID)
+    files.make()
+    files.disk.write_text("data")
+    write_mark(files.owner, "one")
+    with pytest.raises(exception.MigrationPreCheckError, match="on host one"):
+        live.prepare(instance(), [], Plan(block=True), None, None)
+    assert (removed, files.disk.read_text()) == ([], "data")
 
 
 def test_the_file_that_a_check_needed_goes_unless_there_is_a_newer_one(tmp_path):
