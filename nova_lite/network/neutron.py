@@ -99,29 +99,22 @@ class NeutronNetwork:
         self._addresses.remove(context, instance, address)
 
     def refresh(self, context: RequestContext, instance: Instance) -> list[VIF]:
-        """See NetworkAPI; here also floating IPs are asked for, as a new port has none."""
+        """See NetworkAPI."""
         cached = instance.network_info
         found = by_key(self._ports.of_server(context, instance), "id")
         old = [vif for vif in cached if vif.id in found]
         for vif in cached:
             if vif.id not in found:
                 LOG.info("Neutron has no port %s of this server any more", vif.id, extra={"instance_uuid": instance.uuid})
-        floating: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for one in self._api.by_ids(context, "floatingips", [v.id for v in old], key="port_id"):
-            floating[one["port_id"], one["fixed_ip_address"]].append(one["floating_ip_address"])
-        vifs = self._vifs(context, [found[v.id] for v in old], {v.network_id: (v.network_name, v.mtu) for v in old},
-                          [v.preserve_on_delete for v in old], [v.tag for v in old], floating)
-        for vif, before in zip(vifs, old, strict=True):
-            vif.key = before.key
-        return vifs
+        return self._now(context, [found[v.id] for v in old], old)
 
     def move(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
         """See NetworkAPI."""
-        return self._as_before(context, instance, self._moves.move(context, self._ports_of(context, instance), host))
+        return self._moved(context, instance, self._moves.move(context, self._ports_of(context, instance), host))
 
     def expect(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
         """See NetworkAPI."""
-        return self._as_before(context, instance, self._moves.expect(context, self._ports_of(context, instance), host))
+        return self._moved(context, instance, self._moves.expect(context, self._ports_of(context, instance), host))
 
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """See NetworkAPI."""
@@ -130,15 +123,20 @@ class NeutronNetwork:
     def _ports_of(self, context: RequestContext, instance: Instance) -> list[Json]:
         return of_instance(self._ports.of_server(context, instance), instance)
 
-    def _as_before(self, context: RequestContext, instance: Instance, ports: Sequence[Json]) -> list[VIF]:
-        """The nics of ports, with what is known of them already."""
+    def _moved(self, context: RequestContext, instance: Instance, ports: Sequence[Json]) -> list[VIF]:
         before = {vif.id: vif for vif in instance.network_info}
-        old = [before[port["id"]] for port in ports]
-        floating = {(v.id, f.address): f.floating_ips for v in old for f in v.fixed_ips}
+        return self._now(context, ports, [before[port["id"]] for port in ports])
+
+    def _now(self, context: RequestContext, ports: Sequence[Json], old: Sequence[VIF]) -> list[VIF]:
+        """The nics of ports, with what the server's request said of them. Floating IPs may have come and gone: who moved them
+        told the host that the server was on, which may have been dead."""
+        floating: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for one in self._api.by_ids(context, "floatingips", [v.id for v in old], key="port_id"):
+            floating[one["port_id"], one["fixed_ip_address"]].append(one["floating_ip_address"])
         vifs = self._vifs(context, ports, {v.network_id: (v.network_name, v.mtu) for v in old},
                           [v.preserve_on_delete for v in old], [v.tag for v in old], floating)
-        for vif, one in zip(vifs, old, strict=True):
-            vif.key = one.key
+        for vif, before in zip(vifs, old, strict=True):
+            vif.key = before.key
         return vifs
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:

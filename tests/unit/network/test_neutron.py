@@ -416,6 +416,15 @@ def test_ports_of_a_moving_server_wait_on_both_hosts(driver, neutron):
     assert port["binding:host_id"] == "new"     # where the server is stays
 
 
+def test_floating_ips_of_a_moving_server_are_those_of_now(driver, neutron):
+    """Its host was not told of those that came meanwhile: it was busy, or dead."""
+    server = _build(driver, [NetworkRequest(neutron.add_network())], host="old")
+    [vif] = server.network_info
+    neutron.add_floating_ip(vif.id, vif.fixed_ips[0].address, "203.0.113.5")
+    for moved in (driver.expect, driver.move):
+        assert moved(HOST, server, "new")[0].fixed_ips[0].floating_ips == ["203.0.113.5"]
+
+
 def test_a_server_that_was_not_expected_moves_all_the_same(driver, neutron):
     server = _build(driver, [NetworkRequest(neutron.add_network())], host="old")
     driver.move(HOST, server, "new")
