@@ -12,6 +12,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_lite import exception
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs, volumes
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.departures import Departures
@@ -172,7 +173,11 @@ class ComputeManager:
             return
         compute = self.conf.compute
         report: dict[str, Any] = {"host": self.host.name, "owner": self.host.owner, "actions": self.leases.in_flight()}
-        inventory = self.host.driver.inventory().to_primitive()
+        try:
+            inventory = self.host.driver.inventory().to_primitive()
+        except exception.VirtDriverError:       # what is under way may not need it: an image is uploaded, a volume waited for
+            self.conductor.heartbeat(admin_context(), {**report, "seen": False})
+            raise
         if inventory != self._last_inventory or self._reports % _FULL_REPORT_EVERY == 0:
             # the uptime is always another one: it goes along, but is no reason to report
             report |= {"inventory": {**inventory, "host_ip": self.conf.my_ip, "uptime": self.host.driver.uptime()},

@@ -66,8 +66,9 @@ class Heartbeats:
             self._known.add(host)
         # apart from the inventory: what a host says of itself, be it nonsense, must not cost it what it works on
         waiting = self.db.write(self._renew, host, report["owner"], report["actions"])
-        with self._lock:
-            self._seen.add(host)
+        if report.get("seen", True):
+            with self._lock:
+                self._seen.add(host)
         if report.get("inventory") is not None:
             self.db.write(hosts.upsert_node, host, report["inventory"], report["ratios"], report["reserved"])
         return {"actions": waiting}

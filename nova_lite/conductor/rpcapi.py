@@ -78,7 +78,8 @@ class ConductorAPI(rpc.Client):
 
     # calls of the compute hosts -------------------------------------------------------------------------------------
     def heartbeat(self, context: RequestContext, report: dict[str, Any]) -> dict[str, Any]:
-        """Say that a host lives and what it works on; the answer's ``actions`` wait for that host. Not repeated."""
+        """Say that a host lives and what it works on (``seen`` False: only the latter, as it can take up nothing more); the
+        answer's ``actions`` wait for that host. Not repeated."""
         return self.call(context, "heartbeat", timeout=TIMEOUT, report=report)
 
     def host_started(self, context: RequestContext, host: str, owner: str, guests: Sequence[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import datetime
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import units
+from nova_lite import exception, units
 from nova_lite.context import admin_context
 from nova_lite.db import actions, models, services
 from nova_lite.objects import action as objects
@@ -13,13 +13,13 @@ from nova_lite.objects import states
 ADMIN = admin_context()
 
 
-def stopping(cloud, count):
+def stopping(cloud, count, owner="worker"):
     """Servers with a stop that one worker has claimed in one message: [(server, action id)]."""
     servers = cloud.build(count)
     for server in servers:
         cloud.wait(server, states.ACTIVE)
     ids = [cloud.begin(server, "stop") for server in servers]
-    claimed = cloud.rpc.claim_actions(ids, "h1", "worker")
+    claimed = cloud.rpc.claim_actions(ids, "h1", owner)
     assert [c["instance"]["uuid"] for c in claimed] == servers
     return list(zip(servers, ids, strict=True))
 
@@ -162,6 +162,26 @@ def test_an_inventory_that_cannot_be_stored_costs_the_host_no_lease(make_cloud, 
     with cloud.db.read() as conn:
         [found] = services.list_all(conn, binary=services.COMPUTE)
     assert found["last_seen_at"] > units.utcnow() - datetime.timedelta(seconds=60)
+
+
+def test_a_host_without_its_hypervisor_keeps_what_it_works_on_and_is_not_seen(make_cloud, monkeypatch):
+    cloud = make_cloud("h1")
+    host = cloud.hosts["h1"]
+    [(_, action_id)] = stopping(cloud, 1, host.host.owner)
+    cloud.expire(action_id)
+    cloud.silence("h1")
+    monkeypatch.setattr(host.leases, "in_flight", lambda: [action_id])
+
+    def inventory():
+        raise exception.VirtDriverError(what="libvirt", reason="nobody listens")
+    monkeypatch.setattr(host.host.driver, "inventory", inventory)
+    with pytest.raises(exception.VirtDriverError):
+        cloud.report("h1")
+    cloud.conductor.heartbeats.flush()
+    assert cloud.action(action_id).lease_until > units.utcnow()
+    with cloud.db.read() as conn:
+        [found] = services.list_all(conn, binary=services.COMPUTE)
+    assert found["last_seen_at"] < units.utcnow() - datetime.timedelta(seconds=60)
 
 
 def test_a_host_whose_report_could_not_be_written_down_was_not_seen(make_cloud):
