@@ -2,8 +2,9 @@
 # Debian packages and virtual environments. Does nothing when all is there.
 
 PACKAGES_API=(python3-venv curl rabbitmq-server mariadb-server memcached)
-PACKAGES_REAL=(openvswitch-switch dnsmasq-base iptables ipset conntrack haproxy radvd iproute2 iputils-ping iputils-arping
-    procps openssh-client ceph-mon ceph-mgr ceph-osd ceph-common python3-rbd python3-rados qemu-block-extra qemu-utils)
+PACKAGES_REAL=(openvswitch-switch dnsmasq-base dnsmasq-utils iptables ipset conntrack haproxy radvd iproute2 iputils-ping
+    iputils-arping procps openssh-client ceph-mon ceph-mgr ceph-osd ceph-common python3-rbd python3-rados qemu-block-extra
+    qemu-utils)
 
 wanted_packages() {
     printf '%s\n' "${PACKAGES_API[@]}"
