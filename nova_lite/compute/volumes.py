@@ -35,7 +35,7 @@ _STOP = (exception.LeaseLost, exception.InstanceNotFound, messaging.MessagingTim
 
 def columns(instance: Instance) -> dict[str, Any]:
     """The block devices as a change of the server, {} where no volume is. The conductor takes of it what is a host's to say:
-    see ``instances.with_devices``."""
+    see ``instances.as_host_says``."""
     return {"block_devices": [d.to_primitive() for d in instance.block_devices]} if instance.volumes else {}
 
 

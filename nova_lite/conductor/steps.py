@@ -151,7 +151,7 @@ class _Run:
     # on the way -----------------------------------------------------------------------------------------------------
     def update(self, calls: list[Call]) -> None:
         """Change servers, each only from one of its expected task_states."""
-        held = [(position, {**asked, "updates": instances.with_devices(self.conn, asked["instance_uuid"], asked["updates"])})
+        held = [(position, {**asked, "updates": instances.as_host_says(self.conn, asked["instance_uuid"], asked["updates"])})
                 for position, asked in calls if self._holds(position, asked)]
         for same in _grouped(held, lambda h: _key(h[1]["updates"], h[1]["expected_task_states"])).values():
             updates, expected = same[0][1]["updates"], same[0][1]["expected_task_states"]
@@ -222,7 +222,7 @@ class _Run:
                 try:
                     # None: declared idle by os-resetState, which moves no guest back
                     expected = [*states.working(endings.operation(action)), None]
-                    updates = instances.with_devices(self.conn, action.instance_uuid, asked["updates"])
+                    updates = instances.as_host_says(self.conn, action.instance_uuid, asked["updates"])
                     instances.update(self.conn, action.instance_uuid, updates, expected)
                     if "host" in asked["updates"]:
                         endings.close_consoles(self.conn, [action.instance_uuid], asked["updates"])
@@ -267,7 +267,7 @@ class _Run:
                 continue
             self.answers[position] = {"result": None}
             self.events += [(action.id, event) for event in asked["events"]]
-            updates = instances.with_devices(self.conn, action.instance_uuid, asked["updates"])
+            updates = instances.as_host_says(self.conn, action.instance_uuid, asked["updates"])
             if asked["error"] is None:
                 well.append((action, updates))
             else:

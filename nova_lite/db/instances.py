@@ -11,7 +11,7 @@ from nova_lite import exception, units
 from nova_lite.db import claims, journal, models, moves, pci_devices
 from nova_lite.objects import states
 from nova_lite.objects.base import Record
-from nova_lite.objects.instance import Instance
+from nova_lite.objects.instance import PASSWORD_KEYS, Instance
 
 T = models.instances
 _TIMES = {c.name for c in T.columns if isinstance(c.type, sa.DateTime)}
@@ -200,16 +200,24 @@ def change_block_device(conn: sa.Connection, uuid: str, device_id: str, values: 
     return True
 
 
-def with_devices(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> dict[str, Any]:
-    """What a host writes, where it writes all ``block_devices``: of them it knows better only what it has itself connected and
-    given to its guest. Which devices there are, and all else of them, is as the row has it, which is locked: a user or another
-    operation may have changed that since the host read it."""
-    if "block_devices" not in updates:
+def as_host_says(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> dict[str, Any]:
+    """What a host writes, where it writes all ``block_devices`` or ``system_metadata``: of the former it knows better only what
+    it has itself connected and given to its guest, of the latter all but the guest's password. All else of them is as the row
+    has it, which is locked: a user, the guest or another operation may have changed that since the host read it."""
+    if not {"block_devices", "system_metadata"} & set(updates):
         return dict(updates)
-    row = conn.execute(sa.select(T.c.block_devices).where(T.c.uuid == uuid, T.c.deleted == 0).with_for_update()).first()
-    told = {device["id"]: device for device in updates["block_devices"] or ()}
-    devices = [_as_told(device, told.get(device["id"])) for device in (row.block_devices if row is not None else None) or ()]
-    return {**updates, "block_devices": devices}
+    row = conn.execute(sa.select(T.c.block_devices, T.c.system_metadata).where(T.c.uuid == uuid, T.c.deleted == 0)
+                       .with_for_update()).first()
+    merged = dict(updates)
+    if "block_devices" in updates:
+        told = {device["id"]: device for device in updates["block_devices"] or ()}
+        merged["block_devices"] = [_as_told(device, told.get(device["id"]))
+                                   for device in (row.block_devices if row is not None else None) or ()]
+    if "system_metadata" in updates and row is not None:
+        known, told = row.system_metadata, updates["system_metadata"]
+        merged["system_metadata"] = {**{key: value for key, value in told.items() if key not in PASSWORD_KEYS},
+                                     **{key: value for key, value in known.items() if key in PASSWORD_KEYS}}
+    return merged
 
 
 def _as_told(device: Mapping[str, Any], told: Mapping[str, Any] | None) -> Mapping[str, Any]:

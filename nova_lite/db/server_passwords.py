@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception
 from nova_lite.db import instances
-from nova_lite.objects.instance import PASSWORD_PIECE, PASSWORD_PIECES, PASSWORD_SIZE
+from nova_lite.objects.instance import PASSWORD_KEYS, PASSWORD_PIECE, PASSWORD_SIZE
 
 
 def set_once(conn: sa.Connection, uuid: str, password: str) -> None:
@@ -26,6 +26,6 @@ def clear(conn: sa.Connection, uuid: str) -> None:
 
 
 def _write(conn: sa.Connection, uuid: str, known: dict[str, object], password: str) -> None:
-    pieces = {f"password_{n}": password[n * PASSWORD_PIECE:(n + 1) * PASSWORD_PIECE] for n in range(PASSWORD_PIECES)}
+    pieces = {key: password[n * PASSWORD_PIECE:(n + 1) * PASSWORD_PIECE] for n, key in enumerate(PASSWORD_KEYS)}
     kept = {key: value for key, value in known.items() if key not in pieces}
     instances.update(conn, uuid, {"system_metadata": {**kept, **{k: v for k, v in pieces.items() if v}}})

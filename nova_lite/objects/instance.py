@@ -15,6 +15,7 @@ from nova_lite.objects.share import ShareAttachment
 
 PASSWORD_PIECE, PASSWORD_PIECES = 255, 4
 PASSWORD_SIZE = PASSWORD_PIECE * PASSWORD_PIECES
+PASSWORD_KEYS = tuple(f"password_{number}" for number in range(PASSWORD_PIECES))
 """Bytes that an encrypted password may have."""
 SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST = "shelved_at", "shelved_image_id", "shelved_host"
 """What ``system_metadata`` knows of a shelved server; the image is there only if it does not boot from a volume."""
@@ -100,7 +101,7 @@ class Instance(Record):
     @property
     def encrypted_password(self) -> str:
         """What the guest once encrypted with its user's key; empty when it never did."""
-        return "".join(str(self.system_metadata.get(f"password_{n}") or "") for n in range(PASSWORD_PIECES))
+        return "".join(str(self.system_metadata.get(key) or "") for key in PASSWORD_KEYS)
 
     @property
     def volumes(self) -> list[BlockDevice]:

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, units
 from nova_lite.context import admin_context
-from nova_lite.db import actions, models, services
+from nova_lite.db import actions, models, server_passwords, services
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 
@@ -124,6 +124,23 @@ def test_a_guest_that_nobody_knows_is_left_alone(make_cloud):
     cloud.hosts["h1"]._sync_power_states()
     cloud.wait_for(lambda: not cloud.hosts["h1"]._turns.is_busy(server))
     assert set(cloud.guests("h1")) == {server, "not-ours"}
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_host_knows_nothing_newer_of_the_guests_password(make_cloud, ends):
+    """It writes all of system_metadata, as it was when the host took the action up."""
+    cloud = make_cloud("h1")
+    [(server, action_id)] = stopping(cloud, 1)
+    before = {**cloud.get(server).system_metadata, "password_0": "old"}
+    cloud.db.write(server_passwords.set_once, server, "new")
+    updates = {"system_metadata": {**before, "shelved_host": "h1"}}
+    if ends:
+        event = actions.event("compute_stop_instance", "h1", units.utcnow())
+        cloud.rpc.finish_action(action_id, "worker", updates, [event])
+    else:
+        cloud.rpc.instance_update(server, updates, [states.POWERING_OFF], action_id, "worker")
+    found = cloud.get(server)
+    assert (found.encrypted_password, found.system_metadata["shelved_host"]) == ("new", "h1")
 
 
 # reports ------------------------------------------------------------------------------------------------------------
