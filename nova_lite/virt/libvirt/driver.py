@@ -479,7 +479,7 @@ class LibvirtDriver:
             self._serial.forget(instance.uuid)
         self._disks.remove(instance.uuid, [path.name for path in keep], but_shared=stays)
         if is_mine:     # else it is another host's, with the same directory
-            concurrency.native(self._files(instance).remove, keep)
+            self._moves.remove(instance.uuid, keep)
         self._moves.drop_aside(instance.uuid)
 
     def _end(self, instance: Instance, vifs: list[VIF]) -> None:

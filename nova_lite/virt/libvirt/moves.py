@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 from oslo_log import log
@@ -69,6 +69,7 @@ class Moves:
                 self._drop(instance.uuid)
             write_mark(files.moved_from, self._host, move)
             self._disks.set_aside(instance.uuid, move)
+            self._server(files).stop()      # by its path it would not be found any more
             os.rename(files.path, aside.path)
         elif self._is_mine(aside.moved_from):
             older = read_mark(aside.moved_from).move
@@ -82,9 +83,9 @@ class Moves:
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
         mark = read_mark(aside.moved_from)
         if mark.host == self._host and (move in (None, mark.move) or not mark.move):
-            self._server(instance.uuid).stop()
+            self._server(aside).stop()
             self._restore(instance.uuid, mark.move)
-            concurrency.native(files.remove)
+            self.remove(instance.uuid)
             write_mark(aside.owner, self._host)
             os.rename(aside.path, files.path)
         if self._disks.identity and (back := read_mark(files.moved_from)).host == self._host:
@@ -112,8 +113,8 @@ class Moves:
             self._drop(instance_uuid)
 
     def _drop(self, instance_uuid: str) -> None:
-        self._server(instance_uuid).stop()
         aside = self._aside(instance_uuid)
+        self._server(aside).stop()
         if self._disks.identity:
             mark = read_mark(aside.moved_from)      # from here on there is no way back, and who comes next finds how far it is
             write_mark(aside.moved_from, mark.host, _DROPPED + mark.move.removeprefix(_DROPPED))
@@ -126,13 +127,14 @@ class Moves:
         if not self._is_mine(aside.moved_from):
             raise exception.VirtDriverError(what="Offering a guest", reason=f"{self._host} has set nothing of it aside")
         names = [p.name for p in aside.movable if p.exists()]
-        offer = self._server(instance.uuid).offer(names, self._disks.disk_format)
+        offer = self._server(aside).offer(names, self._disks.disk_format)
         return dataclasses.replace(offer, disks=[*offer.disks, *self._disks.names(instance.uuid)], pool=self._disks.identity)
 
     def withdraw(self, instance: Instance) -> None:
         """Serve it no more."""
-        if self._is_mine(self._aside(instance.uuid).moved_from):
-            self._server(instance.uuid).stop()
+        aside = self._aside(instance.uuid)
+        if self._is_mine(aside.moved_from):
+            self._server(aside).stop()
 
     # the host that it goes to ---------------------------------------------------------------------------------------
     def receive(self, instance: Instance, offer: DiskOffer | None, fetch: Fetcher, move: str,
@@ -143,6 +145,7 @@ class Moves:
         if offer is not None:
             self._check_format(files, offer)
         if read_mark(files.moved_to) != Mark(self._host, move):
+            self.remove(instance.uuid)
             files.begin(self._host, move)
         if offer is None or _is_shared(aside, offer):
             for path in aside.movable:
@@ -203,7 +206,7 @@ class Moves:
         files = self._files(instance.uuid)
         self._disks.give_back(instance.uuid, move)
         if files.is_of(self._host) or files.is_unmarked() and instance.host == self._host:
-            concurrency.native(files.remove)
+            self.remove(instance.uuid)
 
     # the host that it is built on -----------------------------------------------------------------------------------
     def spawns(self, instance: Instance) -> None:
@@ -258,6 +261,13 @@ class Moves:
         if files.path.exists() and (files.is_of(self._host) or files.is_unmarked()):
             write_mark(files.moved_to, self._host, REMOVED)
 
+    def remove(self, instance_uuid: str, keep: Sequence[pathlib.Path] = ()) -> None:
+        """The directory of a guest, but for the files ``keep``. First ends what serves of it: the config drive, when the server
+        was on its way to another host as it ran. Nothing else would find that process again."""
+        files = self._files(instance_uuid)
+        self._server(files).stop()
+        concurrency.native(files.remove, keep)
+
     # what nobody came back for --------------------------------------------------------------------------------------
     def left_behind(self) -> set[str]:
         """The servers of which something is here that a move has set aside, or that a move or a build has not finished."""
@@ -275,7 +285,7 @@ class Moves:
         if is_received or is_aside and not files.path.exists():     # else a guest of this host has them
             self._disks.abandon(instance_uuid)
         if is_received:
-            concurrency.native(files.remove)
+            self.remove(instance_uuid)
         self.drop_aside(instance_uuid)
 
     def tidy(self) -> None:
@@ -293,8 +303,8 @@ class Moves:
         """Whether this host has set the guest aside for this move."""
         return read_mark(self._aside(instance.uuid).moved_from) in (Mark(self._host, move), Mark(self._host))
 
-    def _server(self, uuid: str) -> DiskServer:
-        return DiskServer(self._aside(uuid).path, self._address)
+    def _server(self, files: GuestDirectory) -> DiskServer:
+        return DiskServer(files.path, self._address)
 
     def _is_being_removed(self, uuid: str) -> bool:
         return read_mark(self._files(uuid).moved_to) == Mark(self._host, REMOVED)

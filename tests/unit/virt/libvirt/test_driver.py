@@ -1,6 +1,10 @@
 """The facade on libvirt's own test driver: what stays of a guest's files when its start fails."""
+import contextlib
 import datetime
+import os
+import pathlib
 import shutil
+import signal
 import struct
 import subprocess
 
@@ -13,6 +17,7 @@ from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.files import NOBODY, GuestDirectory, instances_root, write_mark
 from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.live import Plan
 
 from .builders import TCG, UUID, instance
 
@@ -126,6 +131,10 @@ class Killed(BaseException):
     """The process ends here."""
 
 
+def _kill(*_args, **_named):
+    raise Killed
+
+
 @pytest.mark.parametrize("next_look", [True, False])
 def test_a_stray_copy_whose_removal_is_cut_off_is_no_later_guest_s_disk(driver, monkeypatch, next_look):
     """The domain is gone by then, so that nothing but the directory tells of it."""
@@ -134,10 +143,8 @@ def test_a_stray_copy_whose_removal_is_cut_off_is_no_later_guest_s_disk(driver, 
     files.owner.write_text("h1")
     files.disk.write_bytes(b"old")
 
-    def kill(*_args):
-        raise Killed
     with monkeypatch.context() as patched:
-        patched.setattr(GuestDirectory, "remove", kill)
+        patched.setattr(GuestDirectory, "remove", _kill)
         with pytest.raises(Killed):
             driver.destroy(server, [])
     assert (files.disk.exists(), UUID in driver.power_states(), driver.left_behind()) == (True, False, {UUID})
@@ -148,3 +155,50 @@ def test_a_stray_copy_whose_removal_is_cut_off_is_no_later_guest_s_disk(driver, 
         with pytest.raises(exception.NovaLiteError, match="Glance"):     # it asks for the disk's image
             driver.spawn(instance(host="h1"), [], GuestFiles([], None), _no_image)
         assert not files.disk.exists()
+
+
+@pytest.fixture
+def offered(driver):
+    """The directory of a guest whose config drive is served, as on the source of a live migration; what the process that serves
+    it was called with (empty: it has ended)."""
+    files = GuestDirectory(instances_root(driver._conf), UUID)
+    files.make()
+    write_mark(files.owner, "h1")
+    write_mark(files.moved_to, "h1")
+    files.ephemeral.write_bytes(b"what the user has on it")
+    files.config_drive.write_bytes(b"password")
+    driver.live.offer(instance(host="h1"), Plan())
+    pid = int((files.path / "offer.pid").read_text())
+
+    def command():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+        return ""
+    assert "disk.config" in command()
+    yield files, command
+    if "disk.config" in command():
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not shutil.which("qemu-storage-daemon"), reason="qemu-storage-daemon is not installed")
+@pytest.mark.parametrize("how", ["deleted", "left behind", "deleted over a kill", "built anew", "set aside"])
+def test_nobody_serves_the_config_drive_of_a_guest_whose_directory_is_gone(driver, offered, monkeypatch, how):
+    """Its live migration was to withdraw it, and came to nothing."""
+    (files, command), server = offered, instance(host="h1")
+    if how == "deleted over a kill":
+        with monkeypatch.context() as patched:
+            patched.setattr(driver._disks, "remove", _kill)
+            with pytest.raises(Killed):
+                driver.destroy(server, [])
+    if how == "built anew":
+        driver.clear(server, [], True)
+        assert sorted(path.name for path in files.path.iterdir()) == ["disk.eph0", "owner"]
+    elif how == "set aside":
+        driver.set_aside(server, [], 0, "a move")
+        driver.drop_aside(server)
+    elif how == "deleted":
+        driver.destroy(server, [])
+    else:
+        driver.drop_left_behind(UUID)
+    assert files.path.exists() == (how == "built anew")
+    assert not command()
