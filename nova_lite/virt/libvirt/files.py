@@ -6,6 +6,8 @@ import os
 import pathlib
 import shutil
 import stat
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,10 +17,13 @@ from nova_lite import concurrency, durable
 
 PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests
+_MODE = 0o711           # of directories: others may pass through (QEMU may run as another user), but see no names
 BASE_MODE = 0o440       # many guests read a base image: QEMU owns it, by libvirt, and does not write to it
 BINDING = "binding.json"
 ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it can come back to
-GONE = ".gone"         # after the name of a directory whose removal has begun, or that is not made yet: no guest has it
+GONE = ".gone"         # after the name of a directory whose removal has begun: no guest has it
+BEGUN = ".begun"       # after the name of one that is not made yet, to be renamed in a moment: no guest has it either
+_BEGUN_SECONDS = 3600   # after these nobody is at it any more, also where the clocks of hosts differ
 NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
 NEW = "new"             # with the host that a guest was moved to: it is no move, but built there, and has never run yet
 REMOVED = "removed"     # in its place: the removal of what this host has of the guest has begun
@@ -76,17 +81,20 @@ class GuestDirectory:
         return self.disk, self.ephemeral, self.swap, self.config_drive, self.nvram, self.tpm
 
     def make(self) -> None:
-        """Create it. Others may pass through (QEMU may run as another user), but see no names."""
-        self.path.mkdir(mode=0o711, parents=True, exist_ok=True)
+        """Create it."""
+        self.path.mkdir(mode=_MODE, parents=True, exist_ok=True)
 
     def begin(self, host: str, move: str = "") -> None:
         """Make it anew with the mark ``moved-to`` in it, in place of what has its name. It gets its name last: whoever dies on
         the way, there is no directory that does not say whose it is."""
         concurrency.native(self.remove)
-        begun = GuestDirectory(self.path.parent, self.path.name + GONE)
-        begun.make()
-        write_mark(begun.moved_to, host, move)
-        durable.put_in_place(begun.path, self.path)
+        root = self.path.parent
+        root.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        # of a name that nobody has had: who removes what a killed run has left has perhaps just looked at that
+        begun = pathlib.Path(tempfile.mkdtemp(BEGUN, f"{self.path.name}.", root))
+        begun.chmod(_MODE)
+        write_mark(begun / self.moved_to.name, host, move)
+        durable.put_in_place(begun, self.path)
 
     def remove(self, keep: Sequence[pathlib.Path] = ()) -> None:
         """Remove it with all that is in it; gone already is no error. ``keep`` are files that stay, with the directory and its
@@ -135,9 +143,14 @@ def close_to_others(root: pathlib.Path) -> None:
 
 
 def finish_removals(root: pathlib.Path) -> None:
-    """Remove what killed processes have left of directories whose removal had begun."""
+    """Remove what killed processes have left of directories whose removal had begun, or that they had begun to make. Those may
+    also be another process's that is just making them, on this host or another one: they stay for an hour."""
     for path in root.glob("*" + GONE):
         _discard(path)
+    for path in root.glob("*" + BEGUN):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - _BEGUN_SECONDS:
+                _discard(path)
 
 
 def _discard(path: pathlib.Path) -> None:

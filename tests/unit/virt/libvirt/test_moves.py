@@ -1,6 +1,7 @@
 """The files of guests that move: whose they are, of which move, and what a killed process leaves of them."""
 import os
 import shutil
+import time
 import types
 import uuid
 
@@ -213,13 +214,34 @@ def test_a_directory_has_its_mark_before_its_name(tmp_path, monkeypatch):
         patched.setattr(guest_files.durable, "put_in_place", kill)
         with pytest.raises(Killed):
             files.begin("one", "a move")
-    assert not files.path.exists()
+    [left] = tmp_path.iterdir()
+    assert left != files.path
     files.begin("one", "a move")
     assert read_mark(files.moved_to) == Mark("one", "a move")
-    assert os.listdir(tmp_path) == ["guest"]
+    assert set(tmp_path.iterdir()) == {files.path, left}
     assert os.listdir(files.path) == ["moved-to"]
+    os.utime(left, (time.time() - 7200,) * 2)
+    finish_removals(tmp_path)
+    assert os.listdir(tmp_path) == ["guest"]
     files.begin("two")
     assert read_mark(files.moved_to) == Mark("two")
+
+
+def test_a_host_that_tidies_up_takes_no_directory_that_another_one_is_just_making(host, server, monkeypatch):
+    """They have a common directory; nor is what has just begun anybody's guest."""
+    one, two = host("one"), host("two")
+    real = guest_files.durable.put_in_place
+
+    def put_in_place(begun, path):
+        if path == files.path:
+            two.tidy()
+            one.tidy()
+            seen.append((one.left_behind(), two.left_behind(), begun.stat().st_mode & 0o777))
+        real(begun, path)
+    files, seen = GuestDirectory(one.root, server.uuid), []
+    monkeypatch.setattr(guest_files.durable, "put_in_place", put_in_place)
+    one.spawns(server)
+    assert (seen, read_mark(files.owner), os.listdir(one.root)) == ([(set(), set(), 0o711)], Mark("one"), [server.uuid])
 
 
 def test_what_is_kept_keeps_its_owner(tmp_path):
