@@ -321,6 +321,28 @@ def test_whatever_ends_a_rescue_leaves_nothing_of_it(driver, conf, hypervisor, i
     assert "disk.rescue" not in _virsh(hypervisor, "dumpxml", instance.uuid)
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_an_unrescue_that_was_killed_lets_the_guest_run_that_it_has_started(driver, conf, hypervisor, instance, fetch,
+                                                                            monkeypatch):
+    def kill(_files):
+        raise Killed
+    driver.spawn(instance, [], FILES, fetch)
+    driver.rescue(instance, [], ImageMeta(str(uuid.uuid4())), FILES, fetch)
+    rescued = _virsh(hypervisor, "domid", instance.uuid)
+    with monkeypatch.context() as patched:
+        patched.setattr(driver._disks, "remove_rescue", kill)
+        with pytest.raises(Killed):
+            driver.unrescue(instance, [])
+    started = _virsh(hypervisor, "domid", instance.uuid)
+    assert started != rescued
+    driver.unrescue(instance, [])
+    assert _virsh(hypervisor, "domid", instance.uuid) == started
+    assert not (_directory(conf, instance) / "disk.rescue").exists()
+
+
 def test_a_failed_build_leaves_nothing(driver, conf, bridge, fetch):
     instance = _instance(config_drive=True)
     vif = _vif("nosuchbridge")      # found out by libvirt at the very end, when all else is made
@@ -424,9 +446,6 @@ def test_a_build_that_was_killed_is_completed_by_the_next(driver, conf, hypervis
 
 
 def test_what_a_killed_build_leaves_is_found_and_removed(driver, conf):
-    class Killed(BaseException):
-        """The process ends here."""
-
     def kill(_image_id, _path):
         raise Killed
     instance = _instance(flavor=Flavor("1", "tiny", 96, 1, 1, extra_specs={"hw:numa_nodes": "1"}))

@@ -141,12 +141,8 @@ class DiskMaker(DiskStore):
                 part.write_text(image.id)
         images.base_of(path, self.disk_format)
 
-    def has_rescue(self, files: GuestDirectory) -> bool:
-        """Whether there is a rescue disk."""
-        return self._is_there(files.rescue_disk)
-
     def remove_rescue(self, files: GuestDirectory) -> None:
-        """What a rescue has made; the disk last, as by it is seen whether all is done."""
+        """What a rescue has made."""
         for path in (files.rescue_config_drive, rescue_image(files.rescue_disk), files.rescue_disk):
             path.unlink(missing_ok=True)
 

@@ -144,8 +144,7 @@ class LibvirtDriver:
             guest = self._guest(instance)
             if timeout and not guest.shut_down(timeout):
                 LOG.info("Guest did not shut down within %d seconds", timeout, extra={"instance_uuid": instance.uuid})
-            guest.unplug()
-            guest.forget_saved_memory()
+            guest.turn_off()
 
     def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
         """Soft: shut down through the guest and start. Hard, or when it does not answer: pull the plug and start."""
@@ -155,8 +154,7 @@ class LibvirtDriver:
             if not hard and not guest.shut_down(timeout):
                 LOG.warning("Soft reboot takes longer than %d seconds: rebooting hard", timeout,
                             extra={"instance_uuid": instance.uuid})
-            guest.unplug()
-            guest.forget_saved_memory()
+            guest.turn_off()
             self._start(instance, network_info)
 
     def rescue(self, instance: Instance, network_info: list[VIF], image: ImageMeta, files: GuestFiles,
@@ -170,16 +168,16 @@ class LibvirtDriver:
             self._disks.make_rescue(instance, image, paths.rescue_disk, fetch_image)
             if instance.config_drive:
                 config_drive.make(paths.rescue_config_drive, files.metadata)
-            guest.unplug()
-            guest.forget_saved_memory()
+            guest.turn_off()
             guest.define(domain_xml.build(config))
             self._boot(instance)
 
     def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
-        """Pull the plug of the rescue, start from the own disk. A second run finds the rescue disk gone, and is done."""
+        """Pull the plug of the rescue, start from the own disk. A guest that a killed run has started from there runs on."""
         with self._working(instance, states.RUNNING):
-            if self._disks.has_rescue(self._files(instance)):
-                self._guest(instance).unplug()
+            guest = self._guest(instance)
+            if rescue.is_rescued(guest.xml(), self._files(instance)):
+                guest.unplug()
             self._start(instance, network_info)
 
     def volume_connector(self) -> dict[str, Any]:

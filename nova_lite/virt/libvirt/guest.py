@@ -81,6 +81,11 @@ class Guest:
         """End the process at once."""
         self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.destroy()))
 
+    def turn_off(self) -> None:
+        """The same, and its next start boots."""
+        self.unplug()
+        self.forget_saved_memory()
+
     def shut_down(self, timeout: float) -> bool:
         """Press the power button and wait; True when the guest is off within ``timeout`` seconds."""
         deadline = time.monotonic() + timeout

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from lxml import etree
+
 from nova_lite import exception
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import device_names
 from nova_lite.virt.libvirt.config import Disk, GuestConfig
-from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.files import GuestDirectory, image_name
 from nova_lite.virt.libvirt.guest_config import HostFacts, luks_secret, placed
 
 DEVICES = ("disk", "cdrom")
@@ -22,6 +24,13 @@ DEVICES = ("disk", "cdrom")
 def is_stable(image: ImageMeta) -> bool:
     """Whether the image is to be added to the guest's disks, rather than to take the place of its root disk."""
     return any(image.properties.get(name) for name in ("hw_rescue_device", "hw_rescue_bus"))
+
+
+def is_rescued(xml: str, files: GuestDirectory) -> bool:
+    """Whether a domain, by what libvirt says of it (empty: there is none), has the rescue disk."""
+    sources = etree.fromstring(xml).findall("devices/disk/source") if xml else []
+    return any(source.get("file") == str(files.rescue_disk)
+               or source.get("name", "").rpartition("/")[2] == image_name(files.rescue_disk) for source in sources)
 
 
 def rescued(config: GuestConfig, instance: Instance, image: ImageMeta, files: GuestDirectory, host: HostFacts) -> GuestConfig:

@@ -19,7 +19,8 @@ def disks(server, **properties):
     image = ImageMeta("b0000000-0000-4000-8000-00000000000b", properties=properties)
     config = guest_config.make(server, "one", [], FILES, builders.TCG)
     made = rescue.rescued(config, server, image, FILES, builders.TCG)
-    build(made)
+    assert rescue.is_rescued(build(made), FILES)
+    assert not rescue.is_rescued(build(config), FILES)
     return [(pathlib.Path(d.path).name or d.network.name, d.target, d.bus, d.device, d.boot_order) for d in made.disks]
 
 
@@ -72,4 +73,9 @@ def test_in_a_pool_the_rescue_disk_is_an_image_beside_the_own_one():
         assert [d.network and d.network.name for d in made.disks] == [
             name and f"vms/{builders.UUID}_{name}" for name in expected]
         assert {d.format for d in made.disks} == {"raw"}
-        build(made)
+        assert rescue.is_rescued(build(made), FILES)
+    assert not rescue.is_rescued(build(config), FILES)
+
+
+def test_no_domain_is_rescued():
+    assert not rescue.is_rescued("", FILES)
