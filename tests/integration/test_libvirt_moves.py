@@ -29,6 +29,8 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
+from nova_lite.virt.libvirt import guest_config
+from nova_lite.virt.libvirt.guest import Guest
 from tests.libvirt_host import LibvirtHost, started
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
@@ -490,6 +492,48 @@ def test_firmware_and_tpm_remember_what_they_were_told(drivers, hypervisor, fetc
             one.destroy(guest, [])
     assert not memory.parent.parent.exists()
     assert not variables.parent.exists()
+
+
+@pytest.mark.skipif(not shutil.which("swtpm_setup"), reason="needs swtpm and swtpm-tools")
+@pytest.mark.parametrize("fails", ["the configuration", "define"])
+def test_a_tpm_s_memory_stays_on_no_host_whose_move_failed(drivers, hypervisor, fetch, monkeypatch, fails):
+    """The domain was not made there, so libvirt removes nothing."""
+    old, new = drivers
+    guest = Instance(uuid=str(uuid.uuid4()), id=3, project_id="p", user_id="u", display_name="rememberer", image_ref="i",
+                     flavor=dataclasses.replace(OLD, extra_specs={"hw:tpm_version": "2.0"}), image=ImageMeta(str(uuid.uuid4())))
+    kept = hypervisor.directory / "lib" / "swtpm" / guest.uuid
+    old.spawn(guest, [], GuestFiles(), fetch)
+    try:
+        old.set_aside(guest, [], 0, MOVE)
+        new.receive_guest(guest, old.offer_disks(guest), fetch, MOVE)
+        old.withdraw_disks(guest)
+        with monkeypatch.context() as patched:
+            if fails == "define":
+                patched.setattr(Guest, "define", _fail)
+            else:
+                patched.setattr(guest_config, "make", _fail)
+            with pytest.raises(exception.VirtDriverError, match="no such thing"):
+                new.finish_move(guest, [], fetch, True)
+        assert kept.exists() == (fails == "define")
+        new.drop_received(guest, [], False, MOVE)
+        assert not kept.exists()
+        with monkeypatch.context() as patched:      # nor on one that it comes back to, and leaves again
+            patched.setattr(Guest, "define", _fail)
+            with pytest.raises(exception.VirtDriverError, match="no such thing"):
+                old.bring_back(guest, [], True, MOVE)
+        old.set_aside(guest, [], 0, OTHER_MOVE)
+        assert not kept.exists()
+        old.bring_back(guest, [], True, OTHER_MOVE)
+        assert (kept / "tpm2" / "tpm2-00.permall").stat().st_size
+        assert old.power_state(guest) == states.RUNNING
+    finally:
+        for one in drivers:
+            one.destroy(guest, [])
+    assert not kept.exists()
+
+
+def _fail(*_args):
+    raise exception.VirtDriverError(what="This host", reason="no such thing")
 
 
 def variables_of(tmp_path, guest):

@@ -259,9 +259,7 @@ class LibvirtDriver:
         self.power_off(instance, timeout)
         with self._working(instance, None):
             self._tpms.save(instance.uuid, self._files(instance))
-            self._guest(instance).undefine()
-            for vif in network_info:
-                remove_tap(vif, self._conf.network.netns)
+            self._end(instance, network_info)
             self._moves.set_aside(instance, move)
 
     def has_aside(self, instance: Instance, move: str) -> bool:
@@ -463,9 +461,10 @@ class LibvirtDriver:
 
     def _define(self, instance: Instance, vifs: list[VIF]) -> None:
         """The domain as the server's record says it, to be started next."""
-        self._tpms.restore(instance.uuid, self._files(instance))
         self._volumes.unlock(instance)
-        self._guest(instance).define(self._config(instance, vifs))
+        xml = self._config(instance, vifs)
+        self._tpms.restore(instance.uuid, self._files(instance))    # last: see tpm_state.py
+        self._guest(instance).define(xml)
 
     def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         stays = instance.host != self._name and not instance.deleted
@@ -485,6 +484,7 @@ class LibvirtDriver:
         guest = self._guest(instance)
         guest.unplug()
         guest.undefine()
+        self._tpms.remove(instance.uuid)
         for vif in vifs:
             remove_tap(vif, self._conf.network.netns)
 

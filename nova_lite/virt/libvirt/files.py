@@ -101,10 +101,10 @@ class GuestDirectory:
         owner. What a killed process left of it no guest is ever given: the directory loses its name first."""
         if not any(path.exists() for path in keep):
             gone = self.path.with_name(self.path.name + GONE)
-            _discard(gone)
+            discard(gone)
             with contextlib.suppress(FileNotFoundError):
                 os.rename(self.path, gone)
-            _discard(gone)
+            discard(gone)
             return
         for path in self.path.iterdir():
             if path not in (*keep, self.owner):
@@ -146,14 +146,14 @@ def finish_removals(root: pathlib.Path) -> None:
     """Remove what killed processes have left of directories whose removal had begun, or that they had begun to make. Those may
     also be another process's that is just making them, on this host or another one: they stay for an hour."""
     for path in root.glob("*" + GONE):
-        _discard(path)
+        discard(path)
     for path in root.glob("*" + BEGUN):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - _BEGUN_SECONDS:
-                _discard(path)
+                discard(path)
 
 
-def _discard(path: pathlib.Path) -> None:
+def discard(path: pathlib.Path) -> None:
     """With all that is in it. Others may be at the same: what is gone already is no error."""
     def failed(_function: object, _path: object, info: tuple[type[BaseException], BaseException, object]) -> None:
         if not isinstance(info[1], FileNotFoundError):

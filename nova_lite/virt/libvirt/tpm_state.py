@@ -1,17 +1,19 @@
 """What the TPM of a guest remembers.
 
 libvirt keeps it in a directory of its own and throws it away with the domain: so it is put into a file of the guest before the
-domain goes, and taken out of there before the domain is made again.
+domain goes, and taken out of there before the domain is made again. Where that is not made after all, libvirt throws nothing
+away: it is taken out last, and what ends a guest removes it whether there was a domain or not.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
 import tarfile
 import urllib.parse
 
-from nova_lite.virt.libvirt.files import GuestDirectory, written_whole
+from nova_lite.virt.libvirt.files import PART, GuestDirectory, discard, written_whole
 
 _SYSTEM = "/var/lib/libvirt"
 
@@ -40,7 +42,7 @@ class TpmStates:
         from another host, and libvirt gives what is there to the user of the TPM, as root."""
         if not files.tpm.exists():
             return
-        part = self._root / f"{uuid}.part"
+        part = self._root / f"{uuid}{PART}"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o711, parents=True)
         try:
@@ -53,6 +55,15 @@ class TpmStates:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         files.tpm.unlink()
+
+    def remove(self, uuid: str) -> None:
+        """The domain is gone; what no domain was made for goes, too. There may be nothing. It loses its name first: half of
+        it is never saved. Raises OSError."""
+        part = self._root / f"{uuid}{PART}"
+        discard(part)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(self._root / uuid, part)
+        discard(part)
 
 
 def _checked(archive: tarfile.TarFile, uuid: str) -> list[tarfile.TarInfo]:

@@ -4,6 +4,7 @@ import tarfile
 
 import pytest
 
+from nova_lite.virt.libvirt import tpm_state
 from nova_lite.virt.libvirt.files import GuestDirectory
 from nova_lite.virt.libvirt.tpm_state import TpmStates
 
@@ -39,6 +40,48 @@ def test_it_comes_back_whole(files, states, state):
     assert not files.tpm.exists()
     states.restore(UUID, files)     # there is nothing to be taken out
     assert (state / "tpm2" / "tpm2-00.permall").read_bytes() == b"keys"
+
+
+def test_nothing_of_it_stays_on_a_host_that_did_not_come_to_make_the_domain(files, states, state, monkeypatch):
+    class Killed(BaseException):
+        """The process ends here."""
+
+    def kill(*_args):
+        raise Killed
+    (state / "tpm2").mkdir(parents=True)
+    (state / "tpm2" / "tpm2-00.permall").write_bytes(b"keys")
+    other = state.with_name("another guest")
+    other.mkdir()
+    states.save(UUID, files)
+    with monkeypatch.context() as patched:
+        patched.setattr(tpm_state.os, "rename", kill)
+        patched.setattr(tpm_state.shutil, "rmtree", lambda path, ignore_errors: None)     # nor did it come to clean up
+        with pytest.raises(Killed):
+            states.restore(UUID, files)
+    assert len(list(state.parent.iterdir())) == 3
+    for _ in range(2):
+        states.remove(UUID)
+        assert list(state.parent.iterdir()) == [other]
+
+
+def test_a_removal_over_which_the_process_dies_leaves_nothing_to_be_saved(files, states, state, monkeypatch):
+    class Killed(BaseException):
+        """The process ends here."""
+
+    def kill(path, onerror=None):
+        if path.exists():
+            raise Killed
+    (state / "tpm2").mkdir(parents=True)
+    states.save(UUID, files)
+    before = files.tpm.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(tpm_state.shutil, "rmtree", kill)
+        with pytest.raises(Killed):
+            states.remove(UUID)
+    states.save(UUID, files)
+    assert files.tpm.read_bytes() == before
+    states.remove(UUID)
+    assert list(state.parent.iterdir()) == []
 
 
 def _member(name, kind=tarfile.REGTYPE, link=""):
