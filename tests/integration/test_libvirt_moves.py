@@ -495,7 +495,7 @@ def test_firmware_and_tpm_remember_what_they_were_told(drivers, hypervisor, fetc
 
 
 @pytest.mark.skipif(not shutil.which("swtpm_setup"), reason="needs swtpm and swtpm-tools")
-@pytest.mark.parametrize("fails", ["the configuration", "define"])
+@pytest.mark.parametrize("fails", ["the configuration", "define", "the host"])
 def test_a_tpm_s_memory_stays_on_no_host_whose_move_failed(drivers, hypervisor, fetch, monkeypatch, fails):
     """The domain was not made there, so libvirt removes nothing."""
     old, new = drivers
@@ -508,14 +508,18 @@ def test_a_tpm_s_memory_stays_on_no_host_whose_move_failed(drivers, hypervisor, 
         new.receive_guest(guest, old.offer_disks(guest), fetch, MOVE)
         old.withdraw_disks(guest)
         with monkeypatch.context() as patched:
-            if fails == "define":
-                patched.setattr(Guest, "define", _fail)
-            else:
+            if fails == "the configuration":
                 patched.setattr(guest_config, "make", _fail)
+            else:
+                patched.setattr(Guest, "define", _fail)
             with pytest.raises(exception.VirtDriverError, match="no such thing"):
                 new.finish_move(guest, [], fetch, True)
-        assert kept.exists() == (fails == "define")
-        new.drop_received(guest, [], False, MOVE)
+        assert kept.exists() == (fails != "the configuration")
+        if fails == "the host":     # for so long that nobody waits for it any more
+            assert new.left_behind() == {guest.uuid}
+            new.drop_left_behind(guest.uuid)
+        else:
+            new.drop_received(guest, [], False, MOVE)
         assert not kept.exists()
         with monkeypatch.context() as patched:      # nor on one that it comes back to, and leaves again
             patched.setattr(Guest, "define", _fail)

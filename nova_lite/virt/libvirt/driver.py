@@ -324,6 +324,8 @@ class LibvirtDriver:
     def drop_left_behind(self, instance_uuid: str) -> None:
         """The marked directories go, last."""
         self._volumes.forget_all(instance_uuid)
+        if Guest(self._connection, instance_uuid).power_state() is None:
+            self._tpms.remove(instance_uuid)
         self._moves.drop_left_behind(instance_uuid)
 
     def pause(self, instance: Instance) -> None:
