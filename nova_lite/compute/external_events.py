@@ -1,4 +1,4 @@
-"""What other services tell of a host's servers, and the builds that wait for it.
+"""What other services tell of a host's servers, and the builds and moves that wait for it.
 
 An event that is lost costs nothing but time: who waits also asks for the ports' states every few seconds.
 """

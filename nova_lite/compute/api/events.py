@@ -11,7 +11,7 @@ from nova_lite import exception
 from nova_lite.compute import external_events as names
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
-from nova_lite.db import instances
+from nova_lite.db import instances, moves
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
@@ -27,10 +27,15 @@ class ExternalEvents(Base):
     def external_events(self, context: RequestContext, events: Sequence[Mapping[str, Any]]) -> list[int]:
         """A code for each event: 200 taken, 400 without the tag that it needs, 404 unknown server, 422 server without host.
 
-        Events of one host go in one message, which may be lost: nothing depends on it.
+        Events of one host go in one message, which may be lost: nothing depends on it. Those of a server on its way go to both
+        its hosts: the one that waits for its ports is not yet the server's, or not any more.
         """
         with self.db.read() as connection:
             found = instances.get_many(connection, {e["server_uuid"] for e in events}, tags=False)
+            on_their_way = moves.open_of(connection, found) if found else []
+        hosts: dict[str, set[str | None]] = {uuid: {server.host} for uuid, server in found.items()}
+        for move in on_their_way:
+            hosts[move.instance_uuid] |= {move.source_compute, move.dest_compute}
         by_host: dict[str, list[dict[str, Any]]] = defaultdict(list)
         codes = []
         for event in events:
@@ -40,9 +45,9 @@ class ExternalEvents(Base):
                 if event["name"] == names.POWER_UPDATE:
                     code = self._power(context, instance, event["tag"])
                 else:
-                    by_host[instance.host or ""].append({
-                        "name": event["name"], "server_uuid": instance.uuid, "tag": event.get("tag"),
-                        "status": event.get("status", names.COMPLETED)})
+                    for host in sorted(filter(None, hosts[instance.uuid])):
+                        by_host[host].append({"name": event["name"], "server_uuid": instance.uuid, "tag": event.get("tag"),
+                                              "status": event.get("status", names.COMPLETED)})
             codes.append(code)
         for host, some in by_host.items():
             self.wakeups.send(self.compute_rpc.external_instance_event, context, host, some)

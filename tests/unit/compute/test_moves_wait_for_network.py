@@ -33,6 +33,12 @@ def _unwired(neutron, server):
         port["status"] = "DOWN"
 
 
+def _tell(cloud, server, port, status="completed"):
+    """As Neutron does, which knows nothing of hosts."""
+    event = {"name": "network-vif-plugged", "server_uuid": server, "tag": port, "status": status}
+    cloud.admin.post("/os-server-external-events", {"events": [event]})
+
+
 def _resize(cloud, server):
     cloud.operate(server, "resize", {"flavor": BIGGER.to_primitive()})
 
@@ -64,6 +70,18 @@ def test_neutrons_word_lets_it_run(cloud, neutron, server, verb):
     waits_in = {"resize": states.RESIZE_FINISH, "evacuate": states.REBUILD_SPAWNING}[verb]
     cloud.wait_for(lambda: cloud.get(server).task_state == waits_in)
     assert cloud.guests(new) == {}
-    cloud.hosts[new].host.events.tell(server, "network-vif-plugged", "completed", port["id"])
+    _tell(cloud, server, port["id"])
     cloud.wait(server, states.RESIZED if verb == "resize" else states.ACTIVE)
     assert cloud.guests(new) == {server: states.RUNNING}
+    assert not cloud.get(server).fault
+
+
+def test_neutrons_word_that_it_failed_is_heard_by_the_new_host(cloud, neutron, server):
+    cloud.conf.set_override("vif_plugging_timeout", 60, group="network")
+    _unwired(neutron, server)
+    [port] = neutron.of(server)
+    _resize(cloud, server)
+    cloud.wait_for(lambda: cloud.get(server).task_state == states.RESIZE_FINISH)
+    cloud.conf.set_override("vif_plugging_timeout", 1, group="network")     # of the way home
+    _tell(cloud, server, port["id"], "failed")
+    assert "Neutron says network-vif-plugged failed for port" in cloud.wait(server, states.ACTIVE).fault["message"]

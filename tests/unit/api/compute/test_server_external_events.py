@@ -3,6 +3,9 @@ import uuid
 
 import pytest
 
+from nova_lite import units
+from nova_lite.db import models
+
 PATH = "/os-server-external-events"
 
 
@@ -32,6 +35,40 @@ def test_events_go_to_their_hosts_in_one_message_each(cloud, service, sent):
     assert [(name, host, [e["server_uuid"] for e in some]) for name, host, some in sent] == [
         ("external_instance_event", "h1", [one, three]), ("external_instance_event", "h2", [two])]
     assert sent[1][2] == [{"name": "network-vif-plugged", "server_uuid": two, "tag": "p2", "status": "failed"}]
+
+
+def _move(cloud, server, **values):
+    moving = {"status": "migrating", "source_compute": "h1", "dest_compute": "h2", "migration_type": "migration", **values}
+    cloud.insert(models.migrations, uuid=str(uuid.uuid4()), instance_uuid=server, updated_at=units.utcnow(), **moving)
+
+
+@pytest.mark.parametrize(("values", "host", "told"), [
+    ({"migration_type": "resize"}, "h1", ["h1", "h2"]),
+    ({"migration_type": "resize", "dest_compute": "h1"}, "h1", ["h1"]),         # to another size on the same host
+    ({"migration_type": "migration", "status": "reverting"}, "h2", ["h1", "h2"]),
+    ({"migration_type": "live-migration", "status": "running"}, "h1", ["h1", "h2"]),
+    ({"migration_type": "evacuation", "status": "pre-migrating"}, "h1", ["h1", "h2"]),
+    ({"migration_type": "evacuation", "status": "accepted", "dest_compute": None}, "h1", ["h1"]),
+    ({"migration_type": "resize", "status": "confirmed"}, "h2", ["h2"]),
+    ({"migration_type": "live-migration", "status": "error"}, "h1", ["h1"])])
+def test_both_hosts_of_a_move_that_is_open_hear_of_it_once_each(cloud, service, sent, values, host, told):
+    server = cloud.add_server(host=host)
+    _move(cloud, server, **values)
+    service.post(PATH, {"events": [_event(server, "network-vif-plugged", tag="p")]})
+    assert sorted((host, len(some)) for _, host, some in sent) == [(host, 1) for host in told]
+
+
+def test_what_is_asked_of_the_database_does_not_grow_with_the_events(cloud, service, sent):
+    servers = [cloud.add_server(host="h1") for _ in range(5)]
+    for server in servers[1:]:
+        _move(cloud, server)
+    asked = []
+    for some in (servers[:1], servers):
+        with cloud.statements() as statements:
+            service.post(PATH, {"events": [_event(s, "network-vif-plugged", tag="p") for s in some]})
+        asked.append([s for s in statements if s.startswith("SELECT")])
+    assert len(asked[0]) == len(asked[1])
+    assert sum("FROM migrations" in s for s in asked[1]) == 1
 
 
 def test_each_event_has_a_code_of_its_own(cloud, service, sent):
