@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs, volumes
+from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.departures import Departures
 from nova_lite.compute.external_events import ExternalEvents
@@ -317,7 +317,7 @@ class ComputeManager:
         snapshot_instance = backup_instance = build_and_run_instance
     rebuild_instance = rescue_instance = unrescue_instance = shelve_instance = shelve_offload_instance = unshelve_instance = \
         soft_delete_instance = restore_instance = allow_share = deny_share = live_migrate = \
-        volume_snapshot_create = volume_snapshot_delete = build_and_run_instance
+        volume_snapshot_create = volume_snapshot_delete = extend_volume = build_and_run_instance
 
     def look_for_left_behind(self, context: RequestContext, instance_uuids: list[str]) -> None:
         """Servers that may have left something here were deleted: nothing of them stays."""
@@ -332,15 +332,6 @@ class ComputeManager:
             self.host.events.tell(uuid, name, event["status"], tag)
             if name in (external_events.CHANGED, external_events.DELETED) and self._network_looks.ask(uuid, name, tag):
                 self._turns.submit(uuid, self._pool, partial(self._network_looks.run, uuid))
-            elif name == external_events.VOLUME_EXTENDED and tag:
-                self._turns.submit(uuid, self._pool, partial(self._extend, uuid, tag))
-
-    def _extend(self, uuid: str, volume_id: str, _waited: bool) -> None:
-        try:
-            server = Instance.from_primitive(self.conductor.get_instance(admin_context(), uuid))
-            volumes.extend(self.host, server, volume_id, admin_context())
-        except Exception:
-            LOG.exception("the guest does not see that volume %s has grown", volume_id, extra={"instance_uuid": uuid})
 
     def refresh_security_rules(self, context: RequestContext) -> None:
         """Guests may send and get something else by now. Many words of it that wait for their turn are one."""

@@ -25,7 +25,8 @@ from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
-EVENTS = {"attach_volume": "compute_attach_volume", "detach_volume": "compute_detach_volume"}
+EVENTS = {"attach_volume": "compute_attach_volume", "detach_volume": "compute_detach_volume",
+          "extend_volume": "compute_extend_volume"}
 RESERVED, ATTACHED = "reserved", "attached"
 POLL_SECONDS = (0.2, 0.5, 1.0, 2.0)         # between looks at a volume that is being made; the last one again and again
 RELEASE_PAUSES = (1.0, 2.0, 4.0, 8.0)       # between tries to give a volume back
@@ -345,18 +346,19 @@ def _device(work: Work) -> BlockDevice | None:
     return next((d for d in work.instance.volumes if d.id == wanted), None)
 
 
-def extend(host: Host, instance: Instance, volume_id: str, context: RequestContext) -> None:
-    """A volume of the server has grown: its record says so, and its guest sees it, if it has it now. Raises VolumeNotAttached
-    for one that is not the server's."""
-    device = find(instance.block_devices, volume_id)
-    if device is None:
-        raise exception.VolumeNotAttached(instance_id=instance.uuid, volume_id=volume_id)
-    volume = host.volume.get(admin_context(), volume_id)
-    host.conductor.volume_extended(instance.uuid, device.id, volume.size)
-    if device.connection_info is None:
+def extend(work: Work) -> None:
+    """A volume of the server has grown: its record says so, and its guest sees it, if it has it now. Run again, or asked for
+    twice, it finds the size that the volume has then."""
+    device = find(work.instance.block_devices, work.action.arguments["volume_id"])
+    if device is None:      # a detach was faster
+        work.succeed()
         return
-    host.driver.extend_volume(instance, device, volume.size)
-    LOG.info("volume %s has %s GiB now", volume_id, volume.size, extra={"instance_uuid": instance.uuid})
+    size = work.host.volume.get(admin_context(), device.volume_id or "").size
+    work.update_device(device.id, {"size": size})       # also when the guest does not see it: its next start does
+    if device.connection_info is not None:
+        work.host.driver.extend_volume(work.instance, device, size)
+    work.succeed()
+    LOG.info("volume %s has %s GiB now", device.volume_id, size, extra={"instance_uuid": work.instance.uuid})
 
 
-VERBS: dict[str, Callable[[Work], None]] = {"attach_volume": attach, "detach_volume": detach}
+VERBS: dict[str, Callable[[Work], None]] = {"attach_volume": attach, "detach_volume": detach, "extend_volume": extend}

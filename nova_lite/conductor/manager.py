@@ -254,11 +254,6 @@ class ConductorManager:
             instances.update(conn, instance_uuid, {"network_info": network_info})
 
     @expected
-    def volume_extended(self, context: RequestContext, instance_uuid: str, device_id: str, size: int) -> None:
-        """See :meth:`ConductorAPI.volume_extended`."""
-        self.db.write(instances.change_block_device, instance_uuid, device_id, {"size": size})
-
-    @expected
     def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
         """See :meth:`ConductorAPI.get_instance`."""
         with self.db.read() as conn:

@@ -175,10 +175,6 @@ class ConductorAPI(rpc.Client):
         """A host saw that the nics of one of its servers have changed; a server that moved on keeps its own."""
         self._ask(context, "network_info_changed", instance_uuid=instance_uuid, host=host, network_info=list(network_info))
 
-    def volume_extended(self, instance_uuid: str, device_id: str, size: int) -> None:
-        """A volume of a server has ``size`` GiB now. Raises InstanceNotFound."""
-        self._ask(admin_context(), "volume_extended", instance_uuid=instance_uuid, device_id=device_id, size=size)
-
     def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
         """One server; raises InstanceNotFound."""
         return self._ask(context, "get_instance", instance_uuid=instance_uuid)

@@ -132,8 +132,11 @@ class _Run:
             return False
         fits = endings.is_delete(action) or server.task_state in states.working(operation) or (
             (operation.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
+        if fits and operation.follows_guest and server.task_state in states.BETWEEN_HOSTS:
+            actions.release(self.conn, [action.id], self.lease_seconds, died=False)     # the host's reports bring it again
+            return False
         if fits and operation.keeps_state and server.host not in (None, asked["host"]):
-            # declared idle by os-resetState in the middle of a move, it was begun where the guest was then
+            # declared idle by os-resetState in the middle of a move, or at any time, it was begun where the guest was then
             actions.hand_over(self.conn, [action.id], self.lease_seconds, objects.COMPUTE, server.host)
             self.woken.append((server.host, action))
             return False

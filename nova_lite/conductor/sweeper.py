@@ -25,6 +25,7 @@ from nova_lite.virt.live import REST_SECONDS
 
 LOG = log.getLogger(__name__)
 MARGIN = 2.0
+_WAIT_THEMSELVES = [o.action for o in states.OPERATIONS.values() if o.follows_guest]    # for what goes on with the server
 
 
 class Sweep:
@@ -154,13 +155,23 @@ class Sweeper:
                               arguments={**action.arguments, "ignore_hosts": ignore})
             found.run.append(action.id)
         elif endings.operation(action).ends_in is None:
-            # its guest is as it was: the host goes on when it is back, or a delete takes all
-            actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
+            self._wait_or_follow(conn, found, action)
         elif endings.operation(action).verb == "build" and action.attempts + 1 < self.conf.conductor.max_attempts:
             endings.back_to_scheduling(conn, action, [action.host or ""], self.lease_seconds)
             found.schedule.append(action.id)
         else:
             endings.fail(conn, action, reason)
+
+    def _wait_or_follow(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
+        """The guest is as it was: its host goes on when it is back, or a delete takes all. One that was evacuated meanwhile has
+        a host that can go on now."""
+        server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
+        if server is not None and endings.operation(action).keeps_state and server.host not in (None, action.host):
+            actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, server.host)
+            action.host = server.host
+            found.compute.append(action)
+        else:
+            actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
 
     def _is_a_move(self, conn: sa.Connection, found: Sweep, action: Action, reason: str) -> bool:
         """A host died in the middle of a resize, a migration, or what ends them; False for everything else."""
@@ -195,7 +206,8 @@ class Sweeper:
     def _settle_orphans(self, conn: sa.Connection) -> int:
         table, open_actions = models.instances, models.instance_actions
         before = units.utcnow() - datetime.timedelta(seconds=self.lease_seconds + self.conf.conductor.sweep_interval)
-        has_action = sa.exists().where(open_actions.c.instance_uuid == table.c.uuid, open_actions.c.state.in_(actions.OPEN))
+        has_action = sa.exists().where(open_actions.c.instance_uuid == table.c.uuid, open_actions.c.state.in_(actions.OPEN),
+                                       open_actions.c.action.not_in(_WAIT_THEMSELVES))
         transient = sa.or_(table.c.task_state.is_not(None), table.c.vm_state == states.BUILDING)
         rows = conn.execute(sa.select(table.c.uuid, table.c.task_state).where(
             table.c.deleted == 0, transient, sa.func.coalesce(table.c.updated_at, table.c.created_at) < before,

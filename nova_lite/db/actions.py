@@ -301,7 +301,7 @@ def check_guest_may_leave(conn: sa.Connection, verb: str, instance_uuid: str) ->
     if verb in states.TAKES_GUEST_AWAY:
         for other in open_of_instances(conn, [instance_uuid]).get(instance_uuid, ()):
             operation = states.OPERATIONS.get(other.verb)
-            if operation is not None and operation.keeps_state:
+            if operation is not None and operation.keeps_state and not operation.follows_guest:
                 raise exception.InstanceIsBusy(action=verb, instance_id=instance_uuid, state=other.verb)
 
 

@@ -76,6 +76,12 @@ class Operation:
         """True when the server is in the same state before, meanwhile and after, however it ends."""
         return self.ends_in is None and self.task_state is None
 
+    @property
+    def follows_guest(self) -> bool:
+        """True for what keeps the state and may come at any time: it keeps nobody from anything, waits while the guest is on
+        its way (:data:`BETWEEN_HOSTS`), and is done where that has come to."""
+        return self.keeps_state and not self.task_states
+
 
 OPERATIONS = {o.verb: o for o in (
     Operation("build", "create", "build_and_run_instance", (BUILDING,), (SCHEDULING,), SCHEDULING, ACTIVE, RUNNING,
@@ -129,6 +135,8 @@ OPERATIONS = {o.verb: o for o in (
               False),
     Operation("volume_snapshot_delete", "volume_snapshot_delete", "volume_snapshot_delete", ANY, IDLE, None, None, None, False,
               False),
+    # the Volume service tells of it, when it is done there: nobody can refuse it
+    Operation("extend_volume", "extend_volume", "extend_volume", ANY, ANY_TASK, None, None, None, False, False),
     # of volumes: made by the API; what that has left, the host ends
     Operation("snapshot_volumes", "createImage", "snapshot_instance", _QUIET, IDLE, None, None, None, False),
     Operation("attach_share", "attach_share", "allow_share", (STOPPED,), IDLE, None, None, None),
@@ -146,14 +154,16 @@ NOT_WITH_SHARES = ("suspend", "shelve", "rebuild", "resize", "migrate", "live-mi
 # the task_states of a build, in order
 BUILD_STATES = (SCHEDULING, NETWORKING, BLOCK_DEVICE_MAPPING, SPAWNING)
 RESIZE_STATES = (RESIZE_PREP, RESIZE_MIGRATING, RESIZE_MIGRATED, RESIZE_FINISH)
+REBUILD_STATES = (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)
+# the server's host may not have the guest, or not for long: an evacuation has the states of a rebuild
+BETWEEN_HOSTS = (*RESIZE_STATES, RESIZE_REVERTING, MIGRATING, *REBUILD_STATES)
 _ON_THE_WAY: dict[str, tuple[str, ...]] = {
     "resize": RESIZE_STATES, "migrate": RESIZE_STATES,
     "build": BUILD_STATES, "reboot": (REBOOTING, REBOOT_STARTED), "reboot_hard": (REBOOTING_HARD, REBOOT_STARTED_HARD),
     "createImage": (IMAGE_SNAPSHOT_PENDING, IMAGE_SNAPSHOT, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
     "createBackup": (IMAGE_BACKUP, IMAGE_PENDING_UPLOAD, IMAGE_UPLOADING),
     "shelve": (SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING),
-    "rebuild": (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING),
-    "evacuate": (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)}
+    "rebuild": REBUILD_STATES, "evacuate": REBUILD_STATES}
 
 
 def working(operation: Operation) -> tuple[str, ...]:
@@ -180,7 +190,7 @@ _STATUS: dict[str, str] = {
     ACTIVE: "ACTIVE", BUILDING: "BUILD", STOPPED: "SHUTOFF", RESIZED: "VERIFY_RESIZE", PAUSED: "PAUSED",
     SUSPENDED: "SUSPENDED", RESCUED: "RESCUE", ERROR: "ERROR", DELETED: "DELETED", SOFT_DELETED: "SOFT_DELETED",
     SHELVED: "SHELVED", SHELVED_OFFLOADED: "SHELVED_OFFLOADED"}
-_REBUILD = dict.fromkeys((REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING), "REBUILD")
+_REBUILD = dict.fromkeys(REBUILD_STATES, "REBUILD")
 _RESIZE = dict.fromkeys(RESIZE_STATES, "RESIZE")
 _STATUS_BY_TASK: dict[str, dict[str, str]] = {
     ACTIVE: {**_REBUILD, **_RESIZE, REBOOTING: "REBOOT", "reboot_pending": "REBOOT", REBOOT_STARTED: "REBOOT",

@@ -122,7 +122,8 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: 
             return None
     actions.check_guest_may_leave(connection, verb, uuid)
     prepared = prepare(connection, instance) if prepare is not None else Prepared()
-    instances.update(connection, uuid, {"task_state": operation.task_state, **prepared.updates}, [instance.task_state],
+    task_state = instance.task_state if operation.keeps_state else operation.task_state
+    instances.update(connection, uuid, {"task_state": task_state, **prepared.updates}, [instance.task_state],
                      [instance.vm_state])
     host = None if operation.begins_at_conductor else prepared.host or instance.host
     stage = action_objects.COMPUTE if host else action_objects.CONDUCTOR

@@ -50,12 +50,14 @@ class Evacuation(Base):
 
 def _end_others(connection: sa.Connection, server: Instance) -> Prepared:
     """Whatever the dead host was about to do with the server, it shall not go on with when it is back; only a delete, which was
-    promised already, goes on instead (InstanceInvalidState). Moves end, and what they held for other places is given back."""
+    promised already, goes on instead (InstanceInvalidState). What follows the guest is done where it comes to. Moves end, and
+    what they held for other places is given back."""
     others = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, [])
     if server.task_state == states.DELETING or any(
             endings.operation(other).ends_in in (states.DELETED, states.SOFT_DELETED) for other in others):
         raise exception.InstanceInvalidState(action=VERB, instance_id=server.uuid, attr="task_state", state=server.task_state)
     for other in others:
-        endings.cancel(connection, other)
+        if not endings.operation(other).follows_guest:
+            endings.cancel(connection, other)
     move_endings.superseded(connection, server)
     return Prepared(move_endings.room_of(server))

@@ -5,13 +5,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute import external_events as names
-from nova_lite.compute.api.base import Base
+from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.context import RequestContext
 from nova_lite.db import instances, moves
+from nova_lite.objects import block_device as bd
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
@@ -44,6 +46,8 @@ class ExternalEvents(Base):
             if code == OK and instance is not None:
                 if event["name"] == names.POWER_UPDATE:
                     code = self._power(context, instance, event["tag"])
+                elif event["name"] == names.VOLUME_EXTENDED:
+                    code = self._extend(context, instance, event["tag"])
                 else:
                     for host in sorted(filter(None, hosts[instance.uuid])):
                         by_host[host].append({"name": event["name"], "server_uuid": instance.uuid, "tag": event.get("tag"),
@@ -52,6 +56,25 @@ class ExternalEvents(Base):
         for host, some in by_host.items():
             self.wakeups.send(self.compute_rpc.external_instance_event, context, host, some)
         return codes
+
+    def _extend(self, context: RequestContext, instance: Instance, volume_id: str) -> int:
+        """A volume has grown, which nobody tells twice: so it is an operation, which outlives lost messages and dead hosts."""
+        def prepare(_connection: sa.Connection, server: Instance) -> Prepared:
+            if server.host is None:
+                raise exception.InstanceNotReady(instance_id=server.uuid)
+            if bd.find(server.block_devices, volume_id) is None:
+                raise exception.VolumeNotAttached(instance_id=server.uuid, volume_id=volume_id)
+            return Prepared()
+
+        try:
+            self.operate(context, instance.uuid, "extend_volume", {"volume_id": volume_id}, prepare)
+        except exception.VolumeNotAttached as error:
+            LOG.info("%s: %s", names.VOLUME_EXTENDED, error, extra={"instance_uuid": instance.uuid})
+        except exception.InstanceNotFound:
+            return NOT_FOUND
+        except exception.InstanceNotReady:
+            return NO_HOST
+        return OK
 
     def _power(self, context: RequestContext, instance: Instance, tag: str) -> int:
         """The server's power was switched by somebody else: follow, unless it is there already."""

@@ -6,7 +6,6 @@ import uuid
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute import volumes as host_volumes
 from nova_lite.objects import states
 from tests.unit.compute.volumes.volume_cloud import DIED, DOWN, made_of
 
@@ -517,42 +516,6 @@ def test_a_delete_gives_back_ports_though_the_volume_service_is_down(cloud, monk
     cloud.delete(server)
     assert released == [server, server]
     assert cloud.status(volume) == "available"
-
-
-# extend -------------------------------------------------------------------------------------------------------------------
-def test_a_guest_hears_that_its_volume_has_grown(cloud):
-    server, volume = cloud.running(), cloud.volume()
-    cloud.attach(server, volume)
-    event = {"name": "volume-extended", "server_uuid": server, "tag": volume}
-    cloud.admin.post("/os-server-external-events", {"events": [event]})
-    cloud.wait_for(lambda: cloud.drivers["h1"].calls[-1] == "extend_volume")
-    assert cloud.device(server, volume).size == 1
-    host = cloud.hosts["h1"].host
-    with pytest.raises(exception.VolumeNotAttached):
-        host_volumes.extend(host, cloud.get(server), NOWHERE, cloud.user)
-
-
-@pytest.mark.parametrize("is_apart", [False, True])
-def test_what_has_grown_is_as_large_in_the_next_image(cloud, is_apart):
-    """A snapshot of the volume is as large as the volume now: a server of the image asks for a volume that takes it."""
-    server = cloud.running(made_of("image", cloud.image, 1))
-    [root] = cloud.get(server).block_devices
-    if is_apart:      # by hand: nothing of it is connected, as in the middle of a move
-        cloud.set(server, block_devices=[{**root.to_primitive(), "connection_info": None, "attached": False}])
-    _grow(cloud, root.volume_id, 3)
-    event = {"name": "volume-extended", "server_uuid": server, "tag": root.volume_id}
-    cloud.admin.post("/os-server-external-events", {"events": [event]})
-    cloud.wait_for(lambda: cloud.get(server).block_devices[0].size == 3)
-    image = cloud.member.post(f"/servers/{server}/action", {"createImage": {"name": "x"}}, 202)["image_id"]
-    cloud.boot(imageRef=image, flavorRef="0")
-
-
-def _grow(cloud, volume, size):
-    """What Cinder does with a volume in use: ours, of files, grows none of these."""
-    with cloud.volumes._lock.held():
-        grown = cloud.volumes._volumes.read(volume)
-        grown.size = size
-        cloud.volumes._volumes.write(volume, grown)
 
 
 def test_stop_start_and_reboot_keep_the_stored_connection(cloud):

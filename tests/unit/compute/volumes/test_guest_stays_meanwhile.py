@@ -10,7 +10,7 @@ from nova_lite.compute.api import base as api
 from nova_lite.db import actions
 from nova_lite.objects import states
 
-CHANGES = [verb for verb, operation in states.OPERATIONS.items() if operation.keeps_state]
+CHANGES = [verb for verb, operation in states.OPERATIONS.items() if operation.keeps_state and not operation.follows_guest]
 LIVE = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
 
 
