@@ -19,6 +19,7 @@ MESSAGE_LENGTH = 255
 # with these a request writes nothing but the task_state: as long as no host has begun, the server is what it was
 _LEAVES_THE_RECORD = ("start", "stop", "reboot", "reboot_hard", "pause", "unpause", "suspend", "resume", "changePassword",
                       "rescue", "unrescue")
+RECLAIM = "reclaim"      # in the arguments of a delete that no user asks for: the time of a soft-deleted server is over
 _CHANGES = (("block_device", instances.change_block_device), ("nic", instances.change_nic), ("share", instances.change_share))
 
 
@@ -78,7 +79,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     no host: what a dead worker has left of its guest is unwanted there.
 
     What keeps a server's state leaves the server alone; what ends where it began leaves it idle, or in ERROR when ``updates``
-    say so.
+    say so. A soft-deleted server whose time is over, and whose delete told how it failed, is tried again.
     """
     if operation(action).keeps_state:
         change_device(conn, action, updates or {})
@@ -97,6 +98,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
             actions.add_events(conn, [(action.id, actions.event(f"compute_{operation(action).method}", action.host,
                                                                 units.utcnow(), error=message))])
         failure |= move_endings.default_failure(action)
+    elif action.arguments.get(RECLAIM) and _is_soft_deleted(conn, action):
+        failure.pop("vm_state", None)       # a neighbour was away: in ERROR nobody would look at it again
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     if values.get("vm_state") == states.ERROR:
         values.setdefault("fault", fault(message, details))
@@ -112,6 +115,11 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         _update_unless_taken_over(conn, action, values)
         left_its_host(conn, [action.instance_uuid], values)
     actions.finish(conn, [action.id], failed=True)
+
+
+def _is_soft_deleted(conn: sa.Connection, action: Action) -> bool:
+    return any(server.vm_state == states.SOFT_DELETED
+               for server in instances.get_many(conn, [action.instance_uuid], tags=False).values())
 
 
 def has_not_begun(action: Action) -> bool:

@@ -189,7 +189,7 @@ class ConductorManager:
         if action.id not in actions.held(conn, [action.id], self.leases.owner):
             return
         if error:
-            endings.fail(conn, action, error)
+            endings.fail(conn, action, error, updates={})
             return
         if device_id is not None:
             endings.change_device(conn, action, {"block_device": {"id": device_id, "values": None}})

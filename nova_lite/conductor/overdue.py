@@ -10,6 +10,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute.rpcapi import ComputeAPI
+from nova_lite.conductor import endings
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, clock, instances, models, services
 from nova_lite.db.core import Database
@@ -76,5 +77,5 @@ class Overdue:
             return None, ""
         instances.update(conn, uuid, {"task_state": states.OPERATIONS[verb].task_state}, [None], [vm_state])
         actions.check_guest_may_leave(conn, verb, uuid)
-        return actions.create(conn, context, verb, [uuid], self._conf.conductor.lease_seconds, objects.COMPUTE,
-                              server.host)[0], server.host
+        return actions.create(conn, context, verb, [uuid], self._conf.conductor.lease_seconds, objects.COMPUTE, server.host,
+                              {endings.RECLAIM: True} if verb == "delete" else None)[0], server.host

@@ -5,7 +5,7 @@ import pytest
 
 from nova_lite import exception, units
 from nova_lite.compute.api import ComputeAPI
-from nova_lite.db import moves, quotas
+from nova_lite.db import actions, moves, quotas
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
 from nova_lite.objects import states
@@ -139,6 +139,49 @@ def test_its_time_is_over_after_the_interval(cloud):
     cloud.wait_for(lambda: cloud.get(servers[0]).deleted)
     assert cloud.guests("h1") == {servers[1]: 4}
     assert state(cloud, servers[1]) == ("soft-delete", None, 4)
+
+
+def test_one_whose_delete_fails_for_good_is_tried_again(cloud):
+    """A neighbour was away for a minute: in ERROR it would count and be there for ever, and nobody would look at it."""
+    server = cloud.active()
+    cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    over = units.utcnow() - datetime.timedelta(hours=2)
+    cloud.set(server, deleted_at=over)
+    cloud.fail("destroy")
+    cloud.conductor.overdue.run()
+    cloud.wait_for(lambda: cloud.get(server).fault)
+    assert state(cloud, server)[:2] == ("soft-delete", None)
+    assert "destroy" in cloud.get(server).fault["message"]
+    assert cloud.get(server).deleted_at == over
+    cloud.fail()
+    cloud.conductor.overdue.run()
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    assert cloud.guests("h1") == {}
+
+
+@pytest.mark.parametrize("verb", ["delete", "force_delete"])
+def test_one_whose_user_deletes_it_for_good_tells_that_it_failed(cloud, verb):
+    server = cloud.active()
+    cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    cloud.fail("destroy")
+    cloud.wait_action(cloud.operate(server, verb), "error")
+    assert state(cloud, server)[:2] == ("error", None)
+
+
+def test_one_whose_delete_is_given_up_ends_in_error(cloud):
+    """What kills each daemon that does it must not do so every minute."""
+    server = cloud.active()
+    cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
+    cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(hours=2))
+    cloud.conductor.compute.wake = lambda *arguments: None
+    cloud.conductor.overdue.run()
+    with cloud.db.read() as conn:
+        [action] = actions.open_of_instances(conn, [server])[server]
+    for _ in range(cloud.conf.conductor.max_attempts):
+        assert cloud.claim(action.id, "h1", "dead-worker")
+        cloud.expire(action.id)
+        cloud.sweep()
+    assert state(cloud, server)[:2] == ("error", None)
 
 
 def test_one_that_was_brought_back_and_deleted_again_while_others_go_has_its_whole_time(cloud, monkeypatch):

@@ -1,10 +1,11 @@
 """The key of a server's encrypted disks: one is made at its build, and deleted with it, whoever dies on the way."""
+import datetime
 import threading
 import uuid
 
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -165,6 +166,27 @@ def test_a_dead_host_does_not_keep_the_key(cloud, keys, is_away):
         action_id = cloud.operate(server, "delete")
     cloud.wait_action(action_id, objects.DONE)
     assert _gone(cloud, server)
+    assert keys.keys == {}
+
+
+def test_a_soft_deleted_server_of_a_dead_host_goes_when_the_key_manager_is_back(cloud, keys):
+    cloud.conf.set_override("reclaim_instance_interval", 3600, group="compute")
+    server = cloud.active(flavor=FLAVOR)
+    cloud.wait_action(cloud.operate(server, "soft_delete"), objects.DONE)
+    cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(hours=2))
+    cloud.silence(cloud.get(server).host)
+    cloud.conductor.compute.wake = lambda *arguments: None
+    keys.away = True
+    cloud.conductor.overdue.run()
+    cloud.expire()
+    cloud.sweep()
+    cloud.wait_for(lambda: cloud.get(server).fault)
+    assert (cloud.get(server).vm_state, cloud.get(server).task_state) == (states.SOFT_DELETED, None)
+    keys.away = False
+    cloud.conductor.overdue.run()
+    cloud.expire()
+    cloud.sweep()
+    cloud.wait_for(lambda: _gone(cloud, server))
     assert keys.keys == {}
 
 
