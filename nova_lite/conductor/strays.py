@@ -8,7 +8,7 @@ and some to the Volume service for each that had volumes.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -17,7 +17,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.conductor.cleanup import Cleanup
-from nova_lite.context import RequestContext, admin_context
+from nova_lite.context import admin_context
 from nova_lite.db import actions, instances, models
 from nova_lite.db.core import Database
 from nova_lite.db.port_store import DatabasePortStore
@@ -101,16 +101,15 @@ class Strays:
         for server in servers:
             if server.uuid in named:
                 LOG.warning("the network still has ports for it: given back now", extra={"instance_uuid": server.uuid})
-                self._give_back_ports(context, server)
-            if server.volumes and server.deleted:
-                self._cleanup.look_again(server)
-            elif server.volumes:
-                self._cleanup.release(server)
+                self._unless_refused("ports", lambda one: self._api().deallocate(context, one), server)
+            if server.volumes:
+                self._unless_refused("volumes", self._cleanup.look_again if server.deleted else self._cleanup.release, server)
 
-    def _give_back_ports(self, context: RequestContext, server: Instance) -> None:
+    @staticmethod
+    def _unless_refused(what: str, give_back: Callable[[Instance], None], server: Instance) -> None:
         try:
-            self._api().deallocate(context, server)
+            give_back(server)
         except exception.ServiceUnavailable:
             raise
         except exception.NovaLiteError as error:    # the others of its group have a right to their turn
-            LOG.warning("not all of its ports were given back: %s", error, extra={"instance_uuid": server.uuid})
+            LOG.warning("not all of its %s were given back: %s", what, error, extra={"instance_uuid": server.uuid})

@@ -213,6 +213,45 @@ def test_an_attachment_that_came_after_the_delete(cloud, volumes):
     assert volumes.get(OWNER, volume).status == "available"
 
 
+@pytest.mark.parametrize("error", [exception.InvalidVolume(reason="it is migrating"),
+                                   exception.Forbidden()])
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_one_attachment_that_cannot_go_does_not_keep_those_of_others(cloud, volumes, monkeypatch, error, is_deleted):
+    """Neither those of servers that were deleted, nor those of builds that failed."""
+    servers = [_with_volume(cloud, volumes)[0] for _ in range(2)]
+    for server in servers:
+        if is_deleted:
+            cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+            volumes.reserve(admin_context(), cloud.get(server).volumes[0].volume_id, server)
+        else:
+            cloud.set(server, vm_state=states.ERROR, launched_at=None)
+        _ago(cloud, server, 55)
+    real, stuck = cloud.conductor.cleanup._volume.release, iter([True])
+
+    def refuse(context, attachment_id):
+        if next(stuck, False):
+            raise error
+        real(context, attachment_id)
+    monkeypatch.setattr(cloud.conductor.cleanup._volume, "release", refuse)
+    cloud.conductor.strays.run()
+    assert len([server for server in servers if volumes.attachments(admin_context(), server)]) == 1
+
+
+def test_a_volume_service_that_is_away_is_no_look(cloud, volumes, monkeypatch):
+    server, _volume = _with_volume(cloud, volumes)
+    cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
+    volumes.reserve(admin_context(), cloud.get(server).volumes[0].volume_id, server)
+    _ago(cloud, server, 55)
+
+    def is_away(context, attachment_id):
+        raise exception.ServiceUnavailable(what="Cinder", reason="it does not answer")
+    with monkeypatch.context() as patch:
+        patch.setattr(cloud.conductor.cleanup._volume, "release", is_away)
+        cloud.conductor.strays.run()
+    cloud.conductor.strays.run()
+    assert not volumes.attachments(admin_context(), server)
+
+
 def test_a_volume_that_could_not_go_with_its_server_goes_later(cloud, volumes):
     server, volume = _with_volume(cloud, volumes, delete_on_termination=True)
     cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
