@@ -7,7 +7,6 @@ from nova_lite import exception
 from nova_lite.compute import disk_keys, shares, snapshot, volumes
 from nova_lite.compute.work import Work
 from nova_lite.objects import states
-from nova_lite.objects.instance import SHELVED_IMAGE
 from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
@@ -24,9 +23,8 @@ def run(work: Work) -> None:
     shares.release_all(host, instance)
     give_back(work)
     release.delete_volumes(host.volume, instance)
-    # a soft delete has left it, for a restore; of any other state the image may be all that the user has of the server
-    if instance.vm_state == states.SOFT_DELETED and SHELVED_IMAGE in instance.system_metadata:
-        snapshot.discard(work, instance.system_metadata[SHELVED_IMAGE])
+    if image_id := states.left_image(instance):
+        snapshot.discard(work, image_id)
     disk_keys.delete(host.conf, instance)
     work.succeed()
     LOG.info("deleted", extra={"instance_uuid": instance.uuid})

@@ -1,5 +1,5 @@
-"""What others hold for a server without a host, or with a dead one, given back by the conductor: its volumes, and the key of
-its disks. Its ports: see ``strays.py``."""
+"""What others hold for a server without a host, or with a dead one, given back by the conductor: its volumes, the key of
+its disks, and the image of its shelf. Its ports: see ``strays.py``."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -8,7 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_lite import exception
+from nova_lite.context import admin_context
+from nova_lite.image.base import ImageAPI
 from nova_lite.keymgr import KeyManager
+from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.volume import release
@@ -21,8 +25,8 @@ THREADS = 8             # servers whose volumes are given back at the same time
 class Cleanup:
     """Everything here can be run twice, asks nobody for a server that needs nothing, and raises ServiceUnavailable."""
 
-    def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI) -> None:
-        self._volume, self._keys = volume, KeyManager(conf)
+    def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI, image: ImageAPI) -> None:
+        self._volume, self._image, self._keys = volume, image, KeyManager(conf)
         # neighbours may be slow, and neither the sweeper nor the placing of builds may wait for them
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup")
 
@@ -35,16 +39,28 @@ class Cleanup:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def delete(self, instance: Instance) -> None:
-        """Attachments, the volumes that go with the server, and the key of its disks."""
+        """Attachments, the volumes that go with the server, what a soft delete left of its shelf, and the key of its disks."""
         release.release_all(self._volume, instance)
         release.delete_volumes(self._volume, instance)
+        if image_id := states.left_image(instance):
+            self._delete_image(instance, image_id)
         if instance.disks_key_id:
             self._keys.delete(instance.disks_key_id)
 
     @staticmethod
     def is_needed(instance: Instance) -> bool:
         """Whether :meth:`delete` has anything to do."""
-        return bool(instance.volumes or instance.disks_key_id)
+        return bool(instance.volumes or instance.disks_key_id or states.left_image(instance))
+
+    def _delete_image(self, instance: Instance, image_id: str) -> None:
+        """As on a host: when that fails its owner has to delete it."""
+        try:
+            self._image.delete(admin_context(), image_id)
+        except exception.ImageNotFound:
+            return
+        except exception.NovaLiteError as error:
+            LOG.warning("the image of its shelf, %s, could not be deleted: %s", image_id, error,
+                        extra={"instance_uuid": instance.uuid})
 
     def look_again(self, instance: Instance) -> None:
         """Attachments, and volumes that nobody knows, of a server that was deleted some time ago. A volume that its user knows

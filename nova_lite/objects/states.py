@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nova_lite import exception
-from nova_lite.objects.instance import Instance
+from nova_lite.objects.instance import SHELVED_IMAGE, Instance
 
 # vm_state
 ACTIVE, BUILDING, PAUSED, SUSPENDED, STOPPED = "active", "building", "paused", "suspended", "stopped"
@@ -176,6 +176,12 @@ def may_have_shelf(instance: Instance) -> bool:
     shelf goes with it. Any other that still knows of one is in trouble."""
     return instance.vm_state in (SHELVED, SHELVED_OFFLOADED, SOFT_DELETED) or (
         instance.task_state in working(OPERATIONS["shelve"]))
+
+
+def left_image(instance: Instance) -> str | None:
+    """The image of its shelf that goes with the delete of a server: a soft delete has left it, for a restore. Of any other
+    state the image may be all that the user has of the server."""
+    return instance.system_metadata.get(SHELVED_IMAGE) if instance.vm_state == SOFT_DELETED else None
 
 
 # changes of the record that no host works on: only their preconditions are used

@@ -63,6 +63,43 @@ def test_a_server_that_was_on_a_shelf_leaves_no_image(cloud, api, verb):
         images.get(cloud.context, image)
 
 
+@pytest.mark.parametrize("image_is_away", [False, True])
+def test_nor_does_one_whose_host_is_dead(cloud, api, monkeypatch, image_is_away):
+    images, server = image_base.load(cloud.conf), cloud.active()
+    image = images.create(cloud.context, {"name": "vm-shelved"}).id
+    cloud.set(server, vm_state=states.SHELVED, system_metadata={"shelved_image_id": image})
+    api.delete(cloud.context, server)
+    cloud.wait(server, states.SOFT_DELETED)
+    cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(hours=2))
+    cloud.silence("h1")
+    cloud.conductor.compute.wake = lambda *arguments: None
+
+    def is_away(*arguments):
+        raise exception.ServiceUnavailable(what="Glance", reason="it does not answer")
+    if image_is_away:       # it keeps no server from going
+        monkeypatch.setattr(type(images), "delete", is_away)
+    cloud.conductor.overdue.run()
+    cloud.expire()
+    cloud.sweep()
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    if not image_is_away:
+        with pytest.raises(exception.ImageNotFound):
+            images.get(cloud.context, image)
+
+
+def test_one_in_trouble_whose_host_is_dead_leaves_its_shelf_alone(cloud):
+    """The image may be all that its user has of it."""
+    images, server = image_base.load(cloud.conf), cloud.active()
+    image = images.create(cloud.context, {"name": "vm-shelved"}).id
+    cloud.set(server, vm_state=states.ERROR, system_metadata={"shelved_image_id": image})
+    cloud.silence("h1")
+    cloud.begin(server, "delete")
+    cloud.expire()
+    cloud.sweep()
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    assert images.get(cloud.context, image).id == image
+
+
 @pytest.mark.parametrize(("verb", "step", "vm_state"), [("soft_delete", "power_off", "active"),
                                                         ("restore", "power_on", "soft-delete")])
 def test_what_fails_leaves_it_as_it_was(cloud, verb, step, vm_state):
