@@ -140,11 +140,12 @@ def _bring_up(work: Work, image: ImageMeta | None, from_image: bool) -> None:
 
 def _note(work: Work, key: str, value: str) -> None:
     """Write down that the guest is here, or (before its first instruction) will be: who finds this host dead leaves the server
-    where it is. Raises as :meth:`Work.check`, which it stands for."""
+    where it is, and who runs this again has its volumes as they are by now. Raises as :meth:`Work.check`, which it stands for.
+    """
     instance = work.instance
     noted = {**instance.system_metadata, key: value}
     # None: declared idle by os-resetState, which makes the guest no less real
-    work.update({"system_metadata": noted}, [*states.working(work.operation), None])
+    work.update({"system_metadata": noted, **volumes.columns(instance)}, [*states.working(work.operation), None])
     instance.system_metadata = noted
 
 

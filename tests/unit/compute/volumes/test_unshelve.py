@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import pytest
 
+from nova_lite.compute import snapshot
 from nova_lite.objects import states
-from tests.unit.compute.volumes.volume_cloud import DOWN
+from tests.unit.compute.volumes.volume_cloud import DIED, DOWN
 
 OFF = (states.SHELVED, None, states.SHUTDOWN)
 
@@ -42,6 +43,31 @@ def test_one_whose_start_fails_at_its_end_is_off_on_its_shelf(on_its_host):
     act(cloud, server, "unshelve")
     cloud.wait(server, states.ACTIVE)
     assert cloud.guests("h1") == {server: states.RUNNING}
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_who_is_killed_when_the_image_goes_leaves_its_volumes_attached(cloud, monkeypatch, comes_back):
+    server = cloud.running()
+    volume = cloud.volume()
+    cloud.attach(server, volume)
+    cloud.actions_end(server)
+    act(cloud, server, "shelve")
+    cloud.wait(server, states.SHELVED_OFFLOADED)
+    reached = []
+
+    def die(_work, image_id):
+        reached.append(image_id)
+        raise DIED
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshot, "discard", die)
+        act(cloud, server, "unshelve")
+        cloud.wait_for(lambda: reached and not cloud.hosts["h1"].leases.in_flight())
+    if not comes_back:
+        cloud.silence("h1")
+    cloud.take_over()
+    cloud.wait(server, states.ACTIVE)
+    assert cloud.device(server, volume).attached
+    assert (cloud.status(volume), [a["status"] for a in cloud.attachments()]) == ("in-use", ["attached"])
 
 
 def break_off(cloud, method, number):
