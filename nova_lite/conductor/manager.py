@@ -42,6 +42,8 @@ from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
 expected = messaging.expected_exceptions(exception.NovaLiteError)
+# without a host: an attach comes here only when its request died. No unshelve has given its volume to a guest, so it is undone
+_WITH_ONE_VOLUME = ("attach_volume", "detach_volume")
 
 
 class _Todo(NamedTuple):
@@ -124,8 +126,8 @@ class ConductorManager:
         self.builds.schedule(context, action_ids)
 
     def run_action(self, context: RequestContext, action_ids: list[int]) -> None:
-        """What begins here, as moves do, and what no host has to do: deletes and detaches of servers without one. Builds go
-        on to their task."""
+        """What begins here, as moves do, and what no host has to do: deletes and detaches of servers without one, and
+        attaches to them that are undone. Builds go on to their task."""
         builds: list[int] = []
         for action_id in action_ids:        # each for itself: one that cannot be done holds up no other
             try:
@@ -155,7 +157,7 @@ class ConductorManager:
                 todo.builds.append(action.id)
             elif server is not None and verb in self.tasks:
                 todo.tasks.append((action, server))
-            elif server is not None and (verb == "detach_volume" or
+            elif server is not None and (verb in _WITH_ONE_VOLUME or
                                          endings.is_delete(action) and self.cleanup.is_needed(server)):
                 todo.neighbours.append((action, server))
             elif endings.is_delete(action):
@@ -192,8 +194,12 @@ class ConductorManager:
         if error:
             endings.fail(conn, action, error, updates={})
             return
-        if device_id is not None:
-            endings.change_device(conn, action, {"block_device": {"id": device_id, "values": None}})
+        updates = {"block_device": {"id": device_id, "values": None}} if device_id is not None else {}
+        if action.verb == "attach_volume":
+            endings.fail(conn, action, "its request ended in the middle", updates=updates)
+            LOG.info("an attach whose request died is undone", extra={"instance_uuid": action.instance_uuid})
+            return
+        endings.change_device(conn, action, updates)
         endings.succeed(conn, action, {})
         LOG.info("'%s' done without a host", action.action, extra={"instance_uuid": action.instance_uuid})
 
