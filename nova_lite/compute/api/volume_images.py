@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import oslo_messaging as messaging
@@ -30,6 +31,14 @@ VERB, EVENT = "snapshot_volumes", "api_snapshot_instance"
 QUIET_SECONDS, LOOK = 60.0, 0.5     # how long a guest may stand still until its snapshots are made; between two looks
 
 
+@dataclass
+class _Guest:
+    """What a request knows of the guest. Neither is true where answers were lost: then its host has to thaw it."""
+
+    is_quiet: bool = False
+    thawed: bool = True
+
+
 class VolumeImages(ServerImages):
     """createImage, where it cannot be the host's."""
 
@@ -41,48 +50,49 @@ class VolumeImages(ServerImages):
         check_image(context, instance, "createImage")
         action_id, host = self.db.write(_begin, context, instance.uuid, self.conf.conductor.lease_seconds)
         started, taken = units.utcnow(), list[str]()
-        image_id, thawed = None, True
+        image_id, guest = None, _Guest()
         try:
             with preparing.held(self.db, [action_id], self.conf.conductor.lease_seconds):
-                frozen = self._freeze(context, instance)
+                self._freeze(context, instance, guest)
                 try:
                     mapping = self._snapshots(context, instance, name, action_id, taken)
-                    if frozen:
+                    if guest.is_quiet:
                         self._wait_until_made(context, instance, taken)
                 finally:
-                    thawed = not frozen or self._thaw(context, instance)
+                    if guest.is_quiet:
+                        guest.thawed = self._thaw(context, instance)
                 record = _record(context, instance, name, metadata, mapping)
                 image_id = self.image.create(context, record).id
                 self.image.upload(context, image_id, [])
-            if not self._end(context, action_id, host, actions.event(EVENT, self.conf.host, started), thawed):
+            if not self._end(context, action_id, host, actions.event(EVENT, self.conf.host, started), guest.thawed):
                 raise _taken_over()
         except Exception as error:
             if image_id is not None:
                 forget_image(self.image, context, image_id, instance)
             text = str(error) or type(error).__name__
             event = actions.event(EVENT, self.conf.host, started, error=text)
-            self._give_up(context, instance, action_id, host, event, text, thawed, taken)
+            self._give_up(context, instance, action_id, host, event, text, guest.thawed, taken)
             raise
         return image_id
 
-    def _freeze(self, context: RequestContext, instance: Instance) -> bool:
-        """Whether the guest's file systems stand still now: of one that runs and has an agent, as in Nova."""
+    def _freeze(self, context: RequestContext, instance: Instance, guest: _Guest) -> None:
+        """Let the guest's file systems stand still: of one that runs and has an agent, as in Nova."""
         required = _asks_for(instance, "os_require_quiesce")
         if instance.vm_state != states.ACTIVE or instance.host is None:
-            return False
+            return
         if not _asks_for(instance, "hw_qemu_guest_agent"):
             if required:
                 raise exception.QemuGuestAgentNotEnabled()
-            return False
+            return
+        guest.thawed = False
         try:
             self.compute_rpc.quiesce(context, instance.host, instance.uuid)
-            return True
+            guest.is_quiet = True
         except (exception.NovaLiteError, messaging.MessagingException) as error:
-            self._thaw(context, instance)       # an answer may be lost
+            guest.thawed = self._thaw(context, instance)        # an answer may be lost
             if required:
                 raise exception.InstanceQuiesceFailed(reason=str(error)) from error
             LOG.warning("snapshots without quiet: %s", error, extra={"instance_uuid": instance.uuid})
-            return False
 
     def _thaw(self, context: RequestContext, instance: Instance) -> bool:
         """False: the host does when it looks at the action."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import oslo_messaging as messaging
 import pytest
@@ -189,6 +190,24 @@ def test_a_host_that_does_not_answer_thaws_when_it_hears_of_the_action(cloud, mo
     assert cloud.log[-1] == "unquiesce"
     assert len(_snapshots(cloud)) == 2
     assert cloud.services.image.get(cloud.user, image).status == "active"
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_host_whose_answers_are_lost_thaws_when_it_hears_of_the_action(cloud, monkeypatch, required):
+    """It has frozen the guest, and was never asked to thaw it."""
+    server = _running(cloud, AGENT, *[REQUIRED] * required)
+    rpc = cloud.services.compute.compute_rpc
+
+    def lost(*arguments, real=None, **named):
+        if real is not None:
+            real(*arguments, **named)
+        raise messaging.MessagingTimeout("no answer")
+    monkeypatch.setattr(rpc, "quiesce", partial(lost, real=rpc.quiesce))
+    monkeypatch.setattr(rpc, "unquiesce", lost)
+    _create(cloud, server, 409 if required else 202)
+    assert _ended(cloud, server)[:2] == ("createImage", "Error" if required else None)
+    assert cloud.log == (["quiesce", "unquiesce"] if required else ["quiesce", "snapshot", "snapshot", "unquiesce"])
+    assert len(_snapshots(cloud)) == (0 if required else 2)
 
 
 def test_a_server_that_is_deleted_meanwhile_leaves_nothing(cloud):
