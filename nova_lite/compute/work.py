@@ -84,11 +84,16 @@ class Work:
                                             self.host.owner)
 
     def check(self) -> None:
-        """Before what must not be done by two hosts: raises LeaseLost or UnexpectedTaskState when this one shall not do it, or
-        what says that no conductor answers. Nobody takes an action whose lease has just begun: then nobody is asked."""
-        if time.monotonic() - self._asked >= self.host.conf.conductor.lease_seconds / 2:
-            # None: declared idle by os-resetState
-            self.update({}, [*states.working(self.operation), None])
+        """Before the first instruction of a guest that another host can be given: raises LeaseLost or UnexpectedTaskState when
+        this one shall not run it, or what says that no conductor answers. Nobody takes an action whose lease has just begun:
+        then nobody is asked, unless the disks may be seen by other hosts. Of these it is noted that the guest may run here:
+        who finds this host dead does not give them to another one."""
+        expected = [*states.working(self.operation), None]      # None: declared idle by os-resetState
+        if self.instance.volumes or self.operation.verb == "evacuate":
+            self.host.conductor.instance_update(self.instance.uuid, {}, expected, self.action.id, self.host.owner,
+                                                guest_begins=True)
+        elif time.monotonic() - self._asked >= self.host.conf.conductor.lease_seconds / 2:
+            self.update({}, expected)
 
     def update_device(self, device_id: str, values: dict[str, Any] | None) -> None:
         """Change one block device, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""

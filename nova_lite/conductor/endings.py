@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, units
 from nova_lite.conductor import move_endings
-from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances, networks
+from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances, networks, services
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
@@ -126,6 +126,13 @@ def has_not_begun(action: Action) -> bool:
     """True for an action of a host which nobody there has taken up, so that its server can be taken for what it was."""
     return action.verb in _LEAVES_THE_RECORD and action.stage == objects.COMPUTE and (
         action.state, action.attempts) == (objects.PENDING, 0)
+
+
+def guest_may_run(conn: sa.Connection, action: Action) -> bool:
+    """Whether the guest of a build or an evacuation may run on the action's host, be it dead or alive, with disks that other
+    hosts see: nobody else may run it, unless somebody has declared that host down, or has removed it."""
+    return action.stage == objects.COMPUTE and action.arguments.get(objects.GUEST_AT) == action.host and not all(
+        service["forced_down"] for service in services.list_all(conn, action.host or "", services.COMPUTE))
 
 
 def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Mapping[str, Any]) -> None:

@@ -218,7 +218,8 @@ class ConductorManager:
 
     def _host_started(self, conn: sa.Connection, host: str, owner: str, guests: list[str]) -> dict[str, Any]:
         mine = actions.open_of_host(conn, host, lock=True)
-        orphaned = [a for a in mine if a.state == objects.RUNNING and a.owner != owner]
+        orphaned = [a for a in mine if (a.state == objects.RUNNING and a.owner != owner) or (
+            a.attempts >= self.conf.conductor.max_attempts and endings.guest_may_run(conn, a))]     # it waited for us alone
         for action in orphaned:
             if action.attempts + 1 >= self.conf.conductor.max_attempts and action.verb != "live_migrate":
                 # what kills the daemon each time must not do so for ever

@@ -171,6 +171,11 @@ class _Run:
                     instances.update(self.conn, asked["instance_uuid"], updates, [*expected, *there])
                 except exception.NovaLiteError as error:
                     self.answers[position] = _error(error)
+        for position, asked in held:
+            if asked.get("guest_begins") and "error" not in self.answers[position]:
+                action = self.locked[asked["action_id"]]
+                action.arguments = {**action.arguments, objects.GUEST_AT: action.host}
+                actions.set_arguments(self.conn, action.id, action.arguments)
 
     def update_device(self, calls: list[Call]) -> None:
         """Change single block devices. They are rare, and each is a transaction's worth of its own row."""

@@ -77,7 +77,7 @@ class Sweeper:
         if verb == "live_migrate" and action.stage == objects.COMPUTE:
             # it is never given up: nobody but its hosts knows where the guest is
             self._go_on_with_guest(conn, found, action, died, alive)
-        elif died and action.attempts + 1 >= self.conf.conductor.max_attempts:
+        elif died and action.attempts + 1 >= self.conf.conductor.max_attempts and not endings.guest_may_run(conn, action):
             reason = f"'{action.action}' was given up: {action.attempts + 1} workers died over it"
             if move_endings.give_back(conn, action, reason, self.lease_seconds):
                 found.compute.append(action)
@@ -117,6 +117,15 @@ class Sweeper:
         actions.release(conn, [action.id], self.lease_seconds, died)
         found.compute.append(action)
 
+    def _wait_for_host(self, conn: sa.Connection, action: Action) -> None:
+        """A guest that another host were given would write to the same disks. What it waits for is told once, as an event."""
+        reason = exception.GuestMayRun(host=action.host, operation=action.action).message
+        if all(event["details"] != reason for event in actions.events_of(conn, action.id)):
+            LOG.warning(reason, extra={"instance_uuid": action.instance_uuid})
+            event = actions.event(f"compute_{endings.operation(action).method}", action.host, units.utcnow(), error=reason)
+            actions.add_events(conn, [(action.id, event)])
+        actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
+
     def _is_given_up(self, conn: sa.Connection, host: str | None) -> bool:
         """Whether a host that is dead was declared so, or has been for longer than a guest waits for its other half."""
         if services.is_forced_down(conn, host):
@@ -148,6 +157,8 @@ class Sweeper:
             endings.succeed(conn, action, {})
         elif self._is_a_move(conn, found, action, reason):
             return
+        elif endings.guest_may_run(conn, action):
+            self._wait_for_host(conn, action)
         elif action.verb == "evacuate":     # another one; the server is still its old host's
             ignore = sorted({*action.arguments.get("ignore_hosts", ()), action.host or ""})
             actions.release(conn, [action.id], self.lease_seconds, died=True)

@@ -35,6 +35,11 @@ class HostDownBefore(HostDown):
     msg_fmt = "Compute host %(host)s stopped reporting before it began '%(operation)s'"
 
 
+class GuestMayRun(HostDown):
+    msg_fmt = ("Compute host %(host)s stopped reporting while it worked on '%(operation)s', and the guest may run there: "
+               "waiting for the host to come back, or to be declared down")
+
+
 class BuildFailed(NovaLiteError):
     """A build that failed on this host and may be tried on another one."""
 

@@ -25,7 +25,8 @@ class Evacuation(Base):
         """Build the server anew elsewhere, on ``host`` if one is named; ``stopped``: it is off then, whatever it was.
 
         Raises ComputeHostNotFound (404), Invalid for the server's own host, ComputeServiceInUse (400) for a host that is up,
-        InstanceInvalidState for a server that is being deleted, and as ``states.check``."""
+        InstanceInvalidState for a server that is being deleted, or may run at the new host of another evacuation, and as
+        ``states.check``."""
         states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "evacuate")
         if instance.host is None:
@@ -50,12 +51,16 @@ class Evacuation(Base):
 
 def _end_others(connection: sa.Connection, server: Instance) -> Prepared:
     """Whatever the dead host was about to do with the server, it shall not go on with when it is back; only a delete, which was
-    promised already, goes on instead (InstanceInvalidState). What follows the guest is done where it comes to. Moves end, and
-    what they held for other places is given back."""
+    promised already, goes on instead (InstanceInvalidState), and an older evacuation whose guest may run where it went
+    (InstanceIsBusy). What follows the guest is done where it comes to. Moves end, and what they held for other places is given
+    back."""
     others = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, [])
     if server.task_state == states.DELETING or any(
             endings.operation(other).ends_in in (states.DELETED, states.SOFT_DELETED) for other in others):
         raise exception.InstanceInvalidState(action=VERB, instance_id=server.uuid, attr="task_state", state=server.task_state)
+    for other in others:
+        if other.verb == VERB and endings.guest_may_run(connection, other):
+            raise exception.InstanceIsBusy(action=VERB, instance_id=server.uuid, state=f"its evacuation to {other.host}")
     for other in others:
         if not endings.operation(other).follows_guest:
             endings.cancel(connection, other)

@@ -255,7 +255,8 @@ class BuildTask:
                 "host": place.host, "node": place.node, "launched_on": place.host, "task_state": states.SCHEDULING,
                 "availability_zone": place.availability_zone, "network_info": []})
             instances.forget_connections(conn, found.uuid)
-            arguments = {**action.arguments, "tried": tried, "alternates": [s.to_primitive() for s in rest]}
+            arguments = {**action.arguments, "tried": tried, "alternates": [s.to_primitive() for s in rest],
+                         objects.GUEST_AT: None}
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, place.host, arguments)
             return place.host
         where = f" Hosts tried: {', '.join(str(h) for h in tried)}." if len(tried) > 1 else ""

@@ -5,6 +5,7 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.db import actions
+from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from tests.unit.compute.volumes.volume_cloud import DIED
 
@@ -78,7 +79,39 @@ def test_no_other_hosts_attachment_is_used(cloud, server, part, method, when, re
         cloud.silence(first)
         arguments = {**cloud.action(action).arguments, "host": None}
         cloud.db.write(actions.set_arguments, action, arguments)
+        if method == "complete" or (method, when) == ("spawn", "after"):    # its guest may run there
+            cloud.take_over()
+            assert (cloud.action(action).host, cloud.action(action).state) == (first, objects.PENDING)
+            cloud.force_down(first)
     cloud.take_over()
     _settled(cloud, server, first if returns else second)
     kept = cloud.get(server).volumes[0].attachment_id in made
     assert kept == (returns and method in ("spawn", "complete"))     # a guest may run with it
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_new_host_whose_guest_may_run_is_waited_for(cloud, server, deleted):
+    """Some seconds of silence are no death: two guests would write to the volume. A delete is done meanwhile."""
+    first = _others(cloud, server)[0]
+    cloud.drivers[first].fail("spawn", DIED, "after")
+    action = _evacuate(cloud, server, first)
+    cloud.wait_for(lambda: "spawn" in cloud.drivers[first].calls and not cloud.hosts[first].leases.in_flight())
+    made = sorted(a["id"] for a in cloud.attachments())
+    cloud.silence(first)
+    cloud.take_over()
+    assert (cloud.action(action).host, cloud.guests(first)) == (first, {server: states.RUNNING})
+    assert sorted(a["id"] for a in cloud.attachments()) == made
+    with cloud.db.read() as conn:
+        assert f"Compute host {first} stopped reporting" in str([e["details"] for e in actions.events_of(conn, action)])
+    refused = cloud.admin.fault("POST", f"/servers/{server}/action", 409, {"evacuate": {}})     # it could go elsewhere
+    assert f"in the middle of its evacuation to {first}" in refused
+    if deleted:
+        cloud.member.delete(f"/servers/{server}")
+        cloud.take_over()
+        cloud.wait_for(lambda: cloud.get(server).deleted)
+        cloud.report(first)
+        cloud.sync(first)
+        cloud.wait_for(lambda: cloud.guests(first) == {})
+    else:
+        cloud.report(first)
+        _settled(cloud, server, first)
