@@ -54,6 +54,18 @@ def test_one_server_in_another_state_is_the_only_one_that_is_not_changed(make_cl
     assert [cloud.get(s).progress for s in (one, two)] == [50, 0]
 
 
+def test_only_who_may_run_a_guest_has_it_noted(make_cloud):
+    cloud = make_cloud("h1")
+    (one, first), (two, second), (three, third) = stopping(cloud, 3)
+    cloud.set(two, task_state=states.DELETING)
+    answers = cloud.rpc.call(ADMIN, "steps", calls=[
+        ["instance_update", {"instance_uuid": server, "updates": {}, "action_id": action_id, "guest_begins": True,
+                             "expected_task_states": [states.POWERING_OFF], "owner": owner}]
+        for server, action_id, owner in ((one, first, "worker"), (two, second, "worker"), (three, third, "another"))])
+    assert [list(a) for a in answers] == [["result"], ["error"], ["error"]]
+    assert [cloud.action(i).arguments.get(objects.GUEST_AT) for i in (first, second, third)] == ["h1", None, None]
+
+
 def test_servers_deleted_in_one_message_give_back_all_that_they_held(make_cloud):
     cloud = make_cloud("h1")
     servers = cloud.build(5)
