@@ -1,7 +1,8 @@
 """Evacuation: a server of a host that is down is built anew here, with its ports and volumes.
 
 Until the guest runs here the server is the old host's, so that a failure leaves it there. When that host comes back, it is told
-to remove its copy as soon as this one has begun: there is never a second one (``conductor/power_states.py``).
+to turn its copy off as soon as this one was named, and to remove it as soon as this one has begun: there is never a second one
+(``conductor/power_states.py``). To begin is to make what files are here nobody's: shared ones are the old host's before.
 """
 from __future__ import annotations
 
@@ -31,6 +32,9 @@ def run(work: Work) -> None:
     """Build the guest here. Raises what went wrong, with nothing left here; the server is in ERROR then."""
     before = work.instance
     try:
+        work.update({}, [*states.working(work.operation)])      # what another host has come to is not made nobody's
+        work.host.driver.live.adopt(before)
+        # only now: from here on the old host removes what is its own. Who lost the action meanwhile binds no port
         work.update_migration({"status": objects.PRE_MIGRATING})
         with work.host.events.listen(before.uuid) as listener:
             updates = _build(work, listener)
@@ -51,8 +55,6 @@ def _build(work: Work, listener: Listener) -> dict[str, object]:
     """The columns of the server once its guest is here."""
     host, before = work.host, work.instance
     assert work.migration is not None
-    host.driver.live.adopt(before)
-    work.update({}, [*states.working(work.operation)])      # who lost the action binds no port
     vifs = host.network.move(admin_context(), before, host.name)
     server = dataclasses.replace(before, host=host.name, network_info=vifs, block_devices=_connect(work, before))
     work.instance = server

@@ -225,7 +225,7 @@ class ComputeManager:
         self._later(server.uuid, lambda _waited: recovery.remove(self.host, server))
 
     def _turn_off(self, instance_uuid: str) -> None:
-        """At the server's turn, if it is still soft-deleted then."""
+        """At the server's turn, if its guest still must be off then."""
         self._later(instance_uuid, lambda _waited: recovery.turn_off(self.host, instance_uuid))
 
     def _power_changed(self, instance_uuid: str, power_state: int) -> None:

@@ -85,11 +85,13 @@ def remove(host: Host, server: Instance) -> None:
 
 def turn_off(host: Host, uuid: str) -> None:
     """The server was soft-deleted while this host was not there, or is back on its shelf after an unshelve that broke off: what
-    it wrote there would be lost when it is offloaded. At the server's turn: it may have been restored."""
+    it wrote there would be lost when it is offloaded. Or another host is about to build it anew, perhaps with the disks that
+    are here. At the server's turn: it may have been restored."""
     try:
-        server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
-        if (server.host, server.task_state) == (host.name, None) and server.vm_state in (states.SOFT_DELETED, states.SHELVED):
-            LOG.warning("turning off the guest of a server that is %s", server.vm_state, extra={"instance_uuid": uuid})
+        if uuid in host.conductor.must_be_off(admin_context(), host.name, [uuid]):
+            server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
+            LOG.warning("turning off the guest of a server that is soft-deleted, shelved or being evacuated: vm_state %s, "
+                        "task_state %s", server.vm_state, server.task_state, extra={"instance_uuid": uuid})
             host.driver.power_off(server, 0)
     except exception.InstanceNotFound:
         LOG.info("deleted meanwhile", extra={"instance_uuid": uuid})
@@ -101,7 +103,7 @@ def resume(host: Host, uuid: str, _waited: bool = False) -> None:
     """The guest ran before the host went down. At the server's turn: it may be on its way to another host by now."""
     try:
         server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
-        if not _should_run(host, server) or uuid in host.conductor.not_wanted(admin_context(), host.name, [uuid]):
+        if not _should_run(host, server) or uuid in host.conductor.must_be_off(admin_context(), host.name, [uuid]):
             LOG.info("its guest is not to be started here any more", extra={"instance_uuid": uuid})
             return
         LOG.info("starting the guest, which ran before the host went down", extra={"instance_uuid": uuid})

@@ -250,6 +250,11 @@ class ConductorManager:
             known = instances.get_many(conn, instance_uuids, deleted=True, tags=False)
             return [server.uuid for server in power_states.strays(conn, known, host).remove]
 
+    def must_be_off(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
+        """See :meth:`ConductorAPI.must_be_off`."""
+        with self.db.read() as conn:
+            return sorted(power_states.must_be_off(conn, host, instance_uuids))
+
     def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
                              network_info: list[dict[str, Any]]) -> None:
         """See :meth:`ConductorAPI.network_info_changed`."""

@@ -71,7 +71,7 @@ def superseded(conn: sa.Connection, server: Instance) -> None:
 
 
 def begun_elsewhere(conn: sa.Connection, action: Action) -> bool:
-    """Whether an action is an evacuation that has named its new host: the old one removes its guest when it is back."""
+    """Whether an action is an evacuation that has named its new host: the old one's guest must not run when it is back."""
     return action.verb == "evacuate" and "migration_id" in action.arguments and moves.get(
         conn, action.arguments["migration_id"]).dest_compute is not None
 

@@ -164,13 +164,17 @@ class ConductorAPI(rpc.Client):
 
     def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
         """The power states of all guests of a host. Changes nothing; the answer's ``look`` are uuids of servers that say
-        something else, ``off`` of such that are soft-deleted or shelved and whose guests run; ``remove`` and ``unexplained`` as
-        of :meth:`host_started`, ``unknown`` guests of no server, ``missing`` servers without a guest."""
+        something else, ``off`` of such that :meth:`must_be_off` and whose guests run; ``remove`` and ``unexplained`` as of
+        :meth:`host_started`, ``unknown`` guests of no server, ``missing`` servers without a guest."""
         return self._ask(context, "sync_power_states", host=host, states=states)
 
     def not_wanted(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
         """Those of the servers of which nothing may be on a host any more."""
         return self._ask(context, "not_wanted", host=host, instance_uuids=list(instance_uuids))
+
+    def must_be_off(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
+        """Those of the servers whose guests must not run on a host: soft-deleted, shelved, or being evacuated from it."""
+        return self._ask(context, "must_be_off", host=host, instance_uuids=list(instance_uuids))
 
     def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
                              network_info: Sequence[dict[str, Any]]) -> None:

@@ -98,11 +98,13 @@ def from_or_to(conn: sa.Connection, host: str, instance_uuids: Collection[str]) 
         T.c.instance_uuid.in_(sorted(instance_uuids)), sa.or_(T.c.source_compute == host, T.c.dest_compute == host))))
 
 
-def evacuated(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> set[str]:
-    """Those of the servers that are being built anew on another host, because theirs was down: no other may run them."""
+def evacuated(conn: sa.Connection, host: str, instance_uuids: Collection[str], begun: bool = False) -> set[str]:
+    """Those of the servers that are being built anew on another host, because theirs was down: no other may run them.
+    ``begun``: only those of which that one has what it found, so that what others have may go."""
+    waiting = (objects.ACCEPTED,) if begun else ()
     return set(conn.scalars(sa.select(T.c.instance_uuid).where(
         T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.migration_type == objects.EVACUATION,
-        T.c.status.not_in(objects.ENDED), T.c.dest_compute.is_not(None), T.c.dest_compute != host)))
+        T.c.status.not_in((*objects.ENDED, *waiting)), T.c.dest_compute.is_not(None), T.c.dest_compute != host)))
 
 
 def list_all(conn: sa.Connection, filters: Mapping[str, Any] | None = None, host: str | None = None,

@@ -24,7 +24,7 @@ EVENT = "conductor_rebuild_instance"
 
 def run(tools: Tools, action: Action, instance: Instance) -> None:
     """Find a host and let it build. Raises NoValidHost, or ComputeServiceInUse for a host that is back before a new one was
-    found; one that is back later has been told to remove its guest, so that another one must be built."""
+    found; one that is back later has been told that its guest must be off, or go, so that another one must be built."""
     started = units.utcnow()
     with tools.db.read() as conn:
         _refuse_if_up(conn, tools, action, instance.host or "")
@@ -41,7 +41,7 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
 
 
 def _refuse_if_up(conn: sa.Connection, tools: Tools, action: Action, host: str) -> None:
-    """A host that is back keeps its guest, unless it has been told to remove it."""
+    """A host that is back keeps its guest, unless it has been told that it is another one's."""
     if not move_endings.begun_elsewhere(conn, action) and services.is_up(
             services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time, clock.read(conn)):
         raise exception.ComputeServiceInUse(host=host)
@@ -51,6 +51,7 @@ def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migratio
                started: Any) -> None:
     held = actions.check_held(conn, action.id, tools.leases.owner)
     _refuse_if_up(conn, tools, held, old)       # it may have come back while a host was looked for
-    moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node})
+    # the one before it may have begun: this one has not, and it may have other disks in common with the old host
+    moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node, "status": objects.ACCEPTED})
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
     tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host, {"zone": place.availability_zone})

@@ -98,7 +98,7 @@ def test_guests_that_went_down_with_their_host_start_again_if_wanted(lasting, re
     lasting.wait(stopped, states.STOPPED)
 
 
-@pytest.mark.parametrize("values", [{"task_state": states.REBUILDING}, "being evacuated"])
+@pytest.mark.parametrize("values", [{"task_state": states.REBUILDING}, migration.ACCEPTED, migration.PRE_MIGRATING])
 def test_no_guest_starts_again_whose_server_leaves_while_others_start(make_cloud, tmp_path, monkeypatch, values):
     """The host was declared down, and comes back while its servers are evacuated one after the other."""
     cloud = make_cloud("h1", fake__state_file=str(tmp_path / "guests"), compute__max_concurrent_builds=1)
@@ -112,9 +112,8 @@ def test_no_guest_starts_again_whose_server_leaves_while_others_start(make_cloud
     def first_start(host, uuid, waited):
         if not left:
             left.extend(server for server in servers if server != uuid)
-            if values == "being evacuated":     # and declared idle by os-resetState meanwhile
-                cloud.db.write(moves.create, cloud.get(left[0]), migration.EVACUATION, migration.PRE_MIGRATING,
-                               dest_compute="h2")
+            if isinstance(values, str):     # so far an evacuation is, and os-resetState has declared it idle meanwhile
+                cloud.db.write(moves.create, cloud.get(left[0]), migration.EVACUATION, values, dest_compute="h2")
             else:
                 cloud.set(left[0], **values)
         real(host, uuid, waited)
