@@ -175,12 +175,14 @@ def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any
 
 
 def cancel(conn: sa.Connection, action: Action) -> None:
-    """The server is deleted, or was declared idle: the action ends, the server stays as it is."""
+    """The server is deleted, or was declared idle: the action ends, the server stays as it is, with its own room."""
     if operation(action).verb == "build":
         found = instances.get_many(conn, [action.instance_uuid], lock=True).get(action.instance_uuid)
         if found is None or found.host is None:     # what has a host keeps its room there until it is deleted
             claims.release(conn, action.instance_uuid)
-    move_endings.failed(conn, action)
+    values = move_endings.failed(conn, action)
+    if values:
+        instances.update_many(conn, [action.instance_uuid], values)
     actions.finish(conn, [action.id], failed=True)
 
 

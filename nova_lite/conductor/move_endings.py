@@ -48,7 +48,7 @@ def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
         if server is not None and server.vm_state != states.RESIZED:    # by os-resetState: nobody can speak about it any more
             end_waiting(conn, server, [action.id])
         return {}
-    if server is not None and _may_run_there(action, server):
+    if server is not None and _may_run_there(action, server, move):
         return _as_moved(server, move)
     if is_back:
         _back(conn, move)
@@ -127,10 +127,16 @@ def _idle(conn: sa.Connection, server: Instance, besides: Collection[int]) -> li
     return [move for move in moves.open_of(conn, [server.uuid]) if move.id not in busy and not move.reverting]
 
 
-def _may_run_there(action: Action, server: Instance) -> bool:
+def step_of(server: Instance, move: Migration) -> str | None:
+    """How far the server of a resize or migration has come. Where os-resetState has declared it idle its move says so, and of
+    two steps the later one."""
+    return server.task_state or _STEPS.get(move.status)
+
+
+def _may_run_there(action: Action, server: Instance, move: Migration) -> bool:
     """Whether the new host of a resize or migration that failed may run the guest: then nobody else may, as after a success."""
     return action.verb in ("resize", "migrate") and "undo" not in action.arguments and \
-        server.task_state == states.RESIZE_FINISH
+        step_of(server, move) == states.RESIZE_FINISH
 
 
 def _as_moved(server: Instance, move: Migration) -> dict[str, Any]:
@@ -150,7 +156,7 @@ def give_back(conn: sa.Connection, action: Action, reason: str, lease_seconds: f
         return None
     server = instances.get(conn, action.instance_uuid)
     move = moves.get(conn, action.arguments["migration_id"], lock=True)
-    if move.source_compute == action.host or server.task_state not in states.RESIZE_STATES[:-1]:
+    if move.source_compute == action.host or step_of(server, move) not in states.RESIZE_STATES[:-1]:
         return None
     actions.hand_over(conn, [action.id], lease_seconds, action_objects.COMPUTE, move.source_compute,
                       {**action.arguments, "undo": reason})
@@ -180,4 +186,6 @@ def _has_left(action: Action) -> bool:
 
 _SUCCESS = {"resize": objects.FINISHED, "migrate": objects.FINISHED, "confirmResize": objects.CONFIRMED,
             "revertResize": objects.REVERTED, "live_migrate": objects.COMPLETED, "evacuate": objects.DONE}
+_STEPS = {objects.PRE_MIGRATING: states.RESIZE_PREP, objects.MIGRATING: states.RESIZE_MIGRATING,
+          objects.POST_MIGRATING: states.RESIZE_FINISH}
 _MAY_BE_TRIED_AGAIN = ("confirmResize", "revertResize")

@@ -142,9 +142,24 @@ class _Run:
             return False
         if fits and (operation.verb != "build" or server.host == asked["host"]):
             return True
+        if self._is_between_hosts(server, action):
+            return True
         LOG.info("'%s' is dropped: task_state is %s", operation.verb, server.task_state, extra={"instance_uuid": server.uuid})
         endings.cancel(self.conn, action)
         return False
+
+    def _is_between_hosts(self, server: Instance, action: Action) -> bool:
+        """Whether a resize or migration has begun to take its guest away, and then was declared idle by os-resetState while no
+        worker had it: it goes on where it stopped, with the task_state of that step again."""
+        if action.verb not in ("resize", "migrate") or server.task_state is not None or "migration_id" not in action.arguments:
+            return False
+        move = moves.get(self.conn, action.arguments["migration_id"])
+        step = move_endings.step_of(server, move)
+        if step not in states.RESIZE_STATES[1:]:
+            return False
+        instances.update(self.conn, server.uuid, {"task_state": step}, [None])
+        server.task_state = step
+        return True
 
     def _move_of(self, action: Action) -> dict[str, Any] | None:
         if "migration_id" not in action.arguments:
@@ -344,7 +359,7 @@ _CANNOT_BE_UNDONE = ("live_migrate", "confirmResize")
 
 def _is_half_done(action: Action) -> bool:
     """A move whose guest may be between two hosts: they bring it to an end, whatever os-resetState says meanwhile."""
-    return action.verb == "live_migrate" or bool(action.arguments.get("at_source"))
+    return action.verb == "live_migrate" or bool(action.arguments.get("at_source")) or "undo" in action.arguments
 
 
 def _grouped(items: Iterable[Any], key: Callable[[Any], Hashable]) -> dict[Hashable, list[Any]]:
