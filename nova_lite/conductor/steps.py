@@ -135,8 +135,9 @@ class _Run:
         if fits and operation.follows_guest and server.task_state in states.BETWEEN_HOSTS:
             actions.release(self.conn, [action.id], self.lease_seconds, died=False)     # the host's reports bring it again
             return False
-        if fits and operation.keeps_state and server.host not in (None, asked["host"]):
-            # declared idle by os-resetState in the middle of a move, or at any time, it was begun where the guest was then
+        if fits and _is_done_at_guest(action) and server.host not in (None, asked["host"]):
+            # its server was declared idle by os-resetState in the middle of a move, or it keeps the state: it was begun where
+            # the guest was then
             actions.hand_over(self.conn, [action.id], self.lease_seconds, objects.COMPUTE, server.host)
             self.woken.append((server.host, action))
             return False
@@ -355,6 +356,14 @@ class _Run:
 
 # their servers are where they went before the action ends; nothing is left where they were
 _CANNOT_BE_UNDONE = ("live_migrate", "confirmResize")
+
+
+def _is_done_at_guest(action: Action) -> bool:
+    """Whether an action belongs to the host that its server has, and to no other. Builds, moves and their ends have hosts of
+    their own, and deletes take what is left wherever they are."""
+    operation = endings.operation(action)
+    return not (operation.begins_at_conductor or endings.is_delete(action)
+                or operation.verb in ("build", "confirmResize", "revertResize"))
 
 
 def _is_half_done(action: Action) -> bool:

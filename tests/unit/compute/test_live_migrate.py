@@ -339,6 +339,20 @@ def test_a_state_that_is_reset_during_the_copy_does_not_bring_the_guest_back(clo
     assert cloud.claimed() == {new: {server}}
 
 
+@pytest.mark.parametrize("verb", ["reboot_hard", "rebuild"])
+def test_what_was_begun_at_the_source_meanwhile_is_done_where_the_guest_went(cloud, server, verb):
+    """Declared idle by os-resetState the server takes it, and it waits for the end of the copy: its guest would run twice."""
+    new = _other(cloud, server)
+    action_id = _running(cloud, server)
+    cloud.set(server, vm_state=states.ACTIVE, task_state=None)
+    begun = cloud.operate(server, verb)
+    cloud.delay(0.0)
+    cloud.wait_action(action_id, objects.DONE)
+    cloud.wait_for(lambda: cloud.action(begun).state in (objects.DONE, objects.ERROR))
+    assert (cloud.action(begun).state, cloud.action(begun).host) == (objects.DONE, new)
+    _is_at(cloud, server, new)
+
+
 def test_a_lost_message_is_found_by_the_sweeper(cloud, server):
     new = _other(cloud, server)
     action_id = _begin(cloud, server)

@@ -86,17 +86,29 @@ def test_an_unknown_action_is_nobodys(make_cloud):
     assert cloud.rpc.call(ADMIN, "steps", calls=[finish(4711)])[0]["error"][0] == "LeaseLost"
 
 
-def test_a_change_that_was_begun_where_the_guest_was_goes_after_it(make_cloud):
-    """Else os-resetState in the middle of a move would let the old host change what is not there."""
+@pytest.mark.parametrize("verb", ["trigger_crash_dump", "stop", "reboot_hard", "rebuild", "shelve"])
+def test_what_was_begun_where_the_guest_was_goes_after_it(make_cloud, verb):
+    """Else os-resetState in the middle of a move would let the old host change what is not there, or start a second guest."""
     cloud = make_cloud("h1", "h2")
     server = cloud.active()
     old = cloud.get(server).host
     new = "h2" if old == "h1" else "h1"
-    action_id = cloud.begin(server, "trigger_crash_dump")
+    action_id = cloud.begin(server, verb)
     cloud.set(server, host=new)
     assert cloud.claim(action_id, old, "worker") is None
     assert cloud.action(action_id).host == new
     cloud.wait_for(lambda: cloud.action(action_id).state in (objects.DONE, objects.ERROR))
+
+
+@pytest.mark.parametrize("verb", ["delete", "soft_delete"])
+def test_only_a_delete_for_good_is_done_where_it_was_begun(make_cloud, verb):
+    """Whatever is left of the server there goes, too."""
+    cloud = make_cloud("h1", "h2")
+    server = cloud.active()
+    old = cloud.get(server).host
+    action_id = cloud.begin(server, verb)
+    cloud.set(server, host="h2" if old == "h1" else "h1")
+    assert (cloud.claim(action_id, old, "worker") is not None) == (verb == "delete")
 
 
 # power states -------------------------------------------------------------------------------------------------------
