@@ -320,7 +320,7 @@ class ComputeManager:
         volume_snapshot_create = volume_snapshot_delete = extend_volume = build_and_run_instance
 
     def look_for_left_behind(self, context: RequestContext, instance_uuids: list[str]) -> None:
-        """Servers that may have left something here were deleted: nothing of them stays."""
+        """Servers that may have left something here were deleted, or are evacuated: nothing of them stays."""
         for uuid in instance_uuids:
             self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
 

@@ -81,7 +81,7 @@ class _Run:
         self.answers: dict[int, dict[str, Any]] = {}
         self.events: list[tuple[int, Mapping[str, Any]]] = []
         self.woken: list[tuple[str | None, Action]] = []
-        self.left_behind: _LeftBehind = (set(), [])     # hosts that may have something of deleted servers
+        self.left_behind: _LeftBehind = (set(), [])     # hosts that may have something of servers that are gone
 
     # claims ---------------------------------------------------------------------------------------------------------
     def claim(self, calls: list[Call]) -> None:
@@ -339,6 +339,9 @@ class _Run:
         for action in moved:        # who has taken a server over ends its move, but for what cannot be undone any more
             if instances.update_many(self.conn, [action.instance_uuid], values, expected) or action.verb in _CANNOT_BE_UNDONE:
                 move_endings.succeeded(self.conn, action)
+            if action.verb == "evacuate":       # its old host may be back, and was told no more than that its guest must be off
+                old, (told, gone) = moves.get(self.conn, action.arguments["migration_id"]).source_compute, self.left_behind
+                self.left_behind = (told | {old} if old else told, [*gone, action.instance_uuid])
         endings.left_its_host(self.conn, uuids, values)
 
     def build_failed(self, calls: list[Call]) -> None:
