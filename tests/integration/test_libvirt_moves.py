@@ -217,7 +217,7 @@ class Conductor:
     def __init__(self):
         self.changes, self.refuse, self.done = 0, {}, False
 
-    def instance_update(self, *_):
+    def instance_update(self, *_, **__):
         self.changes += 1
         if self.changes in self.refuse:
             raise self.refuse[self.changes]
