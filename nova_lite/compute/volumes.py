@@ -118,10 +118,11 @@ def _connect(host: Host, context: RequestContext, instance: Instance, device: Bl
 
 def _connected(host: Host, instance: Instance, device: BlockDevice, attachment: Attachment) -> None:
     device.attachment_id = attachment.id
-    info, before = with_encryption(host, device, attachment.connection_info), device.connection_info or {}
-    # a guest that runs knows an exchanged volume by the serial of the first one
-    device.connection_info = {**host.driver.connect_volume(instance, device, info),
-                              **{key: before[key] for key in ("serial",) if key in before}}
+    serial = (device.connection_info or {}).get("serial")
+    info = with_encryption(host, device, attachment.connection_info)
+    device.connection_info = host.driver.connect_volume(instance, device, info)
+    if serial:      # a guest that runs knows an exchanged volume by that of the first one
+        device.connection_info = {**device.connection_info, "serial": serial}
 
 
 def with_encryption(host: Host, device: BlockDevice, info: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 its disks, and the image of its shelf. Its ports: see ``strays.py``."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import admin_context
-from nova_lite.image.base import ImageAPI
+from nova_lite.image import base as image_base
 from nova_lite.keymgr import KeyManager
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
@@ -25,8 +26,8 @@ THREADS = 8             # servers whose volumes are given back at the same time
 class Cleanup:
     """Everything here can be run twice, asks nobody for a server that needs nothing, and raises ServiceUnavailable."""
 
-    def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI, image: ImageAPI) -> None:
-        self._volume, self._image, self._keys = volume, image, KeyManager(conf)
+    def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI) -> None:
+        self._conf, self._volume, self._keys = conf, volume, KeyManager(conf)
         # neighbours may be slow, and neither the sweeper nor the placing of builds may wait for them
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup")
 
@@ -51,6 +52,11 @@ class Cleanup:
     def is_needed(instance: Instance) -> bool:
         """Whether :meth:`delete` has anything to do."""
         return bool(instance.volumes or instance.disks_key_id or states.left_image(instance))
+
+    @functools.cached_property
+    def _image(self) -> image_base.ImageAPI:
+        """Not before somebody needs it: few do."""
+        return image_base.load(self._conf)
 
     def _delete_image(self, instance: Instance, image_id: str) -> None:
         """As on a host: when that fails its owner has to delete it."""

@@ -60,13 +60,13 @@ class Heartbeats:
     def take(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Store one report; answers the ids of the actions that wait for the host. Raises what the database does not take of
         the inventory; the leases are renewed all the same."""
-        host = report["host"]
-        if host not in self._known:
+        host, is_seen = report["host"], report.get("seen", True)
+        if is_seen and host not in self._known:
             self.db.write(services.heard_from, host, services.COMPUTE)
             self._known.add(host)
         # apart from the inventory: what a host says of itself, be it nonsense, must not cost it what it works on
         waiting = self.db.write(self._renew, host, report["owner"], report["actions"])
-        if report.get("seen", True):
+        if is_seen:
             with self._lock:
                 self._seen.add(host)
         if report.get("inventory") is not None:

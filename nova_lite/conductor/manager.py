@@ -33,7 +33,6 @@ from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, clock, console_auth_tokens, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
 from nova_lite.db.port_store import DatabasePortStore
-from nova_lite.image import base as image_base
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
@@ -66,7 +65,7 @@ class ConductorManager:
         self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
         self.news = RuleNews(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
-        self.cleanup = Cleanup(conf, volume_base.load(conf), image_base.load(conf))
+        self.cleanup = Cleanup(conf, volume_base.load(conf))
         self.hearing = heartbeats.Hearing(conf, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup,
                                 self.hearing)

@@ -145,7 +145,7 @@ class Moves:
         if offer is not None:
             self._check_format(files, offer)
         if read_mark(files.moved_to) != Mark(self._host, move):
-            self.remove(instance.uuid)
+            self._server(files).stop()
             files.begin(self._host, move)
         if offer is None or _is_shared(aside, offer):
             for path in aside.movable:

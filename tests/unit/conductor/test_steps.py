@@ -216,6 +216,7 @@ def test_a_host_without_its_hypervisor_keeps_what_it_works_on_and_is_not_seen(ma
     def inventory():
         raise exception.VirtDriverError(what="libvirt", reason="nobody listens")
     monkeypatch.setattr(host.host.driver, "inventory", inventory)
+    cloud.conductor.heartbeats._known.clear()       # a conductor that has just started
     with pytest.raises(exception.VirtDriverError):
         cloud.report("h1")
     cloud.conductor.heartbeats.flush()
