@@ -53,9 +53,10 @@ class Cloud:
         return answer.json() if answer.content and "json" in answer.headers.get("content-type", "") else None
 
     def ensure(self, root, collection, one, name, **body):
-        """The object of that name; made when there is none."""
+        """The object of that name; made when there is none. Admin sees every project's: ``project_id`` says whose is meant."""
+        owner = body.get("project_id")
         for found in self.call("GET", f"{root}/{collection}")[collection]:
-            if found.get("name") == name:
+            if found.get("name") == name and owner in (None, found.get("project_id")):
                 return found
         return self.call("POST", f"{root}/{collection}", json={one: {"name": name, **body}})[one]
 
@@ -101,7 +102,7 @@ def catalog(cloud):
 def put_image(cloud, name):
     """The id of the public image of that name: the file STACK_IMAGE, or some zeros for the fake hypervisor."""
     root, path, made = url("glance", "/v2"), ENV.get("STACK_IMAGE"), None
-    for found in cloud.call("GET", f"{root}/images?name={name}")["images"]:
+    for found in cloud.call("GET", f"{root}/images?name={name}&visibility=public")["images"]:
         if found["status"] == "active":
             return found["id"]
         made = found

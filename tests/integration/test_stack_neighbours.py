@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from tests.support.neighbours import again
 from tests.support.process import wait_for
 
 PORTS = "/v2.0/ports"
@@ -128,3 +129,17 @@ def test_volumes_attach_with_a_secret(neighbours):
 def test_a_database_and_a_virtual_host_of_ones_own(neighbours):
     assert neighbours.new_database() != neighbours.new_database()
     assert neighbours.new_broker() != neighbours.new_broker()
+
+
+def test_stack_sh_runs_again_on_a_stack_with_other_networks_of_the_same_names(neighbours):
+    def ids(project: str) -> list[list[str]]:
+        answers = ((what, neighbours.call("GET", "neutron", f"/v2.0/{what}?project_id={project}", "admin"))
+                   for what in ("networks", "subnets", "routers"))
+        return [sorted(one["id"] for one in answer[what]) for what, answer in answers]
+    own = neighbours.project_id()
+    demo = neighbours.call("GET", "keystone", "/projects?name=demo", "admin")["projects"][0]["id"]
+    while ids(own)[0][0] > ids(demo)[0][0]:         # the other project's is to come first in Neutron's list
+        neighbours.call("POST", "neutron", "/v2.0/networks", json={"network": {"name": "private"}})
+    before = ids(own), ids(demo)
+    again(neighbours.directory)
+    assert (ids(own), ids(demo)) == before

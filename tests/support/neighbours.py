@@ -2,7 +2,7 @@
 
 One stack serves all test sessions of a user at once, in ``$NOVA_LITE_NEIGHBOURS`` (default: ~/.cache/nova_lite/neighbours), on
 ports from ``$NOVA_LITE_NEIGHBOURS_PORTS`` (23000). The first session starts it, the last one stops and wipes it; a stack that
-was started there by hand is used and left alone:
+was made there by hand is used and left alone:
 
     STACK_DIR=~/.cache/nova_lite/neighbours STACK_PORT_BASE=23000 devstack/local/stack.sh --api-only --neighbours-only
 
@@ -36,6 +36,7 @@ from tests.support.cloud import Services
 LOCAL = pathlib.Path(__file__).resolve().parents[2] / "devstack" / "local"
 PROJECTS = {"admin": "admin", "nova_lite": "service"}
 OWN = ("demo", "alt_demo")
+OURS = "started-by-tests"      # the file that tells this stack from one made by hand
 _TYPES = {"glance": "image", "neutron": "network", "cinder": "volumev3", "keystone": "identity", "compute": "compute"}
 
 
@@ -185,10 +186,9 @@ def neighbours() -> Iterator[Neighbours]:
         pytest.skip("the neighbours need root and Debian")
     directory = pathlib.Path(os.environ.get("NOVA_LITE_NEIGHBOURS") or cache_directory() / "neighbours")
     with _lock(directory, "start", fcntl.LOCK_EX):
-        if not _answers(directory):
-            _run("stack.sh", directory, "--api-only", "--neighbours-only")
-            (directory / "started-by-tests").touch()
         users = _open(directory, "users")
+        if not _answers(directory):
+            _start(directory, users)
         fcntl.flock(users, fcntl.LOCK_SH)
     try:
         made = Neighbours(directory).begin()
@@ -202,8 +202,27 @@ def neighbours() -> Iterator[Neighbours]:
             fcntl.flock(users, fcntl.LOCK_UN)
             with contextlib.suppress(BlockingIOError):     # another session still uses it and will stop it
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if (directory / "started-by-tests").exists():
+                if (directory / OURS).exists():
                     _run("unstack.sh", directory, "--wipe")
+
+
+def _start(directory: pathlib.Path, users: IO[str]) -> None:
+    """Make the stack, or start again what has died of it. One of the tests that no session uses was left by sessions that were
+    killed, perhaps before the machine was started anew: it goes, with what they left in it."""
+    if (directory / OURS).exists() and (directory / "run").exists():
+        with contextlib.suppress(BlockingIOError):      # somebody uses it
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _run("unstack.sh", directory, "--wipe")
+    if not directory.exists():
+        directory.mkdir(parents=True)
+        (directory / OURS).touch()
+    _run("stack.sh", directory, "--api-only", "--neighbours-only")
+
+
+def again(directory: pathlib.Path) -> None:
+    """Run stack.sh once more on the stack of ``directory``, while it is used."""
+    with _lock(directory, "start", fcntl.LOCK_EX):
+        _run("stack.sh", directory, "--api-only", "--neighbours-only")
 
 
 def _answers(directory: pathlib.Path) -> bool:
