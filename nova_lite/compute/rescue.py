@@ -14,14 +14,20 @@ EVENTS = {"rescue": "compute_rescue_instance", "unrescue": "compute_unrescue_ins
 
 
 def rescue(work: Work) -> None:
-    """Boot it from the image of the action. Raises what went wrong: the server is in ERROR then, as in Nova."""
+    """Boot it from the image of the action. Raises what went wrong: the server is in ERROR then, as in Nova. A rescue that an
+    earlier run of this action has begun goes on; one of an older action is not what the user has asked for now."""
     host, instance = work.host, work.instance
+    if work.guest_may_run and host.driver.is_rescued(instance):
+        work.succeed()
+        LOG.info("rescued by an earlier run", extra={"instance_uuid": instance.uuid})
+        return
     image = ImageMeta.from_primitive(work.action.arguments["image"])
     fetch = build.fetcher(work, image)
     host.driver.cache_image(image, fetch)       # while the guest still runs: an image that is gone stops nobody
     if host.driver.power_state(instance) is not None:
         host.driver.power_off(instance, host.conf.compute.shutdown_timeout)
     _plug(work)
+    work.guest_begins()     # no other guest runs any more
     host.driver.rescue(instance, instance.network_info, image, build.guest_files(work, instance.network_info), fetch)
     work.succeed()
     LOG.info("rescued with image %s", image.id, extra={"instance_uuid": instance.uuid})

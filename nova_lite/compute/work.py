@@ -22,7 +22,7 @@ from nova_lite.context import RequestContext
 from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import states
-from nova_lite.objects.action import Action
+from nova_lite.objects.action import GUEST_AT, Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.share.base import ShareAPI
@@ -90,10 +90,21 @@ class Work:
         who finds this host dead does not give them to another one."""
         expected = [*states.working(self.operation), None]      # None: declared idle by os-resetState
         if self.instance.volumes or self.operation.verb == "evacuate":
-            self.host.conductor.instance_update(self.instance.uuid, {}, expected, self.action.id, self.host.owner,
-                                                guest_begins=True)
+            self.guest_begins()
         elif time.monotonic() - self._asked >= self.host.conf.conductor.lease_seconds / 2:
             self.update({}, expected)
+
+    def guest_begins(self) -> None:
+        """Note that the guest of this action may run here from now on: see :attr:`guest_may_run`. Raises as ``check``."""
+        expected = [*states.working(self.operation), None]
+        self.host.conductor.instance_update(self.instance.uuid, {}, expected, self.action.id, self.host.owner,
+                                            guest_begins=True)
+        self.action.arguments[GUEST_AT] = self.host.name
+
+    @property
+    def guest_may_run(self) -> bool:
+        """Whether the guest of this action may have begun to run here, in this run of it or an earlier one."""
+        return self.action.arguments.get(GUEST_AT) == self.host.name
 
     def update_device(self, device_id: str, values: dict[str, Any] | None) -> None:
         """Change one block device, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""

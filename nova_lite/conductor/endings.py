@@ -19,6 +19,7 @@ MESSAGE_LENGTH = 255
 # with these a request writes nothing but the task_state: as long as no host has begun, the server is what it was
 _LEAVES_THE_RECORD = ("start", "stop", "reboot", "reboot_hard", "pause", "unpause", "suspend", "resume", "changePassword",
                       "rescue", "unrescue")
+_MAY_GO_ELSEWHERE = ("build", "evacuate")       # when a host has died over them
 RECLAIM = "reclaim"      # in the arguments of a delete that no user asks for: the time of a soft-deleted server is over
 _CHANGES = (("block_device", instances.change_block_device), ("nic", instances.change_nic), ("share", instances.change_share))
 
@@ -131,7 +132,8 @@ def has_not_begun(action: Action) -> bool:
 def guest_may_run(conn: sa.Connection, action: Action) -> bool:
     """Whether the guest of a build or an evacuation may run on the action's host, be it dead or alive, with disks that other
     hosts see: nobody else may run it, unless somebody has declared that host down, or has removed it."""
-    return action.stage == objects.COMPUTE and action.arguments.get(objects.GUEST_AT) == action.host and not all(
+    return action.verb in _MAY_GO_ELSEWHERE and action.stage == objects.COMPUTE and (
+        action.arguments.get(objects.GUEST_AT) == action.host) and not all(
         service["forced_down"] for service in services.list_all(conn, action.host or "", services.COMPUTE))
 
 

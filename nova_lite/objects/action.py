@@ -9,7 +9,7 @@ from nova_lite.objects.base import Record
 
 PENDING, RUNNING, DONE, ERROR = "pending", "running", "done", "error"
 API, CONDUCTOR, COMPUTE = "api", "conductor", "compute"
-GUEST_AT = "guest_at"       # in the arguments of a build or an evacuation: the host whose guest may have begun to run
+GUEST_AT = "guest_at"       # in the arguments of a build, evacuation or rescue: the host whose guest may have begun to run
 
 
 @dataclass

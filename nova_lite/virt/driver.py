@@ -157,6 +157,9 @@ class ComputeDriver(Protocol):
         """Boot the guest, which is off, from a disk made of ``image``. Its own root disk is the second one; an image with
         hw_rescue_bus or hw_rescue_device is added to all the disks that it has, which keep their places."""
 
+    def is_rescued(self, instance: Instance) -> bool:
+        """Whether the guest is in its rescue: started, from the rescue disk."""
+
     def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
         """The inverse: the guest starts from its own disks, and the rescue disk is removed."""
 

@@ -167,7 +167,12 @@ class FakeDriver:
         self._act("rescue", instance)
         if self.conf.fake.fetch_images:
             self._fetch(image.id, fetch_image)
-        self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
+        self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name, "rescued": True})
+
+    def is_rescued(self, instance: Instance) -> bool:
+        """As long as nothing else was done with it."""
+        guest = self._guests.get(instance.uuid, {})
+        return guest.get("power_state") == RUNNING and bool(guest.get("rescued"))
 
     def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
         """Running, from its own."""

@@ -310,8 +310,10 @@ def test_whatever_ends_a_rescue_leaves_nothing_of_it(driver, conf, hypervisor, i
     driver.rescue(instance, [], ImageMeta(str(uuid.uuid4())), FILES, fetch)
     assert {p.name for p in _directory(conf, instance).iterdir()} - files == {
         "disk.rescue", "disk.rescue.image", "disk.config.rescue"}
+    assert driver.is_rescued(instance)
     if verb == "restore":
         driver.power_off(instance, 0)
+        assert not driver.is_rescued(instance)
         driver.power_on(instance, [])
     elif verb == "reboot":
         driver.reboot(instance, [], True, 0)
@@ -319,6 +321,7 @@ def test_whatever_ends_a_rescue_leaves_nothing_of_it(driver, conf, hypervisor, i
         driver.unrescue(instance, [])
     assert {p.name for p in _directory(conf, instance).iterdir()} == files
     assert "disk.rescue" not in _virsh(hypervisor, "dumpxml", instance.uuid)
+    assert not driver.is_rescued(instance)
 
 
 class Killed(BaseException):

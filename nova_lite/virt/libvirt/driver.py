@@ -172,6 +172,11 @@ class LibvirtDriver:
             guest.define(domain_xml.build(config))
             self._boot(instance)
 
+    def is_rescued(self, instance: Instance) -> bool:
+        """By the disks of its domain."""
+        guest = self._guest(instance)
+        return guest.has_started() and rescue.is_rescued(guest.xml(), self._files(instance))
+
     def unrescue(self, instance: Instance, network_info: list[VIF]) -> None:
         """Pull the plug of the rescue, start from the own disk. A guest that a killed run has started from there runs on."""
         with self._working(instance, states.RUNNING):
