@@ -113,17 +113,19 @@ def leave(work: Work) -> None:
 
 
 def _clean_up(work: Work) -> None:
-    """Nothing half-made stays behind. What cannot be removed now is logged; the delete of the server tries again."""
+    """Nothing half-made stays behind. What cannot be removed now is logged; the delete of the server tries again. Raises
+    GuestRemains: no other host may have the server then, nor anybody its volumes."""
     host, instance = work.host, work.instance
     try:
-        host.driver.destroy(instance, instance.network_info)
+        with work.removing_guest(work.guest_may_run):
+            host.driver.destroy(instance, instance.network_info)
         for vif in instance.network_info:
             host.network.unplug(instance, vif)
         volumes.disconnect_all(host.driver, instance)
         # ports and volumes are the server's, not this host's: another host may use them by now if the lease was lost
         work.update(volumes.columns(instance), [*states.BUILD_STATES, states.DELETING])
         delete.give_back(work)
-    except exception.LeaseLost:
+    except (exception.LeaseLost, exception.GuestRemains):
         raise
     except Exception as error:
         LOG.error("clean-up after a failed build did not end well: %s", error, extra={"instance_uuid": instance.uuid},

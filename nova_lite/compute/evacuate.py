@@ -96,12 +96,14 @@ def _connect(work: Work, before: Instance) -> list[BlockDevice]:
 
 
 def _clean(work: Work, before: Instance) -> None:
-    """Nothing of the guest stays here. What cannot be removed now is found when the daemon starts, or by the delete."""
+    """Nothing of the guest stays here. What cannot be removed now is found when the daemon starts, or by the delete. Raises
+    GuestRemains for a guest that may run on: the old host must not have the server back then."""
     host, server = work.host, work.instance
 
     def remove() -> None:
-        host.driver.live.adopt(before)      # files on shared storage are nobody's again: they must outlive this guest
-        host.driver.destroy(server, server.network_info)
+        with work.removing_guest(work.guest_may_run):
+            host.driver.live.adopt(before)      # files on shared storage are nobody's again: they must outlive this guest
+            host.driver.destroy(server, server.network_info)
 
     steps: list[Callable[[], object]] = [remove]
     steps += [functools.partial(host.network.unplug, server, vif) for vif in server.network_info]
@@ -115,7 +117,7 @@ def _clean(work: Work, before: Instance) -> None:
     for step in steps:
         try:
             step()
-        except _STOP:
+        except (*_STOP, exception.GuestRemains):
             raise
         except Exception as error:
             LOG.error("clean-up after a failed evacuation did not end well: %s", error, extra={"instance_uuid": server.uuid},

@@ -187,18 +187,19 @@ def _place(work: Work) -> dict[str, Any]:
 
 def _undo(work: Work) -> None:
     """Nothing half-made stays on the host that was to have the server. What cannot be removed now, the next look at the host's
-    guests finds."""
+    guests finds; GuestRemains for a guest that may run on: on its shelf, the server could be brought back elsewhere."""
     if not _is_offloaded(work):
         return
     host, instance = work.host, work.instance
     try:
-        host.driver.destroy(instance, instance.network_info)
+        with work.removing_guest(may_run=instance.system_metadata.get(UNSHELVED_HOST) == host.name):
+            host.driver.destroy(instance, instance.network_info)
         for vif in instance.network_info:
             host.network.unplug(instance, vif)
         # the volumes are the server's, wherever it is built now
         work.update({}, [*states.working(work.operation), None, states.DELETING])
         _let_go_all(work, instance)
-    except _STOP:
+    except (*_STOP, exception.GuestRemains):
         raise
     except Exception as error:
         LOG.error("clean-up after a failed unshelve did not end well: %s", error, extra={"instance_uuid": instance.uuid},

@@ -103,12 +103,20 @@ def carry_out(host: Host, action: Action, instance: Instance, migration: Migrati
     conductor could be told."""
     verb = VERBS[action.verb]
     work = Work(host, RequestContext.from_rpc(action.context or {}), action, instance, verb.event, migration, asked)
-    extra = {"instance_uuid": instance.uuid}
+    try:
+        _carry_out(work, verb)
+    except exception.GuestRemains as error:
+        LOG.error("%s", error, extra={"instance_uuid": instance.uuid})
+        work.wait(error)
+
+
+def _carry_out(work: Work, verb: Verb) -> None:
+    action, extra = work.action, {"instance_uuid": work.instance.uuid}
     try:
         verb.carry_out(work)
     except exception.LeaseLost as error:
         LOG.warning("%s", error, extra=extra)
-    except _UNREACHABLE:
+    except (*_UNREACHABLE, exception.GuestRemains):
         raise
     except exception.InstanceNotFound as error:
         LOG.info("'%s' ends, the server is gone: %s", action.verb, error, extra=extra)

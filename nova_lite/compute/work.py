@@ -106,6 +106,17 @@ class Work:
         """Whether the guest of this action may have begun to run here, in this run of it or an earlier one."""
         return self.action.arguments.get(GUEST_AT) == self.host.name
 
+    @contextmanager
+    def removing_guest(self, may_run: bool) -> Iterator[None]:
+        """The guest that failed here is removed. Where it ``may_run``, what is raised becomes GuestRemains: ports and volumes
+        stay its own then, and nobody else may begin it."""
+        try:
+            yield
+        except Exception as error:
+            if not may_run:
+                raise
+            raise exception.GuestRemains(operation=self.action.action, host=self.host.name, reason=message_of(error)) from error
+
     def update_device(self, device_id: str, values: dict[str, Any] | None) -> None:
         """Change one block device, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""
         self.host.conductor.block_device_update(self.instance.uuid, device_id, values, self.action.id, self.host.owner)
@@ -131,6 +142,10 @@ class Work:
         ``updates`` go to the server, ``arguments`` are added to the action's. Raises LeaseLost: then stop.
         """
         self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events())
+
+    def wait(self, error: exception.GuestRemains) -> None:
+        """This host, and no other, takes the action up again; the error is told as an event, once. Nobody has died over it."""
+        self.host.conductor.wait(self.action.id, self.host.owner, self._events(error))
 
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
         """The server ends where the table of operations says."""

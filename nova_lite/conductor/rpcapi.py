@@ -140,6 +140,10 @@ class ConductorAPI(rpc.Client):
         self._tell([("build_failed", {"action_id": action_id, "owner": owner, "reason": reason, "details": details,
                                       "events": list(events), "reschedule": reschedule})])
 
+    def wait(self, action_id: int, owner: str, events: Sequence[dict[str, Any]]) -> None:
+        """The same host tries an action again later, as often as it takes; of the same events each is told once."""
+        self._tell([("release_action", {"action_id": action_id, "owner": owner, "events": list(events)})])
+
     def release_actions(self, action_ids: Sequence[int], owner: str, timeout: float) -> None:
         """Their owner stops and has not begun with them; what it does not hold is left alone. Not repeated."""
         calls = [["release_action", {"action_id": action_id, "owner": owner}] for action_id in action_ids]

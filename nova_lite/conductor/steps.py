@@ -260,13 +260,16 @@ class _Run:
             self.woken.append((asked["host"], action))
 
     def release(self, calls: list[Call]) -> None:
-        """Let go of actions that were not begun: whoever starts next on that host takes them up."""
+        """Let go of actions that were not begun, or (with ``events``) wait: whoever is next on that host takes them up."""
         mine = []
         for position, asked in calls:
             self.answers[position] = {"result": None}
             action = self.locked.get(asked["action_id"])
             if action is not None and (action.state, action.owner) == (objects.RUNNING, asked["owner"]):
                 mine.append(action.id)
+                events = asked.get("events", ())
+                told = {event["details"] for event in actions.events_of(self.conn, action.id)} if events else set()
+                self.events += [(action.id, event) for event in events if event["details"] not in told]
         actions.release(self.conn, mine, self.lease_seconds, died=False)
 
     def _holds(self, position: int, asked: Mapping[str, Any]) -> Action | None:

@@ -40,6 +40,12 @@ class GuestMayRun(HostDown):
                "waiting for the host to come back, or to be declared down")
 
 
+class GuestRemains(NovaLiteError):
+    msg_fmt = ("'%(operation)s' failed on compute host %(host)s, and its guest, which may run, could not be removed: it is "
+               "tried again there, and nowhere else. %(reason)s")
+    safe = True
+
+
 class BuildFailed(NovaLiteError):
     """A build that failed on this host and may be tried on another one."""
 
