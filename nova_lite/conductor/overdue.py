@@ -76,6 +76,6 @@ class Overdue:
         if server.host is None or not is_due(server):
             return None, ""
         instances.update(conn, uuid, {"task_state": states.OPERATIONS[verb].task_state}, [None], [vm_state])
-        actions.check_guest_may_leave(conn, verb, uuid)
+        actions.check_not_busy(conn, verb, uuid)
         return actions.create(conn, context, verb, [uuid], self._conf.conductor.lease_seconds, objects.COMPUTE, server.host,
                               {endings.RECLAIM: True} if verb == "delete" else None)[0], server.host

@@ -150,17 +150,22 @@ class _Run:
         return False
 
     def _is_between_hosts(self, server: Instance, action: Action) -> bool:
-        """Whether a resize or migration has begun to take its guest away, and then was declared idle by os-resetState while no
-        worker had it: it goes on where it stopped, with the task_state of that step again."""
-        if action.verb not in ("resize", "migrate") or server.task_state is not None or "migration_id" not in action.arguments:
-            return False
-        move = moves.get(self.conn, action.arguments["migration_id"])
-        step = move_endings.step_of(server, move)
-        if step not in states.RESIZE_STATES[1:]:
-            return False
-        instances.update(self.conn, server.uuid, {"task_state": step}, [None])
-        server.task_state = step
-        return True
+        """Whether a move was declared idle by os-resetState while no worker had it, and goes on where it stopped, with the
+        task_state of that step again."""
+        step = self._step_to_go_on(server, action) if server.task_state is None and "migration_id" in action.arguments else None
+        if step is not None:
+            instances.update(self.conn, server.uuid, {"task_state": step}, [None])
+            server.task_state = step
+        return step is not None
+
+    def _step_to_go_on(self, server: Instance, action: Action) -> str | None:
+        """Of a resize or migration that has begun to take its guest away, or an evacuation whose guest may run here."""
+        if action.verb == "evacuate":
+            return states.REBUILD_SPAWNING if action.arguments.get(objects.GUEST_AT) == action.host else None
+        if action.verb not in ("resize", "migrate"):
+            return None
+        step = move_endings.step_of(server, moves.get(self.conn, action.arguments["migration_id"]))
+        return step if step in states.RESIZE_STATES[1:] else None
 
     def _move_of(self, action: Action) -> dict[str, Any] | None:
         if "migration_id" not in action.arguments:

@@ -120,7 +120,7 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: 
         waiting = actions.open_of_instances(connection, [uuid]).get(uuid, ())
         if any(states.OPERATIONS[a.verb].task_state == operation.task_state for a in waiting if a.verb in states.OPERATIONS):
             return None
-    actions.check_guest_may_leave(connection, verb, uuid)
+    actions.check_not_busy(connection, verb, uuid)
     prepared = prepare(connection, instance) if prepare is not None else Prepared()
     task_state = instance.task_state if operation.keeps_state else operation.task_state
     instances.update(connection, uuid, {"task_state": task_state, **prepared.updates}, [instance.task_state],

@@ -395,3 +395,30 @@ def test_an_old_host_that_was_only_silent_removes_its_copy_of_an_idle_server(clo
     cloud.add_host("h1").host.driver.spawn(cloud.get(half_evacuated), [], None, None)
     cloud.sync("h1")
     cloud.wait_for(lambda: not cloud.guests("h1"))
+
+
+def test_nothing_is_begun_with_an_idle_server_that_is_evacuated(cloud, half_evacuated):
+    """Its old host, which is back, would start a second guest."""
+    cloud.add_host("h1")
+    for verb, operation in states.OPERATIONS.items():
+        for vm_state in operation.vm_states or (states.ACTIVE,):
+            if operation.task_states and verb != "build":
+                cloud.set(half_evacuated, vm_state=vm_state)
+                with pytest.raises(exception.InstanceIsBusy, match="in the middle of its evacuation to h2"):
+                    cloud.begin(half_evacuated, verb)
+    assert cloud.get(half_evacuated).task_state is None
+    assert cloud.guests("h1") == {}
+    cloud.set(half_evacuated, vm_state=states.ACTIVE)
+
+
+@pytest.mark.parametrize("verb", ["delete", "force_delete"])
+def test_an_idle_server_that_is_evacuated_can_be_deleted(cloud, server, monkeypatch, verb):
+    held, go_on = cloud.hold(monkeypatch, "spawn")
+    _evacuate(cloud, server, host="h2")
+    assert held.wait(30)
+    cloud.set(server, task_state=None)
+    cloud.add_host("h1")
+    cloud.wait_action(cloud.operate(server, verb), objects.DONE)
+    go_on.set()
+    cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
+    assert (cloud.get(server).deleted, _guests(cloud)) == (True, {})

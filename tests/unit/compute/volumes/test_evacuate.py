@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from nova_lite import exception
+from nova_lite.compute.api import base as api
 from nova_lite.db import actions
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -115,3 +116,39 @@ def test_a_new_host_whose_guest_may_run_is_waited_for(cloud, server, deleted):
     else:
         cloud.report(first)
         _settled(cloud, server, first)
+
+
+def _with_a_guest_there(cloud, server):
+    """An evacuation whose new host was killed when its guest ran, and whose server was declared idle: (action, new host)."""
+    first = _others(cloud, server)[0]
+    cloud.drivers[first].fail("spawn", DIED, "after")
+    action = _evacuate(cloud, server, first)
+    cloud.wait_for(lambda: "spawn" in cloud.drivers[first].calls and not cloud.hosts[first].leases.in_flight())
+    cloud.admin.post(f"/servers/{server}/action", {"os-resetState": {"state": "active"}}, 202)
+    return action, first
+
+
+def test_an_old_host_starts_no_guest_that_may_run_elsewhere(cloud, server, monkeypatch):
+    monkeypatch.setattr(api, "BUSY_SECONDS", 0.1)
+    old = cloud.get(server).host
+    _, new = _with_a_guest_there(cloud, server)
+    cloud.add_meddled_host(old)
+    for body in ({"reboot": {"type": "HARD"}}, {"rebuild": {"imageRef": cloud.image}}, {"rescue": {}}):
+        refused = cloud.member.fault("POST", f"/servers/{server}/action", 409, body)
+        assert f"Cannot '{next(iter(body))}'" in refused
+        assert f"in the middle of its evacuation to {new}" in refused
+    assert (cloud.guests(old), cloud.guests(new)) == ({}, {server: states.RUNNING})
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_one_whose_guest_may_run_goes_on_whatever_its_server_was_declared(cloud, server, waits):
+    """Dropped, it would leave that guest to run beside the one that its old host starts."""
+    action, new = _with_a_guest_there(cloud, server)
+    if waits:
+        cloud.silence(new)
+        cloud.take_over()
+        cloud.report(new)
+    cloud.take_over()
+    cloud.wait_action(action, objects.DONE)
+    _settled(cloud, server, new)
+    assert cloud.guests(new) == {server: states.RUNNING}
