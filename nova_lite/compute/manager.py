@@ -293,8 +293,10 @@ class ComputeManager:
         if self._stopping.is_set():
             return      # see _give_back
         try:
-            # what came before us has changed the server
-            now = self._claimed([action.id])[0] if waited else claimed
+            # what came before us has changed the server; and while we waited for a thread the action may have been ended, as
+            # the server is evacuated from this host, which nobody heard of
+            is_old = time.monotonic() - claimed.asked >= self.conf.conductor.lease_seconds / 2
+            now = self._claimed([action.id])[0] if waited or is_old else claimed
             if now is not None:
                 verbs.carry_out(self.host, *now)
         except Exception:

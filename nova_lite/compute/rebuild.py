@@ -59,7 +59,7 @@ def _spawn(work: Work) -> dict[str, object]:
     for vif in instance.network_info:
         host.network.plug(instance, vif)
     files = build.guest_files(work, instance.network_info)
-    host.driver.spawn(instance, instance.network_info, files, build.fetcher(work, instance.image))
+    host.driver.spawn(instance, instance.network_info, files, build.fetcher(work, instance.image), check=work.check)
     volumes.complete_all(work)
     updates = {"launched_at": units.utcnow().isoformat(), "personality": None, **volumes.columns(instance)}
     if instance.vm_state == states.STOPPED:

@@ -1,6 +1,7 @@
 """The compute daemon of a host: drivers that fail, and a stop while there is work."""
 import dataclasses
 import threading
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -162,3 +163,18 @@ def test_a_report_says_how_long_the_host_is_up(make_cloud):
         cloud.report("h1")
     with cloud.db.read() as conn:
         assert conn.execute(sa.select(nodes.c.uptime)).scalar_one() == Old.uptime(manager)
+
+
+def test_what_has_waited_long_for_a_thread_is_asked_for_again(cloud, monkeypatch):
+    """Its host was taken for dead meanwhile, and the server is evacuated: a guest that it started would be a second one."""
+    server = cloud.active()
+    cloud.wait_action(cloud.operate(server, "stop"), objects.DONE)
+    manager = cloud.hosts[cloud.get(server).host]
+    real, waiting = manager._read, []
+    monkeypatch.setattr(manager, "_read", lambda number, answer, _asked: real(number, answer, float("-inf")))
+    monkeypatch.setattr(manager, "_turns", SimpleNamespace(submit=lambda _uuid, _pool, turn: waiting.append(turn)))
+    action_id = cloud.operate(server, "start")
+    cloud.wait_for(lambda: waiting)
+    cloud.db.write(actions.finish, [action_id], failed=True)
+    waiting[0](False)
+    assert cloud.guests(manager.host.name) == {server: states.SHUTDOWN}

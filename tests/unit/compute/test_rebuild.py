@@ -4,6 +4,7 @@ import pytest
 
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
+from nova_lite.db import actions
 from nova_lite.image import base as image_base
 from nova_lite.objects import states
 from nova_lite.volume import base as volume_base
@@ -109,6 +110,19 @@ def test_a_worker_that_died_anywhere_is_followed_by_one_that_ends_it(cloud, imag
     cloud.wait_action(action_id, "done")
     assert state(cloud, server) == ("active", None, 1)
     assert cloud.guests(host) == {server: 1}
+
+
+def test_who_lost_it_while_the_image_came_starts_no_guest(cloud, images, monkeypatch):
+    """The server is evacuated, perhaps."""
+    server, _, _ = on_volumes(cloud, images)
+    held, go_on = cloud.hold(monkeypatch, "spawn")
+    action_id = begin(cloud, server, add_image(images))
+    assert held.wait(30)
+    cloud.db.write(actions.finish, [action_id], failed=True)
+    go_on.set()
+    host = cloud.get(server).host
+    cloud.wait_for(lambda: not cloud.hosts[host].leases.in_flight())
+    assert cloud.guests(host) == {}
 
 
 def test_a_delete_ends_it(cloud, images):
