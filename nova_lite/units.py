@@ -1,4 +1,4 @@
-"""Sizes in bytes, and the clock of the service."""
+"""Sizes in bytes, numbers as users write them, and the clock of the service."""
 from __future__ import annotations
 
 import datetime
@@ -8,6 +8,13 @@ from oslo_utils import timeutils
 KiB = 1024
 MiB = 1024 * KiB
 GiB = 1024 * MiB
+_DIGITS = 18
+"""Of a number that every database holds; more of them are no id of anything."""
+
+
+def number(text: str) -> int | None:
+    """A whole number of reasonable size, not negative; None for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
 def utcnow() -> datetime.datetime:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from nova_lite import exception, units
-from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import aggregates as schema
 from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
@@ -71,7 +70,7 @@ def cache_images(req: Request, aggregate_id: str) -> None:
 
 def _number(aggregate_id: str) -> int:
     """Raises InvalidInput for what is no number; a negative one is a number that no aggregate has."""
-    number = params.number(aggregate_id.removeprefix("-"))
+    number = units.number(aggregate_id.removeprefix("-"))
     if number is None:
         raise exception.InvalidInput(reason=f"'{aggregate_id}' is not the number of an aggregate")
     return -number if aggregate_id.startswith("-") else number

@@ -5,7 +5,7 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import hypervisors as schema
 from nova_lite.api.compute.views import hypervisors as view
@@ -102,7 +102,7 @@ def _with_servers(req: Request) -> bool:
 def _marker(req: Request, marker: str) -> int | str:
     if req.since("2.53"):
         return marker
-    number = params.number(marker)
+    number = units.number(marker)
     if number is None:
         raise exception.MarkerNotFound(marker=marker)
     return number
@@ -113,7 +113,7 @@ def _identity(req: Request, hypervisor_id: str) -> int | str:
         if not is_uuid(hypervisor_id):
             raise exception.Invalid(f"Invalid uuid {hypervisor_id}")
         return hypervisor_id
-    number = params.number(hypervisor_id)
+    number = units.number(hypervisor_id)
     if number is None:
         raise exception.HypervisorNotFound(hypervisor_id=hypervisor_id)
     return number

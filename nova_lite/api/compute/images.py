@@ -127,7 +127,7 @@ def _passes(req: Request, image: ImageMeta) -> bool:
 def _number(text: str | None) -> int:
     if text is None:
         return 0
-    number = params.number(text)
+    number = units.number(text)
     if number is None:
         raise exception.InvalidInput(reason=f"'{text}' is not a number")
     return number

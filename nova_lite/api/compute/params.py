@@ -4,12 +4,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+from nova_lite import units
 from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.wsgi import Request
 
 T = TypeVar("T")
-_DIGITS = 18
-"""Of a number that every database holds; more of them are no id of anything."""
 
 
 def last(req: Request, name: str) -> str | None:
@@ -18,12 +17,7 @@ def last(req: Request, name: str) -> str | None:
     return values[-1] if values else None
 
 
-def number(text: str) -> int | None:
-    """A whole number of reasonable size, not negative; None for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
-
-
 def slice_of(req: Request, found: Sequence[T]) -> Sequence[T]:
     """The part of a list that ``offset`` and ``limit`` ask for, at most [api] max_limit items; a limit of 0 is none."""
-    offset = number(last(req, "offset") or "0") or 0
+    offset = units.number(last(req, "offset") or "0") or 0
     return found[offset:offset + (pagination.limit(req) or req.services.conf.api.max_limit)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import server_groups as schema
 from nova_lite.api.openstack import pagination
@@ -22,7 +22,7 @@ def index(req: Request) -> dict[str, Any]:
     """The groups of the project, or with ``all_projects`` those of all."""
     everywhere = "all_projects" in req.params_in and req.can(f"{_RULE}:index:all_projects", fatal=False)
     project = None if everywhere else req.context.project_id
-    offset = params.number(params.last(req, "offset") or "0")
+    offset = units.number(params.last(req, "offset") or "0")
     if offset is None:
         raise exception.InvalidInput(reason="offset is out of range")
     with req.services.db.read() as conn:

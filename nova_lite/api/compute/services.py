@@ -80,7 +80,7 @@ def _identity(req: Request, service_id: str) -> int | str:
         if not is_uuid(service_id):
             raise exception.Invalid(f"Invalid uuid {service_id}")
         return service_id
-    number = params.number(service_id)
+    number = units.number(service_id)
     if number is None:
         raise exception.Invalid(f"Invalid service id {service_id}: it must be an integer")
     return number

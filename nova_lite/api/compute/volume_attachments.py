@@ -6,8 +6,8 @@ from typing import Any
 import webob
 from oslo_utils import strutils
 
-from nova_lite import exception
-from nova_lite.api.compute.params import last, number
+from nova_lite import exception, units
+from nova_lite.api.compute.params import last
 from nova_lite.api.compute.schemas import volume_attachments as schema
 from nova_lite.api.compute.servers import find
 from nova_lite.api.compute.views.volume_attachments import attachment
@@ -27,9 +27,9 @@ def index(req: Request, server_id: str) -> dict[str, Any]:
     """All volumes, or the page of ``limit`` and ``offset``."""
     instance = find(req, server_id, f"{RULE}index")
     devices = [device for device in instance.volumes if device.volume_id]
-    offset = number(last(req, "offset") or "0") or 0
+    offset = units.number(last(req, "offset") or "0") or 0
     most = req.services.conf.api.max_limit
-    limit = min(number(last(req, "limit") or "") or most, most)
+    limit = min(units.number(last(req, "limit") or "") or most, most)
     return {"volumeAttachments": [attachment(req, server_id, device) for device in devices[offset:offset + limit]]}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import webob
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import volumes as schema
 from nova_lite.api.compute.schemas.shapes import LOCATION
@@ -34,7 +34,7 @@ def show(req: Request, volume_id: str) -> dict[str, Any]:
 def create(req: Request) -> webob.Response:
     """A new volume, blank or of a snapshot."""
     wanted = req.json_in["volume"]
-    size = params.number(str(wanted["size"]))
+    size = units.number(str(wanted["size"]))
     if size is None:
         raise exception.InvalidInput(reason="the size is not a number of GiB")
     made = req.services.volume.create(

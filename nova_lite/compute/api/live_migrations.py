@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
@@ -22,7 +22,6 @@ from nova_lite.virt.live import ABORT, FORCE_COMPLETE
 UNDER_WAY = (objects.QUEUED, objects.PREPARING, objects.RUNNING, objects.POST_MIGRATING)
 CHECK_SECONDS = 60.0        # how long a request of an old microversion waits for the checks
 _LOOKS = (0.05, 0.1, 0.2, 0.5)
-_DIGITS = 18                # of an id, which a database takes
 
 
 class LiveMigrations(Base):
@@ -115,10 +114,11 @@ def _want(connection: sa.Connection, context: RequestContext, instance: Instance
 def find(connection: sa.Connection, instance: Instance, migration_id: str) -> Migration:
     """A live migration of a server. Raises NotFound."""
     unknown = f"Migration {migration_id} for instance {instance.uuid} could not be found."
-    if not (migration_id.isascii() and migration_id.isdigit() and len(migration_id) <= _DIGITS):
+    number = units.number(migration_id)
+    if number is None:
         raise exception.NotFound(unknown)
     try:
-        move = moves.get(connection, int(migration_id))
+        move = moves.get(connection, number)
     except exception.MigrationNotFound as error:
         raise exception.NotFound(unknown) from error
     if move.instance_uuid != instance.uuid:
