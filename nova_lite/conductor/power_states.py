@@ -31,15 +31,19 @@ class Strays(NamedTuple):
                 "unexplained": [{"uuid": i.uuid, "host": i.host} for i in self.unexplained]}
 
 
-def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str) -> Strays:
+def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str,
+           evacuated: Mapping[str, bool] | None = None) -> Strays:
     """Which guests must not be on this host: their servers are gone, or have settled on another one. What a move has set
     aside until its user confirms it stays; what is being built elsewhere because this host was down goes as soon as the other
     host has begun: before that, on shared storage, the files of this one's guest are all that there is of the server.
 
     The guest of a living server goes only when it is written down that the server was this host's, or was to be. Else the host
     may have another name than before, or the database be older than a move, and the guest be the only copy of the server.
+    ``evacuated``: what :func:`moves.evacuated` says of these servers, when the caller has asked for it.
     """
-    lost = moves.evacuated(conn, host, list(found), begun=True) if found else set()
+    if evacuated is None:
+        evacuated = moves.evacuated(conn, host, found)
+    lost = {uuid for uuid in found if evacuated.get(uuid)}
     candidates = [i for i in found.values() if _is_stray(i, host)]
     kept = moves.kept_on(conn, host, [i.uuid for i in candidates]) if candidates else set()
     gone = {i.uuid for i in candidates if i.deleted or i.uuid not in kept} | lost
@@ -60,27 +64,32 @@ def _is_stray(instance: Instance, host: str) -> bool:
 def must_be_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
     """Those of the servers whose guests must not run on a host, whatever becomes of them there: soft-deleted or shelved ones,
     and those for which an evacuation has named another host, which may begin at any moment."""
-    rows = conn.scalars(sa.select(T.c.uuid).where(
+    return _put_away(conn, host, uuids) | set(moves.evacuated(conn, host, uuids))
+
+
+def _put_away(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
+    return set(conn.scalars(sa.select(T.c.uuid).where(
         T.c.uuid.in_(sorted(uuids)), T.c.host == host, T.c.deleted == 0, T.c.task_state.is_(None),
-        T.c.vm_state.in_((states.SOFT_DELETED, states.SHELVED))))
-    return set(rows) | moves.evacuated(conn, host, uuids)
+        T.c.vm_state.in_((states.SOFT_DELETED, states.SHELVED)))))
 
 
 def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[str, Any]:
     """What does not fit between the guests of a host and its servers; see ``ConductorAPI.sync_power_states``.
 
     The guests may have changed since they were looked at: so nothing is written here. The host looks again at each of
-    ``look`` when nothing is done with it, and tells what it finds then (:func:`sync`).
+    ``look`` when nothing is done with it, and tells what it finds then (:func:`sync`), and before it turns a guest off or
+    removes it, it asks once more for this one. So one look at the evacuations is enough for all that is said here.
     """
     rows = conn.execute(sa.select(T.c.uuid, T.c.power_state, T.c.vm_state, T.c.task_state)
                         .where(T.c.host == host, T.c.deleted == 0)).all()
     running = [uuid for uuid, state in found.items() if state not in (states.NOSTATE, states.SHUTDOWN)]
-    off = must_be_off(conn, host, running) if running else set()
+    evacuated = moves.evacuated(conn, host, found)
+    off = {uuid for uuid in running if uuid in evacuated} | (_put_away(conn, host, running) if running else set())
     look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR and row.uuid not in off
             and found.get(row.uuid, states.NOSTATE) != row.power_state]
-    settled = {row.uuid for row in rows if row.task_state is None} - moves.evacuated(conn, host, list(found))
+    settled = {row.uuid for row in rows if row.task_state is None} - set(evacuated)
     others = instances.get_many(conn, set(found) - settled, deleted=True)
-    stray = strays(conn, others, host)
+    stray = strays(conn, others, host, evacuated)
     unknown = set(found) - {row.uuid for row in rows} - set(others)
     # not those that may have been built after the host looked: who looks again writes down that there is none
     missing = [row.uuid for row in rows if (row.task_state, row.power_state) == (None, states.NOSTATE)

@@ -98,13 +98,17 @@ def from_or_to(conn: sa.Connection, host: str, instance_uuids: Collection[str]) 
         T.c.instance_uuid.in_(sorted(instance_uuids)), sa.or_(T.c.source_compute == host, T.c.dest_compute == host))))
 
 
-def evacuated(conn: sa.Connection, host: str, instance_uuids: Collection[str], begun: bool = False) -> set[str]:
-    """Those of the servers that are being built anew on another host, because theirs was down: no other may run them.
-    ``begun``: only those of which that one has what it found, so that what others have may go."""
-    waiting = (objects.ACCEPTED,) if begun else ()
-    return set(conn.scalars(sa.select(T.c.instance_uuid).where(
-        T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.migration_type == objects.EVACUATION,
-        T.c.status.not_in((*objects.ENDED, *waiting)), T.c.dest_compute.is_not(None), T.c.dest_compute != host)))
+def evacuated(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> dict[str, bool]:
+    """Those of the servers that are being built anew on another host, because theirs was down: no other may run them. True:
+    that one has what it found, so that what others have may go."""
+    if not instance_uuids:
+        return {}
+    found: dict[str, bool] = {}
+    for server, status in conn.execute(sa.select(T.c.instance_uuid, T.c.status).where(
+            T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.migration_type == objects.EVACUATION,
+            T.c.status.not_in(objects.ENDED), T.c.dest_compute.is_not(None), T.c.dest_compute != host)):
+        found[server] = found.get(server, False) or status != objects.ACCEPTED
+    return found
 
 
 def list_all(conn: sa.Connection, filters: Mapping[str, Any] | None = None, host: str | None = None,

@@ -3,6 +3,7 @@ import dataclasses
 import uuid
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite.context import admin_context
 from nova_lite.db import moves
@@ -120,6 +121,21 @@ def test_what_any_move_has_left_is_removed(cloud, status, end):
     cloud.db.write(moves.create, cloud.get(server), migration.LIVE_MIGRATION, status, **{end: other})
     cloud.sync(other)
     cloud.wait_for(lambda: cloud.guests(other) == {})
+
+
+@pytest.mark.parametrize(("status", "removed"), [(migration.ACCEPTED, False), (migration.PRE_MIGRATING, True)])
+def test_a_look_asks_once_for_evacuations(cloud, status, removed):
+    """Before the new host has begun, its guest must only be off."""
+    server = cloud.active()
+    old = cloud.get(server).host
+    cloud.db.write(moves.create, cloud.get(server), migration.EVACUATION, status, source_compute=old, dest_compute="new")
+    asked = []
+    sa.event.listen(cloud.conductor.db.engine, "before_cursor_execute",
+                    lambda *a: asked.append(a[2]) if "migration_type =" in a[2] else None)
+    found = cloud.rpc.sync_power_states(ADMIN, old, {server: states.RUNNING})
+    assert (found["off"], [i["uuid"] for i in found["remove"]]) == (([], [server]) if removed else ([server], []))
+    assert found["look"] == []
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("arguments", [{"tried": ["h2"]}, {"ignore_hosts": ["h2"]}])
