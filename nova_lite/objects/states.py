@@ -145,8 +145,9 @@ OPERATIONS = {o.verb: o for o in (
     Operation("detach_interface", "detach_interface", "detach_interface", (ACTIVE, PAUSED, STOPPED), IDLE, None, None, None),
 )}
 
-# the guest, or its disks, leave the host: what just changes its devices there must have ended
-TAKES_GUEST_AWAY = ("resize", "migrate", "revertResize", "live_migrate", "shelve", "shelveOffload", "unshelve")
+# the guest, or its disks, leave the host, or its memory goes to disk, which knows the devices that it was saved with: what just
+# changes its devices there must have ended
+TAKES_GUEST_AWAY = ("resize", "migrate", "revertResize", "live_migrate", "shelve", "shelveOffload", "unshelve", "suspend")
 
 # what Nova does not do with a server that has shares of files: they are mounted on its host, and in its guest's memory
 NOT_WITH_SHARES = ("suspend", "shelve", "rebuild", "resize", "migrate", "live-migration", "evacuate")

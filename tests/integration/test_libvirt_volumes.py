@@ -333,6 +333,27 @@ def test_a_paused_guest_keeps_its_volume_when_it_runs_again(driver, hypervisor, 
     assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid)
 
 
+def test_a_guest_whose_memory_is_saved_keeps_the_devices_that_it_was_saved_with(driver, hypervisor, guest, tmp_path):
+    """As where os-resetState has made a suspended server ACTIVE. What comes back has the same disks as the configuration."""
+    one, two = (_connected(driver, guest, _device(), {"driver_volume_type": "local", "data": {
+        "device_path": str(_raw(tmp_path, name))}}) for name in ("one", "two"))
+    driver.attach_volume(guest, one)
+    try:
+        driver.suspend(guest)
+        with pytest.raises(exception.VirtDriverError, match="memory is saved.*resume the server.*hard reboot"):
+            driver.detach_volume(guest, one)
+        with pytest.raises(exception.VirtDriverError, match="memory is saved.*resume the server.*hard reboot"):
+            driver.attach_volume(guest, two)
+        driver.detach_volume(guest, two)        # as the undo of the attach does
+        driver.resume(guest, [])
+        for side in ([], ["--inactive"]):
+            xml = _virsh(hypervisor, "dumpxml", guest.uuid, *side)
+            assert (one.volume_id in xml, two.volume_id in xml) == (True, False)
+    finally:
+        driver.detach_volume(guest, one)
+    assert one.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid)
+
+
 def test_a_detach_while_the_guest_boots_is_heard_in_the_end(driver, hypervisor, tmp_path, monkeypatch):
     instance = _instance()
     info = {"driver_volume_type": "local", "data": {"device_path": str(_raw(tmp_path))}}

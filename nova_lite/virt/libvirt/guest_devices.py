@@ -17,6 +17,8 @@ LOG = log.getLogger(__name__)
 
 ASKS, ASK_EVERY = 8, 20.0       # a guest that is just booting does not hear that a device is to go: so ask again
 _POLL = 0.3
+_SAVED = ("the guest's memory is saved with the devices that it has: resume the server, or start it, first; a hard reboot "
+          "throws the memory away")
 
 
 class GuestDevices:
@@ -37,8 +39,11 @@ class GuestDevices:
         self.lib = guest.lib
 
     def attach(self, xml: str, key: str) -> None:
-        """Add one wherever it is not yet. VirtDriverError when QEMU cannot open it, ConnectionLost when libvirtd ends
-        meanwhile: it has forgotten the passphrase of an encrypted disk then."""
+        """Add one wherever it is not yet. VirtDriverError when QEMU cannot open it, or the guest's memory is saved, which would
+        come back without it; ConnectionLost when libvirtd ends meanwhile: it has forgotten the passphrase of an encrypted disk
+        then."""
+        if self._saved() is not None:
+            raise exception.VirtDriverError(what=f"Attaching {self.kind} {key}", reason=_SAVED)
         for flag in self._both():
             side = self.side(flag)
             if side is not None and self.element(side, key) is None:
@@ -52,12 +57,15 @@ class GuestDevices:
     def detach(self, key: str) -> None:
         """Take one away and wait until the guest let go; VirtDriverError when it never does, or cannot.
 
-        A paused guest is not asked: it would let go when it runs again, long after somebody was told that it did not.
+        A paused guest is not asked: it would let go when it runs again, long after somebody was told that it did not. Nor is it
+        taken from one whose memory is saved with it: that would come back with it, when somebody else has it.
         """
         config, live = self.lib.VIR_DOMAIN_AFFECT_CONFIG, self.lib.VIR_DOMAIN_AFFECT_LIVE
         if self.guest.power_state() == states.POWER_PAUSED and self.find(key, live) is not None:
             raise exception.VirtDriverError(what=f"Detaching {self.kind} {key}",
                                             reason="the guest is paused and cannot let go of it: unpause it first")
+        if (saved := self._saved()) is not None and self.element(saved, key) is not None:
+            raise exception.VirtDriverError(what=f"Detaching {self.kind} {key}", reason=_SAVED)
         if (found := self.find(key, config)) is not None:
             self._ask(found, config)
         for _ in range(ASKS):
@@ -82,6 +90,14 @@ class GuestDevices:
             if live:
                 return domain.XMLDesc(0) if domain.isActive() else None
             return domain.XMLDesc(inactive) if domain.isPersistent() else None
+
+        text = self.guest.do(read)
+        return etree.fromstring(text) if text else None
+
+    def _saved(self) -> etree._Element | None:
+        """The domain that its saved memory is of; None where it runs, or has none."""
+        def read(domain: Any) -> str | None:
+            return domain.managedSaveGetXMLDesc(0) if domain.hasManagedSaveImage(0) and not domain.isActive() else None
 
         text = self.guest.do(read)
         return etree.fromstring(text) if text else None

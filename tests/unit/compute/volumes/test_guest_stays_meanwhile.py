@@ -33,7 +33,7 @@ def while_asked(cloud, method, then, before=False):
     cloud.api_volumes._real = type("Asked", (), {"__getattr__": lambda _self, name: getattr(real, name), method: ask})()
 
 
-@pytest.mark.parametrize("body", [LIVE, {"migrate": None}, {"shelve": None}])
+@pytest.mark.parametrize("body", [LIVE, {"migrate": None}, {"shelve": None}, {"suspend": None}])
 @pytest.mark.parametrize("method", ["reserve", "begin_detaching"])
 def test_a_request_that_waits_for_the_volume_service_finds_the_guest_where_it_was(cloud, monkeypatch, body, method):
     monkeypatch.setattr(api, "BUSY_SECONDS", 0.1)
