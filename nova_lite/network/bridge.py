@@ -220,18 +220,17 @@ class BridgeNetwork:
             if any(nic.interface not in filtered for nic in self._applied.get(bridge, ((), {}))[0]):
                 LOG.warning("the rules of bridge %s were gone (has somebody flushed nftables?): making them again", bridge)
                 del self._applied[bridge]
-                self._ready.discard(bridge)         # those of the bridge itself will be gone, too
-                self._sync(ports[0]["network"], ports)
             here = filtered | self._at.attached(bridge)         # a guest that is not plugged gets its rules when it is
             now = self._rules([port for port in ports if make_vif(port).devname in here])
             if now != self._applied.get(bridge):
                 LOG.debug("security groups on bridge %s have changed", bridge)
                 self._filter.put(bridge, *now)
                 self._applied[bridge] = now
+            self._sync(ports[0]["network"], ports)      # last: a dnsmasq that does not start holds up no security group
         except exception.NovaLiteError as error:
-            LOG.error("security groups on bridge %s: %s", bridge, error)
+            LOG.error("bridge %s is not up to date: %s", bridge, error)
         except Exception:
-            LOG.exception("security groups on bridge %s", bridge)
+            LOG.exception("bridge %s is not up to date", bridge)
 
     def _rules(self, ports: list[dict[str, Any]]) -> _Rules:
         """The nics of these ports, all on one network, and the members of the groups that their rules speak of there."""
@@ -252,11 +251,13 @@ class BridgeNetwork:
                 self._remove(bridge)
 
     def _sync(self, network: dict[str, Any], ports: list[dict[str, Any]]) -> None:
-        if network["bridge"] not in self._ready or not self._at.exists(network["bridge"]):
+        """The bridge with its rules, and its dnsmasq: what is missing, whoever took it away, is made again."""
+        bridge, bridges = network["bridge"], Bridges(self._conf, self._at)
+        if bridge not in self._ready or not self._at.exists(bridge) or not bridges.has_rules(bridge):
             self._remove_deleted()
-            Bridges(self._conf, self._at).ensure(network, self._host)
-            self._ready.add(network["bridge"])
-        self._dnsmasq(network["bridge"]).sync(network, _leases(ports))
+            bridges.ensure(network, self._host)
+            self._ready.add(bridge)
+        self._dnsmasq(bridge).sync(network, _leases(ports))
 
     def _remove(self, bridge: str) -> None:
         self._ready.discard(bridge)

@@ -44,6 +44,10 @@ class Bridges:
         self.host.run("nft", "-f", "-", given=rules(bridge, str(cidr), self._prefix, self._metadata))
         self.host.route_to(str(cidr))
 
+    def has_rules(self, bridge: str) -> bool:
+        """False when somebody has flushed nftables since :meth:`ensure`."""
+        return self.host.run("nft", "list", "table", "ip", check_name(bridge), check=False).returncode == 0
+
     def remove(self, bridge: str) -> None:
         """Remove a bridge with its rules, if they are there."""
         self.host.delete_interface(bridge)

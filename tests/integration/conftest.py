@@ -12,6 +12,7 @@ import pytest
 pytest.register_assert_rewrite("tests.support.compute_tour", "tests.support.host_tour", "tests.support.neighbour_tour")
 
 from tests.guest import tiny_image  # noqa: E402
+from tests.support.bridge_host import at, metadata  # noqa: E402,F401
 from tests.support.engines import MariaDB, RabbitMQ  # noqa: E402
 from tests.support.neighbours import neighbours  # noqa: E402,F401
 from tests.support.two_hosts import TwoHosts  # noqa: E402

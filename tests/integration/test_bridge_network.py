@@ -1,7 +1,6 @@
 """The bridge driver on a real bridge, dnsmasq and nftables, with a client that is a namespace of its own. Needs root."""
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import json
 import os
@@ -12,78 +11,29 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import conf as conf_module
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.db import migration, networks
-from nova_lite.db.core import Database
+from nova_lite.db import networks
 from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.network import ipam
 from nova_lite.network.bridge import BridgeNetwork
-from nova_lite.network.dhcp import Dnsmasq
 from nova_lite.network.host import NetworkHost
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import SecurityGroupRule
 from tests.support import frames
-from tests.support.bridge_guests import LISTEN, TALK, Client, Metadata, free_range, program, reaches, run
+from tests.support.bridge_guests import LISTEN, TALK, Client, free_range, program, reaches, run
+from tests.support.bridge_host import CONTEXT, daemon_of, plugged
 from tests.support.process import wait_for
 from tests.support.servers import add_server
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("dnsmasq"), reason="needs root and dnsmasq")
-CONTEXT = RequestContext(user_id="u", project_id="p", overwrite=False)
-
-
-@pytest.fixture
-def metadata():
-    server = Metadata()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(params=["namespace"])
-def at(request, tmp_path, metadata):
-    """(conf, db, driver, network) with a namespace in place of the host, or the host itself."""
-    netns = "nlt" + uuid.uuid4().hex[:8] if request.param == "namespace" else ""
-    conf = conf_module.load([], config_files=[], host="node", state_path=str(tmp_path / "state"), network__netns=netns,
-                            database__connection=f"sqlite:///{tmp_path}/db", metadata__port=metadata.server_address[1])
-    migration.sync(conf)
-    db = Database(conf)
-    network = db.write(networks.create_network, name="private", cidr=free_range(), mtu=1450, dns=["9.9.9.9"])
-    driver = BridgeNetwork(conf, DatabasePortStore(db))
-    driver.init_host("node")
-    try:
-        yield conf, db, driver, network
-    finally:
-        driver.remove_host()
-        if netns:
-            run("ip", "netns", "delete", netns)
-        db.dispose()
-
-
-@contextlib.contextmanager
-def _client(at, tmp_path, instance=None):
-    conf, db, driver, network = at
-    instance = instance or add_server(db)
-    vif = driver.allocate(CONTEXT, instance, "auto", "node")[0]
-    driver.plug(instance, vif)
-    client = Client(tmp_path / instance.uuid, conf.network.netns, network["bridge"], vif)
-    try:
-        yield instance, client
-    finally:
-        client.close()
-
-
-def _daemon(at) -> Dnsmasq:
-    conf, _db, _driver, network = at
-    return Dnsmasq(pathlib.Path(conf.state_path) / "dhcp", network["bridge"], NetworkHost(conf.network.netns))
 
 
 @pytest.mark.parametrize("at", ["namespace", "host"], indirect=True)
 def test_a_client_gets_its_address_and_reaches_the_metadata_service(at, tmp_path):
     _conf, _db, _driver, network = at
-    with _client(at, tmp_path) as (_instance_, client):
+    with plugged(at, tmp_path) as (_instance_, client):
         lease = client.dhcp()
         address, router = client.vif.fixed_ips[0].address, network["gateway"]
         assert (lease["ip"], lease["router"], lease["mtu"], lease["dns"]) == (address, router, "1450", "9.9.9.9")
@@ -93,7 +43,7 @@ def test_a_client_gets_its_address_and_reaches_the_metadata_service(at, tmp_path
 
 
 def test_a_stranger_gets_no_address(at, tmp_path):
-    with _client(at, tmp_path) as (_instance_, client):
+    with plugged(at, tmp_path) as (_instance_, client):
         run("ip", "-n", client.name, "link", "set", "eth0", "down")
         run("ip", "-n", client.name, "link", "set", "eth0", "address", "fa:16:3e:00:00:01", "up")
         assert client.dhcp() == {}
@@ -101,21 +51,21 @@ def test_a_stranger_gets_no_address(at, tmp_path):
 
 def test_an_address_passes_to_its_next_owner_at_once(at, tmp_path):
     _conf, db, driver, network = at
-    with _client(at, tmp_path) as (instance, client):
+    with plugged(at, tmp_path) as (instance, client):
         assert client.dhcp()["ip"] == client.vif.fixed_ips[0].address
         driver.unplug(instance, client.vif)
         driver.deallocate(CONTEXT, instance)
         following = add_server(db)
         request = [{"network_id": network["uuid"], "address": client.vif.fixed_ips[0].address}]
         driver.allocate(CONTEXT, following, request, "node")
-    with _client(at, tmp_path, following) as (_instance_, new):
+    with plugged(at, tmp_path, following) as (_instance_, new):
         assert new.dhcp()["ip"] == request[0]["address"]
 
 
 def test_everything_can_be_done_again_and_comes_back_after_a_loss(at, tmp_path):
     conf, db, driver, network = at
-    with _client(at, tmp_path) as (instance, client):
-        daemon = _daemon(at)
+    with plugged(at, tmp_path) as (instance, client):
+        daemon = daemon_of(at)
         first = daemon.pid()
         assert first is not None
         driver.plug(instance, client.vif)
@@ -131,7 +81,7 @@ def test_everything_can_be_done_again_and_comes_back_after_a_loss(at, tmp_path):
 
 def test_a_lost_bridge_is_made_again_and_a_left_tap_is_removed(at, tmp_path):
     conf, _db, driver, network = at
-    with _client(at, tmp_path) as (instance, client):
+    with plugged(at, tmp_path) as (instance, client):
         netns = NetworkHost(conf.network.netns)
         driver.unplug(instance, client.vif)
         assert not netns.exists(client.vif.devname)
@@ -143,7 +93,7 @@ def test_a_lost_bridge_is_made_again_and_a_left_tap_is_removed(at, tmp_path):
 
 def test_the_bridge_of_a_deleted_network_goes(at, tmp_path):
     conf, db, driver, network = at
-    with _client(at, tmp_path) as (instance, _client_):
+    with plugged(at, tmp_path) as (instance, _client_):
         pass
     driver.deallocate(CONTEXT, instance)
     db.write(networks.delete_network, network["uuid"])
@@ -161,7 +111,7 @@ def test_the_gateway_keeps_its_hardware_address(at, tmp_path):
     def of_bridge():
         return json.loads(netns.ip("-j", "link", "show", "dev", network["bridge"]).stdout)[0]["address"]
     netns.ip("link", "add", network["bridge"], "type", "bridge")        # by an older version, or by an operator
-    with _client(at, tmp_path) as (_instance, client):
+    with plugged(at, tmp_path) as (_instance, client):
         assert of_bridge() == mac
         netns.ip("link", "add", "low0", "address", "00:00:00:00:00:01", "type", "veth", "peer", "name", "low1")
         netns.ip("link", "set", "low0", "master", network["bridge"], "up")
@@ -175,7 +125,7 @@ def test_the_gateway_keeps_its_hardware_address(at, tmp_path):
 
 def test_a_range_may_be_used_again_after_its_network_is_gone(at, tmp_path):
     conf, db, driver, network = at
-    with _client(at, tmp_path) as (instance, _client_):
+    with plugged(at, tmp_path) as (instance, _client_):
         pass
     driver.deallocate(CONTEXT, instance)
     db.write(networks.delete_network, network["uuid"])
@@ -193,7 +143,7 @@ def test_a_network_that_cannot_be_had_leaves_the_others_alone(at, tmp_path):
     if not conf.network.netns:
         pytest.skip("needs a namespace of its own")
     netns = NetworkHost(conf.network.netns)
-    with _client(at, tmp_path) as (_instance, _client_):
+    with plugged(at, tmp_path) as (_instance, _client_):
         netns.ip("link", "delete", network["bridge"])
         netns.ip("link", "add", "vpn", "type", "bridge")
         netns.ip("link", "set", "vpn", "up")
@@ -225,7 +175,7 @@ def test_a_bridge_that_cannot_be_removed_holds_up_nothing(at):
 def test_networks_cannot_reach_each_other(at, tmp_path):
     conf, db, driver, network = at
     other = db.write(networks.create_network, name="other", cidr=free_range(), project_id="q")
-    with _client(at, tmp_path) as (_instance_, client):
+    with plugged(at, tmp_path) as (_instance_, client):
         stranger = add_server(db)
         stranger.project_id = "q"
         vif = driver.allocate(CONTEXT, stranger, [{"network_id": other["uuid"]}], "node")[0]
@@ -297,7 +247,7 @@ def _frames(own, other_mac: str, other_address: str) -> tuple[list[bytes], list[
 
 def test_a_guest_sends_from_its_own_addresses_only(at, tmp_path):
     conf, _db, driver, network = at
-    with _client(at, tmp_path) as (instance, client), _client(at, tmp_path) as (_other, neighbour):
+    with plugged(at, tmp_path) as (instance, client), plugged(at, tmp_path) as (_other, neighbour):
         tries, allowed = _frames(client.vif, neighbour.vif.mac_address, neighbour.vif.fixed_ips[0].address)
         on_the_bridge = (client.name, conf.network.netns, tries, "end", network["bridge"])
         assert frames.heard(*on_the_bridge) == allowed
@@ -318,7 +268,7 @@ def test_a_guest_sends_from_its_own_addresses_only(at, tmp_path):
 
 def test_without_the_rules_all_of_it_would_arrive(at, tmp_path):
     conf, _db, _driver, network = at
-    with _client(at, tmp_path) as (_instance, client), _client(at, tmp_path) as (_other, neighbour):
+    with plugged(at, tmp_path) as (_instance, client), plugged(at, tmp_path) as (_other, neighbour):
         NetworkHost(conf.network.netns).run("nft", "delete", "table", "bridge", network["bridge"])
         tries, _allowed = _frames(client.vif, neighbour.vif.mac_address, neighbour.vif.fixed_ips[0].address)
         assert frames.heard(client.name, neighbour.name, tries, "end") == [frames.name_of(one) for one in tries]
@@ -327,7 +277,7 @@ def test_without_the_rules_all_of_it_would_arrive(at, tmp_path):
 def test_a_restart_keeps_the_rules_of_a_guest_on_its_way_and_takes_those_of_one_that_is_gone(at, tmp_path):
     conf, db, driver, network = at
     host = NetworkHost(conf.network.netns)
-    with _client(at, tmp_path) as (_instance, client):
+    with plugged(at, tmp_path) as (_instance, client):
         for name in ("coming", "gone"):
             server = add_server(db)
             vif = driver.allocate(CONTEXT, server, "auto", "elsewhere")[0]
@@ -350,8 +300,8 @@ def test_security_groups_decide_who_reaches_a_guest(at, tmp_path):
         NetworkHost(conf.network.netns).sysctl("net/bridge/bridge-nf-call-iptables", "0")
     stranger = add_server(db, Instance(uuid=str(uuid.uuid4()), project_id="q", user_id="v", display_name="s", hostname="s",
                                        flavor=Flavor("1", "f", 1, 1, 1)))
-    with _client(at, tmp_path) as (server, one), _client(at, tmp_path) as (_two, two), \
-            _client(at, tmp_path, stranger) as (_three, other), program(one.dress().name, LISTEN, 22) as listen, \
+    with plugged(at, tmp_path) as (server, one), plugged(at, tmp_path) as (_two, two), \
+            plugged(at, tmp_path, stranger) as (_three, other), program(one.dress().name, LISTEN, 22) as listen, \
             program(other.dress().name, LISTEN, 22) as theirs:
         two.dress()
         assert (listen.stdout.readline(), theirs.stdout.readline()) == ("ready\n", "ready\n")
@@ -397,7 +347,7 @@ def test_security_groups_decide_who_reaches_a_guest(at, tmp_path):
 def test_a_guest_without_egress_rules_still_has_dhcp_and_metadata(at, tmp_path):
     conf, db, driver, network = at
     store = DatabasePortStore(db)
-    with _client(at, tmp_path) as (server, one), _client(at, tmp_path) as (_server, two):
+    with plugged(at, tmp_path) as (server, one), plugged(at, tmp_path) as (_server, two):
         store.groups.remove(CONTEXT, server, "default")
         driver.refresh_filters()
         assert one.dhcp()["ip"] == one.vif.fixed_ips[0].address
@@ -415,7 +365,7 @@ def test_a_guest_without_egress_rules_still_has_dhcp_and_metadata(at, tmp_path):
 def test_a_row_that_holds_no_address_stops_filtering_for_nobody(at, tmp_path):
     _conf, db, driver, network = at       # an older version took a number for an address
     store, number = DatabasePortStore(db), str(int(ipaddress.IPv4Address(network["gateway"])))
-    with _client(at, tmp_path) as (server, one), _client(at, tmp_path) as (_other, two):
+    with plugged(at, tmp_path) as (server, one), plugged(at, tmp_path) as (_other, two):
         for holder in (None, add_server(db)):       # a member of the groups, and a guest of this host
             bad = (driver.allocate(CONTEXT, holder, "auto", "node")[0].id if holder
                    else db.write(networks.create_port, network["uuid"], "p")["uuid"])
@@ -436,7 +386,7 @@ def test_whatever_is_wrong_with_one_bridge_the_others_are_filtered(at, tmp_path,
     stranger.project_id = "q"
     driver.plug(stranger, driver.allocate(CONTEXT, stranger, [{"network_id": other["uuid"]}], "node")[0])
     store, rules_for = driver._store, driver._store.rules_for
-    with _client(at, tmp_path) as (server, one):
+    with plugged(at, tmp_path) as (server, one):
         mine = [group.id for group in store.groups.list_all(CONTEXT)]
 
         def fails(groups):
@@ -453,7 +403,7 @@ def test_whatever_is_wrong_with_one_bridge_the_others_are_filtered(at, tmp_path,
 
 def test_a_listing_that_fails_opens_no_filter(at, tmp_path, monkeypatch):
     conf, db, driver, network = at
-    with _client(at, tmp_path) as (server, one):
+    with plugged(at, tmp_path) as (server, one):
         DatabasePortStore(db).groups.remove(CONTEXT, server, "default")
         driver.refresh_filters()
         assert not one.dress().pings(network["gateway"])
@@ -470,7 +420,7 @@ def test_a_listing_that_fails_opens_no_filter(at, tmp_path, monkeypatch):
 def test_rules_that_somebody_flushed_come_back(at, tmp_path):
     conf, db, driver, network = at
     host = NetworkHost(conf.network.netns)
-    with _client(at, tmp_path) as (server, one), _client(at, tmp_path) as (other, gone):
+    with plugged(at, tmp_path) as (server, one), plugged(at, tmp_path) as (other, gone):
         DatabasePortStore(db).groups.remove(CONTEXT, server, "default")
         driver.unplug(other, gone.vif)      # its port is still there
         driver.refresh_filters()
