@@ -24,6 +24,7 @@ from nova_lite.network.host import NetworkHost, check_name
 LOG = log.getLogger(__name__)
 LEASE_SECONDS = 86400
 STOP_SECONDS = 5.0
+MAX_LOG = 2 ** 20       # bytes
 _MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 _HOSTNAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
@@ -54,12 +55,13 @@ class Dnsmasq:
         self.directory = directory / check_name(bridge)
         self.bridge, self.host = bridge, host
         self._conf, self._hosts = self.directory / "dnsmasq.conf", self.directory / "hosts"
-        self._leases, self._pid = self.directory / "leases", self.directory / "pid"
+        self._leases, self._pid, self._log = (self.directory / name for name in ("leases", "pid", "log"))
 
     def sync(self, network: dict[str, Any], leases: Iterable[Lease]) -> None:
         """Make the running daemon fit: started, restarted or told to read its hosts again, only as far as needed."""
         known = {lease.address: lease for lease in leases}
         self.directory.mkdir(parents=True, exist_ok=True)
+        self._bound_log()
         configured = _write(self._conf, configuration(network, self.directory, _user(self.directory)))
         changed = _write(self._hosts, "".join(f"{known[a].line()}\n" for a in sorted(known)))
         stale = self._stale_leases(known)
@@ -104,6 +106,11 @@ class Dnsmasq:
             for path in self.directory.iterdir():
                 path.unlink()
             self.directory.rmdir()
+
+    def _bound_log(self) -> None:
+        """quiet-dhcp is not quiet about questions that have no answer: guests can make it write on and on."""
+        if self._log.exists() and self._log.stat().st_size > MAX_LOG:
+            os.truncate(self._log, 0)       # dnsmasq appends
 
     def _lease_lines(self) -> list[str]:
         return self._leases.read_text().splitlines() if self._leases.exists() else []

@@ -97,13 +97,17 @@ table bridge {bridge} {{
 def _may_send(nic: Nic) -> str:
     """Nothing in a VLAN, not even in VLAN 0, which a guest takes as its own: the bridge does not show it to the rules for IPv4.
     ARP for itself, the frame by which QEMU tells switches where a guest is after a live migration, DHCP as a client, and
-    IPv4 from its address, but no word of a DHCP server. Guests have no IPv6 address, so they have nothing to say in it."""
+    IPv4 from its address, but no word of a DHCP server. Guests have no IPv6 address, so they have nothing to say in it.
+
+    A DHCP server goes by the hardware address in the message (chaddr, 28 bytes behind UDP's 8), and may log each one. A first
+    fragment that ends before it is not let through."""
     lines = [f"ether saddr != {nic.mac} counter drop",
              _NO_VLAN,
              f"ether type arp arp saddr ether {nic.mac} arp saddr ip {{ 0.0.0.0, {nic.address} }} accept",
              "ether type 0x8035 accept",
-             "ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept",
-             "udp dport 68 counter drop",
+             f"ip saddr {{ 0.0.0.0, {nic.address} }} udp sport 68 udp dport 67 @th,288,48 0x{nic.mac.replace(':', '')} "
+             "limit rate 10/second burst 20 packets accept",
+             "udp dport { 67, 68 } counter drop",
              f"ip saddr {nic.address} accept",
              "counter drop"]
     return _indented(lines)

@@ -240,9 +240,13 @@ def _frames(own, other_mac: str, other_address: str) -> tuple[list[bytes], list[
         frames.arp("arp", mac, mac, address),
         frames.arp("arp that asks whether an address is free", mac, mac, "0.0.0.0"),
         frames.frame("rarp after a migration", mac, 0x8035, bytes(28)),
-        frames.udp("question of a DHCP client", mac, "0.0.0.0", (68, 67)),
+        frames.dhcp("question of a DHCP client", mac, "0.0.0.0", mac),
+        frames.dhcp("another question", mac, address, mac),
+        frames.dhcp("question for another", mac, "0.0.0.0", other_mac),
+        frames.dhcp("another for another", mac, address, other_mac),
+        frames.udp("question without content", mac, "0.0.0.0", (68, 67)),
         frames.udp("end", mac, address)], ["arp", "arp that asks whether an address is free", "rarp after a migration",
-                                           "question of a DHCP client", "end"]
+                                           "question of a DHCP client", "another question", "end"]
 
 
 def test_a_guest_sends_from_its_own_addresses_only(at, tmp_path):

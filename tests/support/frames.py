@@ -45,15 +45,33 @@ def arp(name: str, source: str, mac: str, address: str) -> bytes:
     return frame(name, source, 0x0806, body + _mac(BROADCAST) + ipaddress.IPv4Address(address).packed)
 
 
-def udp(name: str, source: str, address: str, ports: tuple[int, int] = (5000, 5000)) -> bytes:
+def udp(name: str, source: str, address: str, ports: tuple[int, int] = (5000, 5000), content: bytes = b"") -> bytes:
     """A datagram to everybody, from ``address``; ``ports`` are its source and its destination. UDP's checksum is left out."""
-    content = _MARK + name.encode() + b";"
-    head = struct.pack("!BBHHHBBH", 0x45, 0, 28 + len(content), 1, 0, 64, 17, 0)
+    content += _MARK + name.encode() + b";"
+    return _ipv4(name, source, address, struct.pack("!HHHH", *ports, 8 + len(content), 0) + content)
+
+
+def dhcp(name: str, source: str, address: str, chaddr: str, kind: int = 1, options: bytes = b"") -> bytes:
+    """A DHCP client's message of a kind (1: DISCOVER, 4: DECLINE) to everybody, about the nic with the hardware address
+    ``chaddr``; ``options`` are more options as they are sent."""
+    bootp = struct.pack("!BBBBIHH", 1, 1, 6, 0, 1, 0, 0x8000) + bytes(16) + _mac(chaddr) + bytes(10 + 64 + 128)
+    return udp(name, source, address, (68, 67), bootp + bytes([99, 130, 83, 99, 53, 1, kind]) + options + b"\xff")
+
+
+def cut(name: str, whole: bytes, count: int) -> list[bytes]:
+    """A datagram in two fragments, "first NAME" with ``count`` bytes of it, a multiple of 8, and "second NAME"."""
+    source, address, content = whole[6:12].hex(":"), str(ipaddress.IPv4Address(whole[26:30])), whole[34:]
+    return [_ipv4(f"first {name}", source, address, content[:count], 0x2000),
+            _ipv4(f"second {name}", source, address, content[count:-len(_MARK)], count // 8)]
+
+
+def _ipv4(name: str, source: str, address: str, content: bytes, fragment: int = 0) -> bytes:
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(content), 1, fragment, 64, 17, 0)
     head += ipaddress.IPv4Address(address).packed + ipaddress.IPv4Address("255.255.255.255").packed
     total = sum(struct.unpack("!10H", head))
     total = (total & 0xFFFF) + (total >> 16)
     head = head[:10] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + head[12:]
-    return frame(name, source, 0x0800, head + struct.pack("!HHHH", *ports, 8 + len(content), 0) + content)
+    return frame(name, source, 0x0800, head + content)
 
 
 def ipv6(name: str, source: str) -> bytes:

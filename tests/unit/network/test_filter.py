@@ -34,8 +34,9 @@ table bridge nlbr1 {
         ether type { 0x8100, 0x88a8 } counter drop
         ether type arp arp saddr ether fa:16:3e:00:00:01 arp saddr ip { 0.0.0.0, 10.1.0.5 } accept
         ether type 0x8035 accept
-        ip saddr 0.0.0.0 udp sport 68 udp dport 67 accept
-        udp dport 68 counter drop
+        ip saddr { 0.0.0.0, 10.1.0.5 } udp sport 68 udp dport 67 @th,288,48 0xfa163e000001 \
+limit rate 10/second burst 20 packets accept
+        udp dport { 67, 68 } counter drop
         ip saddr 10.1.0.5 accept
         counter drop
     }
@@ -68,7 +69,8 @@ def test_each_nic_has_its_addresses():
     both = rules("nlbr1", [NIC, other])
     assert both.startswith(TABLE + ENTRY + ONE)
     assert both.removeprefix(TABLE + ENTRY + ONE) == ONE.replace(
-        NIC.interface, "tap2").replace(NIC.mac, other.mac).replace(NIC.address, other.address)
+        NIC.interface, "tap2").replace(NIC.mac, other.mac).replace(NIC.address, other.address).replace(
+        "0xfa163e000001", "0xfa163e000002")
 
 
 def test_what_goes_leaves_nothing():
