@@ -5,7 +5,8 @@ A guest's node needs a node of the host for itself. Memory is never overcommitte
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,20 +81,33 @@ class HostCell:
 
 def place(demand: numa.Demand, cells: Sequence[HostCell]) -> tuple[BoundCell, ...] | None:
     """The host's nodes for the guest's, in the guest's order; None when they do not fit."""
-    return _place(demand, demand.cells, list(cells))
+    if len(demand.cells) > len(cells):
+        return None
+
+    @functools.cache
+    def fit(guest: int, host: int) -> BoundCell | None:
+        return _bind(demand, demand.cells[guest], cells[host])
+
+    taken: dict[int, int] = {}      # host's node -> guest's node
+    if not all(_matched(guest, len(cells), taken, fit, set()) for guest in range(len(demand.cells))):
+        return None
+    chosen = sorted((guest, host) for host, guest in taken.items())
+    return tuple(bound for guest, host in chosen if (bound := fit(guest, host)) is not None)
 
 
-def _place(demand: numa.Demand, rest: Sequence[numa.Cell], free: list[HostCell]) -> tuple[BoundCell, ...] | None:
-    if not rest:
-        return ()
-    for host in free:
-        bound = _bind(demand, rest[0], host)
-        if bound is None:
+def _matched(guest: int, hosts: int, taken: dict[int, int], fit: Callable[[int, int], BoundCell | None],
+             seen: set[int]) -> bool:
+    """Find the guest's node one of the host's, for which others may have to go to another. A tenant may ask for any number of
+    nodes, so not all orders are tried: where one fits does not depend on where the others are, and what was ``seen`` once needs
+    no second look."""
+    for host in sorted(range(hosts), key=lambda number: number in taken):       # free ones first
+        if host in seen or fit(guest, host) is None:
             continue
-        others = _place(demand, rest[1:], [cell for cell in free if cell is not host])
-        if others is not None:
-            return (bound, *others)
-    return None
+        seen.add(host)
+        if host not in taken or _matched(taken[host], hosts, taken, fit, seen):
+            taken[host] = guest
+            return True
+    return False
 
 
 def _bind(demand: numa.Demand, cell: numa.Cell, host: HostCell) -> BoundCell | None:

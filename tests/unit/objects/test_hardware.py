@@ -166,6 +166,28 @@ def test_each_node_of_a_guest_has_one_of_the_host():
               "hw:numa_cpus.0": "0", "hw:numa_mem.0": "100", "hw:numa_cpus.1": "1-3", "hw:numa_mem.1": "924"}
     small = HostCell(5, (8,), 512)
     assert [cell for cell, *_ in _placed(uneven, [PLAIN, small])] == [5, 0]     # the first one fits on both, the other does not
+    ring = {"hw:numa_nodes": "3", **{f"hw:numa_cpus.{n}": cpus for n, cpus in enumerate(("0", "1", "2-3"))},
+            **{f"hw:numa_mem.{n}": size for n, size in enumerate(("100", "600", "324"))}}
+    cells = [PLAIN, HostCell(5, (8,), 1024), HostCell(6, (9,), 128)]
+    assert [cell for cell, *_ in _placed(ring, cells)] == [6, 5, 0]             # two of them have to make room
+
+
+@pytest.mark.parametrize("nodes", [8, 9])
+def test_a_guest_that_does_not_fit_costs_few_looks(nodes):
+    """On a host with 8 nodes, of which all but the guest's last one fit everywhere: there are 40320 orders."""
+    looks = []
+
+    class Counted(HostCell):
+        @property
+        def memory_free_mb(self):
+            looks.append(self.number)
+            return super().memory_free_mb
+
+    specs = {"hw:numa_nodes": str(nodes), **{f"hw:numa_cpus.{n}": str(n) for n in range(nodes)},
+             **{f"hw:numa_mem.{n}": "100" if n < 7 else "2100" for n in range(nodes)}}
+    demand = numa.demand(asked(specs, vcpus=nodes, memory_mb=700 + 2100 * (nodes - 7)))
+    assert placement.place(demand, [Counted(n, (n,), 2048) for n in range(8)]) is None
+    assert len(looks) <= 8 * nodes
 
 
 def test_huge_pages_are_counted():
