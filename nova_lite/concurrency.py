@@ -10,9 +10,10 @@ import collections
 import contextlib
 import os
 import queue
+import selectors
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -97,6 +98,18 @@ def native_lasting(function: Callable[[], T]) -> T:
     if failures:
         raise failures[0]
     return answers[0]
+
+
+def ready(readers: Collection[Any], writers: Collection[Any], timeout: float | None = None) -> tuple[list[Any], list[Any]]:
+    """Those of the files that can be read, and those that can be written (or have failed): what ``select.select`` says, which
+    raises ValueError for a file whose number is above 1023. ``timeout``: seconds."""
+    # where threads are green there is no poll, but a select of eventlet's own, which knows no such limit
+    with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
+        for file in {*readers, *writers}:
+            selector.register(file, selectors.EVENT_READ * (file in readers) | selectors.EVENT_WRITE * (file in writers))
+        found = selector.select(timeout)
+    return ([key.fileobj for key, events in found if events & selectors.EVENT_READ],
+            [key.fileobj for key, events in found if events & selectors.EVENT_WRITE])
 
 
 def native_thread(target: Callable[[], None], name: str) -> Any:

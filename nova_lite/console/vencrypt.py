@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import select
 import socket
 import ssl
 import struct
@@ -20,7 +19,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import concurrency, exception
 
 LOG = log.getLogger(__name__)
 
@@ -31,7 +30,7 @@ VENCRYPT_VERSION = b"\x00\x02"
 X509_NONE = 260                         # a subtype of VeNCrypt
 OK = struct.pack(">I", 0)               # a SecurityResult
 _REASON_BYTES = 1024
-_PIECE = 1 << 15        # more than a TLS record, so that nothing of one stays in the TLS library, where select does not see it
+_PIECE = 1 << 15        # more than a TLS record, so that nothing of one stays in the TLS library, where nobody sees it
 _MOST_WAITING = 1 << 18
 
 
@@ -152,7 +151,7 @@ def _reason(server: socket.socket) -> str:
 def _relay(console: ssl.SSLSocket, browser: socket.socket) -> None:
     """Pass on both ways, until one of the two ends. One thread for both: TLS libraries want no more on a connection. What comes
     may be no data at all, but a message of TLS itself; who waited for more then would not hear the browser. So nothing waits
-    here but ``select``."""
+    here but ``ready``."""
     with console, browser:
         for one in (console, browser):
             one.setblocking(False)
@@ -169,7 +168,7 @@ def _pass_on(console: ssl.SSLSocket, browser: socket.socket) -> None:
         readers: list[socket.socket] = [browser] if len(to_console) < _MOST_WAITING else []
         readers += [console] if len(to_browser) < _MOST_WAITING else []
         writers: list[socket.socket] = ([console] if to_console else []) + ([browser] if to_browser else [])
-        readable, writable, _ = select.select(readers, writers, [])
+        readable, writable = concurrency.ready(readers, writers)
         if browser in readable:
             data = browser.recv(_PIECE)
             if not data:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import select
 import socket
 import termios
 import threading
@@ -19,7 +18,7 @@ from collections.abc import Callable
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import concurrency, exception
 
 LOG = log.getLogger(__name__)
 HEAD_SECONDS, HEAD_BYTES = 10, 1024
@@ -142,7 +141,7 @@ def _copy(connection: socket.socket, pty: int, is_over: Callable[[], bool]) -> N
         readers = [number] if len(to_guest) < MOST_WAITING else []
         readers += [pty] if len(to_user) < MOST_WAITING else []
         writers = ([pty] if to_guest else []) + ([number] if to_user else [])
-        readable, writable, _ = select.select(readers, writers, [], _LOOK_UP)
+        readable, writable = concurrency.ready(readers, writers, _LOOK_UP)
         with contextlib.suppress(BlockingIOError):
             if number in readable:
                 to_guest += _more(connection.recv(PIECE))

@@ -1,6 +1,7 @@
 """VNC by TLS: a proxy in a process of its own, with green and with native threads, between a websocket and a VNC server that
 shows its certificate and wants to see the proxy's."""
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from nova_lite import exception
 from nova_lite.console import vencrypt
 from tests.support import rfb
 from tests.support.certificates import Authority
+from tests.support.many_files import many_files
 from tests.support.process import wait_for
 from tests.support.websocket import WebSocket
 
@@ -140,6 +142,22 @@ def test_browsers_that_speak_otherwise(server, proxy):
             client.receive()
             assert client.read_until_end() in (b"", b"\x01\x01")
     assert running.log.read_text().count("has got no console") == 2
+
+
+def test_a_proxy_with_many_open_files(server, pki):
+    """With native threads, as here."""
+    console = server()
+    tls = vencrypt.context(options(ca_certs=pki.file, client_cert=pki.client[0], client_key=pki.client[1]))
+    with many_files():
+        browser = vencrypt.secured(socket.create_connection(("127.0.0.1", console.port)), tls, "127.0.0.1")
+    with browser:
+        browser.settimeout(60)
+        browser.sendall(b"\1")
+        screen = b""
+        while len(screen) < 29:
+            screen += (more := browser.recv(1024))
+            assert more
+        assert screen.endswith(b"guest")
 
 
 def options(**values):

@@ -7,6 +7,7 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.virt.libvirt.serial_server import SerialServer
+from tests.support.many_files import many_files
 from tests.support.process import wait_for
 
 
@@ -142,6 +143,16 @@ def test_who_comes_later_has_the_console(server, guests):
         os.write(guest, b"hello")
         assert second.recv(100) == b"hello"
         wait_for("one session to be left", lambda: len(server._sessions) == 1)
+
+
+def test_a_host_with_many_open_files(server, guests):
+    with many_files():
+        guest, (sock, _) = guests.add("one"), connect(server, server.path_of("one"))
+    with sock:
+        sock.sendall(b"root")
+        assert os.read(guest, 100) == b"root"
+        os.write(guest, b"login: ")
+        assert sock.recv(100) == b"login: "
 
 
 def test_a_port_that_is_taken(server):
