@@ -16,6 +16,7 @@ from typing import IO
 from nova_lite import concurrency, exception, units
 from nova_lite.virt.libvirt import images
 
+_IMAGE = ".image"       # after the name of what is being made: an image that it is made of
 Builder = Callable[[pathlib.Path], None]
 """Fills the file at the path, which exists and is empty."""
 
@@ -46,7 +47,7 @@ class DataFile:
     def begin_again(self) -> None:
         """Claim the making of other data, which take the place of those that are there; a dead maker's claim is void."""
         if self.fate() is Fate.LOST:
-            self._part.unlink(missing_ok=True)
+            self._forget_part()
         try:
             self.begin()
         except FileExistsError as error:
@@ -78,6 +79,11 @@ class DataFile:
     def remove(self) -> None:
         """Data and what a dead maker left."""
         self.path.unlink(missing_ok=True)
+        self._forget_part()
+
+    def _forget_part(self) -> None:
+        """The claim goes last: what is beside it is found by it."""
+        _beside(self._part).unlink(missing_ok=True)
         self._part.unlink(missing_ok=True)
 
 
@@ -98,7 +104,8 @@ def copy_of(source: pathlib.Path, size: int) -> Builder:
 def from_image(image_id: str, disk_format: str, size: int, download: Callable[[str], None]) -> Builder:
     """The contents of an image, which ``download`` writes to a path. Raises ImageUnacceptable, InvalidVolume or OSError."""
     def build(path: pathlib.Path) -> None:
-        fetched = path.with_name(path.name + ".image")
+        fetched = _beside(path)
+        os.close(os.open(fetched, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))     # it may be the copy of a guest's disk
         try:
             download(str(fetched))
             virtual_size = images.inspect(fetched, image_id, disk_format)
@@ -111,6 +118,10 @@ def from_image(image_id: str, disk_format: str, size: int, download: Callable[[s
             fetched.unlink(missing_ok=True)
 
     return build
+
+
+def _beside(part: pathlib.Path) -> pathlib.Path:
+    return part.with_name(part.name + _IMAGE)
 
 
 def _run(*arguments: str) -> None:

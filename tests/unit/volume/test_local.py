@@ -244,7 +244,10 @@ from nova_lite.volume.local import LocalVolumes
 state, image_id, when = sys.argv[1:]
 conf = nova_lite.conf.load([], config_files=[], state_path=state)
 if when == "download":
-    LocalImages.download = lambda *_: os._exit(0)
+    def die(_images, _context, _image_id, path):
+        open(path, "wb").write(b"half")
+        os._exit(0)
+    LocalImages.download = die
 else:
     LocalVolumes._end_making = lambda *_: os._exit(0)
 volumes = LocalVolumes(conf)
@@ -261,6 +264,9 @@ def test_a_maker_that_died_leaves_no_volume_that_is_created_for_ever(conf, volum
     volume, = volumes.list_all(ALICE)
     assert json.loads((directory / f"{volume.id}.json").read_text())["status"] == "creating"
     assert volume.status == status
+    left = {path.name: path.stat().st_mode & 0o077 for path in directory.glob(f"{volume.id}.raw*")}
+    assert not any(left.values())       # an image may be the copy of a guest's disk
+    assert (f"{volume.id}.raw.part.image" in left) == (when == "download")
     if status == "available":
         assert volumes.reserve(ALICE, volume.id, SERVER).status == "reserved"
     else:
@@ -285,7 +291,8 @@ def test_a_reserved_volume_gets_another_image(conf, volumes, directory):
     with pytest.raises(exception.InvalidVolume, match="must be reserved to reimage"):
         volumes.reimage(SERVICE, made.id, other.id)
     volumes.reserve(ALICE, made.id, SERVER)
-    (directory / f"{made.id}.raw.part").touch()     # whoever began it before is dead
+    for name in (f"{made.id}.raw.part", f"{made.id}.raw.part.image"):      # whoever began it before is dead
+        (directory / name).touch()
     volumes.reimage(SERVICE, made.id, other.id)
     shown = volumes.get(ALICE, made.id)
     assert (shown.status, shown.image_metadata["image_id"]) == ("reserved", other.id)
