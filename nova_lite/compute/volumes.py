@@ -349,12 +349,19 @@ def _device(work: Work) -> BlockDevice | None:
 
 def extend(work: Work) -> None:
     """A volume of the server has grown: its record says so, and its guest sees it, if it has it now. Run again, or asked for
-    twice, it finds the size that the volume has then."""
+    twice, it finds the size that the volume has then. While the Volume service is away the action waits, and holds up nothing:
+    each report of this host asks again."""
     device = find(work.instance.block_devices, work.action.arguments["volume_id"])
     if device is None:      # a detach was faster
         work.succeed()
         return
-    size = work.host.volume.get(admin_context(), device.volume_id or "").size
+    try:
+        size = work.host.volume.get(admin_context(), device.volume_id or "").size
+    except exception.ServiceUnavailable as error:
+        LOG.warning("volume %s has grown, which its guest hears later: %s", device.volume_id, error,
+                    extra={"instance_uuid": work.instance.uuid})
+        work.wait(error)
+        return
     work.update_device(device.id, {"size": size})       # also when the guest does not see it: its next start does
     if device.connection_info is not None:
         work.host.driver.extend_volume(work.instance, device, size)

@@ -143,7 +143,7 @@ class Work:
         """
         self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events())
 
-    def wait(self, error: exception.GuestRemains) -> None:
+    def wait(self, error: Exception) -> None:
         """This host, and no other, takes the action up again; the error is told as an event, once. Nobody has died over it."""
         self.host.conductor.wait(self.action.id, self.host.owner, self._events(error))
 

@@ -9,7 +9,7 @@ from nova_lite import exception
 from nova_lite.compute.api import base as api
 from nova_lite.db import actions
 from nova_lite.objects import states
-from tests.unit.compute.volumes.volume_cloud import DIED, made_of
+from tests.unit.compute.volumes.volume_cloud import DIED, DOWN, made_of
 
 BROKEN = exception.VirtDriverError(what="Resizing its disk", reason="QEMU does not answer")
 
@@ -190,6 +190,42 @@ def test_a_host_that_dies_over_it_does_it_again(cloud, server, volume, part, met
     cloud.sweep()
     cloud.actions_end(server)
     assert (shown(cloud, server), cloud.device(server, volume).size) == ([DONE], 3)
+
+
+def _asked_in_vain(cloud, server, left):
+    """Cinder will not answer ``left`` times more; the host has let go."""
+    cloud.wait_for(lambda: cloud.host_volumes["h1"].rules["get"][2] == left and not cloud.hosts["h1"].leases.in_flight())
+    assert cloud.last_action(server)["row"].state == "pending"
+
+
+@pytest.mark.parametrize("task_state", [None, states.IMAGE_UPLOADING])
+def test_while_cinder_is_away_it_waits_and_holds_up_nothing(cloud, server, volume, task_state):
+    cloud.host_volumes["h1"].fail("get", DOWN, times=5)
+    cloud.set(server, task_state=task_state)
+    tell(cloud, server, volume)
+    for asked in range(1, 6):       # more often than a worker may die over it
+        _asked_in_vain(cloud, server, 5 - asked)
+        cloud.report("h1")
+    cloud.actions_end(server)
+    assert (shown(cloud, server), extended(cloud, "h1"), cloud.device(server, volume).size) == ([DONE], 1, 3)
+
+
+def test_a_guest_is_stopped_while_cinder_is_away(cloud, server, volume):
+    cloud.host_volumes["h1"].fail("get", DOWN)
+    tell(cloud, server, volume)
+    _asked_in_vain(cloud, server, 0)
+    cloud.operate(server, "stop")
+    cloud.wait(server, states.STOPPED)
+    cloud.report("h1")
+    cloud.actions_end(server)
+    assert (shown(cloud, server), cloud.device(server, volume).size) == ([DONE], 3)
+
+
+def test_a_volume_that_cinder_does_not_know_any_more_ends_it(cloud, server, volume):
+    cloud.host_volumes["h1"].fail("get", exception.VolumeNotFound(volume_id=volume))
+    tell(cloud, server, volume)
+    cloud.actions_end(server)
+    assert shown(cloud, server) == [[("compute_extend_volume", "Error")]]
 
 
 # a guest that is on its way -----------------------------------------------------------------------------------------------
