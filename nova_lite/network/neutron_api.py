@@ -111,6 +111,13 @@ class NeutronAPI:
             if error.code != 404:
                 raise
 
+    def drop_waiting(self, context: RequestContext, port_id: str) -> None:
+        """Remove the inactive bindings of a port of a server, as of a check or a move that was cut off. One that is left to a
+        host keeps the port from being bound there by a change of its host: Neutron's answer to that never comes."""
+        for binding in self.bindings(context, port_id):
+            if binding.get("status") == "INACTIVE":
+                self.delete_binding(context, port_id, binding["host"])
+
     def auto_allocated_network(self, context: RequestContext, project_id: str, dry_run: bool = False) -> str:
         """The id of the network that Neutron makes (or made before) for a project; raises UnableToAutoAllocateNetwork."""
         try:

@@ -44,8 +44,7 @@ class PortMoves:
         try:
             # a binding to this host that has failed is not moved, but tried again
             if source != host and self._api.activate_binding(context, port["id"], host):
-                if source:
-                    self._api.delete_binding(context, port["id"], source)
+                self._api.drop_waiting(context, port["id"])     # of its source, and what checks of other hosts have left
                 now = next(iter(self._api.list(context, "ports", id=port["id"])), None)
             else:
                 now = self._api.update_port(context, port["id"], {HOST: host})

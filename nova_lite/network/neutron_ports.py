@@ -11,7 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network.neutron_api import Json, NeutronAPI, StaleRevision
+from nova_lite.network.neutron_api import Json, NeutronAPI, NeutronRefusal, StaleRevision
 from nova_lite.network.neutron_requests import check_owner, check_port
 from nova_lite.network.neutron_views import FAILED
 from nova_lite.objects.instance import Instance
@@ -106,6 +106,7 @@ class Ports:
     def _release_one(self, context: RequestContext, instance: Instance, port: Json, keep: Collection[str]) -> None:
         if port["id"] in keep:
             try:
+                self._drop_waiting(context, port["id"])
                 self._api.update_port(context, port["id"], _UNBOUND)
             except exception.PortNotFound:
                 return
@@ -114,6 +115,13 @@ class Ports:
         else:       # anybody may write a server's uuid into a port of theirs
             LOG.warning("port %s of project %s is not this server's: left alone", port["id"], port["project_id"],
                         extra={"instance_uuid": instance.uuid})
+
+    def _drop_waiting(self, context: RequestContext, port_id: str) -> None:
+        """Before the port is nobody's: its next server may be built where a check of a live migration has left a binding."""
+        try:
+            self._api.drop_waiting(context, port_id)
+        except NeutronRefusal as error:     # of a port that says it is no server's: it has one binding, as all of these
+            LOG.debug("bindings of port %s: %s", port_id, error)
 
     def _bind(self, context: RequestContext, instance: Instance, port_id: str, port: Json | None, host: str,
               revision: int | None) -> Json:

@@ -175,3 +175,28 @@ def test_a_host_that_cannot_have_the_ports_refuses_a_live_migration(cloud: Cloud
         other.kill(signal.SIGTERM)
     cloud.demo.delete(server)
     cloud.demo.wait_gone(server)
+
+
+def test_what_a_killed_check_has_left_is_in_the_way_of_no_later_server(cloud: Cloud) -> None:
+    """A host that is asked for a live migration tries whether the ports can be bound there. One that is killed in between
+    leaves an inactive binding, with which Neutron answers no PUT that binds the port to this host."""
+    body = {"port": {"network_id": cloud.network}}
+    mine = str(cloud.neighbours.call("POST", "neutron", "/v2.0/ports", json=body)["port"]["id"])
+    bindings = f"/v2.0/ports/{mine}/bindings"
+    try:
+        first = cloud.boot([{"port": mine}])
+        wait_for("its port", lambda: cloud.ports(first), 60)
+        cloud.wire(first)
+        cloud.demo.wait(first, "ACTIVE")
+        cloud.neighbours.call("POST", "neutron", bindings, "nova_lite", json={"binding": {"host": "silent-1"}})
+        cloud.demo.delete(first)
+        cloud.demo.wait_gone(first)
+        second = cloud.boot([{"port": mine}])
+        [port] = cloud.bound(second, 1)
+        assert (port["id"], port["binding:host_id"]) == (mine, "silent-1")
+        cloud.wire(second)
+        cloud.demo.wait(second, "ACTIVE")
+        cloud.demo.delete(second)
+        cloud.demo.wait_gone(second)
+    finally:
+        cloud.neighbours.call("DELETE", "neutron", f"/v2.0/ports/{mine}", "admin")

@@ -114,7 +114,7 @@ class FakeNeutron:
                 found = "dry-run=pass" if query.get("fields") == ["dry-run"] else self.auto_network
                 return 200, {"auto_allocated_topology": {"id": found, "tenant_id": parts[1]}}
             if method == "GET" and parts[2:] == ["bindings"]:
-                return 200, {"bindings": self._bindings_of(self.ports[parts[1]])}
+                return 200, {"bindings": self._bindings_of(self.ports.get(parts[1]))}
             if method == "GET" and len(parts) == 2:
                 return 200, {KEYS[parts[0]]: self._one(*parts)}
             if method == "GET":
@@ -280,6 +280,8 @@ class FakeNeutron:
         raise Refused(409, "IpAddressGenerationFailure", "No more IP addresses available.")
 
     def _update(self, port: Row, values: Row, if_match: str | None) -> Row:
+        if values.get("binding:host_id") in port.get("waiting", ()):        # Neutron itself tries again and again, and hangs
+            raise Refused(500, "DBDuplicateEntry", f"Port {port['id']} has an inactive binding to {values['binding:host_id']}")
         if if_match is not None and if_match != f"revision_number={port['revision_number']}":
             raise Refused(412, "RevisionNumberConstraintFailed", "Constrained to another revision")
         if "fixed_ips" in values:
@@ -289,7 +291,11 @@ class FakeNeutron:
         self._bind(port)
         return copy.deepcopy(port)
 
-    def _bindings_of(self, port: Row) -> list[Row]:
+    def _bindings_of(self, port: Row | None) -> list[Row]:
+        if port is None:
+            raise Refused(404, "PortNotFound", "The port could not be found.")
+        if not port["device_owner"].startswith("compute:"):
+            raise Refused(400, "BadRequest", "Operation only valid on compute and shared filesystem ports.")
         return [{"host": port["binding:host_id"], "status": "ACTIVE"}] + [
             {"host": h, "status": "INACTIVE", **_bound_at(h)} for h in port.get("waiting", ())]
 

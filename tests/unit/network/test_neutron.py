@@ -416,6 +416,72 @@ def test_ports_of_a_moving_server_wait_on_both_hosts(driver, neutron):
     assert port["binding:host_id"] == "new"     # where the server is stays
 
 
+@pytest.fixture
+def checked(driver, neutron):
+    """A server on "old" with two nics, one of them a port of its user; the host "new" was killed in the middle of its check
+    whether it can take the ports."""
+    requests = [NetworkRequest(neutron.add_network()), NetworkRequest(port_id=neutron.add_port(neutron.add_network("two")))]
+    server = _build(driver, requests, host="old")
+    driver.expect(HOST, server, "new")
+    assert [p["waiting"] for p in neutron.of(server.uuid)] == [["new"], ["new"]]
+    return server
+
+
+def _bound(neutron, server):
+    return [(p["binding:host_id"], p["waiting"]) for p in neutron.of(server.uuid)]
+
+
+def test_what_a_killed_check_has_left_is_gone_with_the_next_check(driver, neutron, checked):
+    driver.expect(HOST, checked, "new")
+    driver.forget(HOST, checked, "new")
+    assert _bound(neutron, checked) == [("old", [])] * 2
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_what_a_killed_check_has_left_is_what_a_move_there_takes(driver, neutron, checked, is_live, cut_off):
+    """Of whichever kind: live, cold, or an evacuation, and also when it is cut off before all of it is given back."""
+    if is_live:
+        driver.expect(HOST, checked, "new")
+    if cut_off:
+        def die(method, what):
+            if method == "DELETE":
+                raise Refused(503, "", "the daemon is killed here")
+        neutron.before = die
+        with pytest.raises(exception.ServiceUnavailable):
+            driver.move(HOST, checked, "new")
+        neutron.before = lambda method, what: None
+    driver.move(HOST, checked, "new")
+    driver.forget(HOST, checked, "old")         # as the end of a live migration does
+    assert _bound(neutron, checked) == [("new", [])] * 2
+
+
+def test_what_a_killed_check_has_left_is_gone_with_a_live_migration_elsewhere(driver, neutron, checked):
+    driver.expect(HOST, checked, "third")
+    driver.move(HOST, checked, "third")
+    assert _bound(neutron, checked) == [("third", [])] * 2
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_a_killed_check_has_left_is_in_the_way_of_no_later_server(driver, neutron, checked, whole):
+    """Its user's port is there for a server that is built where the check was."""
+    mine = checked.network_info[1].id
+    if whole:
+        driver.deallocate(HOST, checked)
+    else:
+        driver.detach(HOST, checked, checked.network_info[1])
+    assert (neutron.ports[mine]["binding:host_id"], neutron.ports[mine]["waiting"]) == ("", [])
+    later = _build(driver, [NetworkRequest(port_id=mine)], host="new")
+    assert _bound(neutron, later) == [("new", [])]
+
+
+def test_a_port_of_a_user_that_says_it_is_no_servers_is_given_back(driver, neutron, checked):
+    """Neutron knows bindings of servers' ports only."""
+    neutron.ports[checked.network_info[1].id] |= {"device_owner": "nobody's", "waiting": []}
+    driver.deallocate(HOST, checked)
+    assert neutron.ports[checked.network_info[1].id]["device_id"] == ""
+
+
 def test_floating_ips_of_a_moving_server_are_those_of_now(driver, neutron):
     """Its host was not told of those that came meanwhile: it was busy, or dead."""
     server = _build(driver, [NetworkRequest(neutron.add_network())], host="old")
