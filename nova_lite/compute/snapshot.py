@@ -20,6 +20,7 @@ from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
 from nova_lite.virt.driver import DiskCopy
+from nova_lite.volume import image_snapshots
 
 LOG = log.getLogger(__name__)
 EVENTS = {"createImage": "compute_snapshot_instance", "createBackup": "compute_backup_instance"}
@@ -110,32 +111,20 @@ def end_of_volumes(work: Work) -> None:
     images, arguments = work.host.image, work.action.arguments
     taken = arguments["snapshots"]
     work.host.driver.unquiesce(work.instance)
-    of_server = {"instance_uuid": work.instance.uuid}
-    for image in until_answered(work, lambda: images.list(admin_context(), of_server)) if taken else []:
-        if all(snapshot_id in str(image.properties.get("block_device_mapping")) for snapshot_id in taken):
-            if image.status == QUEUED:
-                images.upload(admin_context(), image.id, [])
-            work.succeed()
-            return
+    if taken and until_answered(work, lambda: image_snapshots.are_named(images, work.instance.uuid, taken)):
+        work.succeed()
+        return
     for snapshot_id in taken:
         until_answered(work, partial(_drop_snapshot, work, snapshot_id))
     raise exception.Conflict(arguments.get("error") or "The request ended before the image was made")
 
 
 def _drop_snapshot(work: Work, snapshot_id: str) -> None:
-    """What is still being made cannot be deleted. One that stays is its owner's to delete; it is logged."""
-    volumes, context = work.host.volume, admin_context()
-    try:
-        for pause in MAKING_PAUSES:
-            if volumes.get_snapshot(context, snapshot_id).status != "creating":
-                break
-            time.sleep(pause)
-        volumes.delete_snapshot(context, snapshot_id)
-    except exception.SnapshotNotFound:
-        return
-    except (exception.InvalidVolume, exception.Conflict, exception.Forbidden) as error:
-        LOG.warning("snapshot %s of a volume is of no use and could not be deleted: %s", snapshot_id, error,
-                    extra={"instance_uuid": work.instance.uuid})
+    """One that takes long to be made is left to the conductor (``conductor/debts.py``)."""
+    for pause in MAKING_PAUSES:
+        if image_snapshots.drop(work.host.volume, work.instance.uuid, snapshot_id):
+            return
+        time.sleep(pause)
 
 
 def _rotate(work: Work) -> None:

@@ -34,10 +34,8 @@ def swap(work: Work) -> None:
     old = BlockDevice.from_primitive(wanted["old"])
     if "new_attachment_id" not in wanted:
         _give_back(work, replace(old, volume_id=wanted["new_volume_id"], attachment_id=None))
-    if device is None:              # detached by a delete that came in between
-        work.host.volume.release(admin_context(), wanted["new_attachment_id"])
-        work.succeed()
-        return
+    if device is None:              # the Volume service hears of it by the conductor (conductor/debts.py)
+        raise exception.VolumeNotAttached(instance_id=work.instance.uuid, volume_id=wanted["volume_id"])
     is_noted = device.volume_id == wanted["new_volume_id"]
     new = device if is_noted else replace(old, volume_id=wanted["new_volume_id"], attachment_id=wanted["new_attachment_id"],
                                           size=wanted["new_size"], connection_info=None)
@@ -104,7 +102,8 @@ def _connect(work: Work, old: BlockDevice, new: BlockDevice) -> None:
 
 
 def _undo(work: Work, old: BlockDevice, new: BlockDevice) -> None:
-    """The guest has the old volume still. The error that is on its way counts, not one of this."""
+    """The guest has the old volume still. The error that is on its way counts, not one of this: the conductor does it again
+    (``conductor/debts.py``)."""
     host, instance = work.host, work.instance
     steps: list[Callable[[], object]] = [
         lambda: host.driver.disconnect_volume(instance, new),

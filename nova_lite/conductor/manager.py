@@ -16,6 +16,8 @@ from nova_lite.conductor import endings, heartbeats, limits, move_endings, power
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
+from nova_lite.conductor.debts import INTERVAL as DEBTS_INTERVAL
+from nova_lite.conductor.debts import Debts
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.overdue import Overdue
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
@@ -27,8 +29,6 @@ from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.conductor.tasks.runner import Tasks
-from nova_lite.conductor.unmade_images import INTERVAL as IMAGES_INTERVAL
-from nova_lite.conductor.unmade_images import UnmadeImages
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, clock, console_auth_tokens, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
@@ -65,7 +65,8 @@ class ConductorManager:
         self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
         self.news = RuleNews(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
-        self.cleanup = Cleanup(conf, volume_base.load(conf))
+        volume = volume_base.load(conf)
+        self.cleanup, self.debts = Cleanup(conf, volume), Debts(conf, self.db, volume)
         self.hearing = heartbeats.Hearing(conf, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup,
                                 self.hearing)
@@ -76,7 +77,6 @@ class ConductorManager:
         self.confirmer = Confirmer(conf, self.db, self.compute)
         self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
-        self.images = UnmadeImages(conf, self.db)
         self.limits = limits.LimitsMirror(conf, self.db)
         self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor)]
 
@@ -98,7 +98,7 @@ class ConductorManager:
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
                 (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
                 (clock.INTERVAL, lambda: clock.watch(self.db)),
-                (self.strays.interval, self.strays.run), (IMAGES_INTERVAL, self.images.run),
+                (self.strays.interval, self.strays.run), (DEBTS_INTERVAL, self.debts.run),
                 (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run),
                 (limits.INTERVAL, self.limits.run)]
 

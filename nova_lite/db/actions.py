@@ -1,9 +1,9 @@
 """Durable actions: what is to be done, by whom, and until when its worker may be silent.
 
 An action is open while its state is pending (nobody works on it) or running (``owner`` holds it until ``lease_until``).
-``lease_until`` of a pending action is when the sweeper wakes somebody up for it, and of a failed one, which has it only when it
-was to make an image, when that image is looked for. A worker that was silent for longer than
-its lease loses the action: whoever claims it next is the owner, and what the old one still writes is refused.
+``lease_until`` of a pending action is when the sweeper wakes somebody up for it, and of a failed one, which has it only when a
+neighbour may still be owed something for it, when that is looked for. A worker that was silent for longer than its lease loses
+the action: whoever claims it next is the owner, and what the old one still writes is refused.
 """
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from nova_lite.objects.action import Action
 T = models.instance_actions
 E = models.instance_action_events
 OPEN = (objects.PENDING, objects.RUNNING)
-MAKE_IMAGES = ("createImage", "createBackup")
-LOOK_SECONDS = 60.0                     # after which the image of a failed action is looked for
+MAY_OWE = ("createImage", "createBackup", "swap_volume")     # see conductor/debts.py
+LOOK_SECONDS = 60.0                     # after which what a failed action owes is looked for, and then again
 SECRETS = ("admin_password",)          # arguments that are forgotten when the action ends
 
 
@@ -200,20 +200,29 @@ def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
         values["arguments"] = _without_secrets(arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
     if failed:
-        conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.action.in_(MAKE_IMAGES))
-                     .values(lease_until=clock.after(conn, LOOK_SECONDS)))
+        owe(conn, ids)
     if arguments is None:
         _forget_secrets(conn, ids)
 
 
-def with_images(conn: sa.Connection, limit: int = 100) -> list[Action]:
-    """Failed actions whose images it is time to look for."""
+def owe(conn: sa.Connection, ids: Collection[int]) -> None:
+    """Those of the actions that have failed, and may owe something to a neighbour, are looked at some time later."""
+    conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.state == objects.ERROR, T.c.action.in_(MAY_OWE))
+                 .values(lease_until=clock.after(conn, LOOK_SECONDS)))
+
+
+def next_owing(conn: sa.Connection) -> Action | None:
+    """A failed action that it is time to look at. Nobody else gets it for the next LOOK_SECONDS."""
     query = sa.select(T).where(T.c.state == objects.ERROR, T.c.lease_until < clock.after(conn)).order_by(T.c.lease_until)
-    return [_record(row) for row in conn.execute(query.limit(limit))]
+    row = conn.execute(query.limit(1).with_for_update(skip_locked=True)).first()
+    if row is None:
+        return None
+    conn.execute(sa.update(T).where(T.c.id == row.id).values(lease_until=clock.after(conn, LOOK_SECONDS)))
+    return _record(row)
 
 
-def forget_image(conn: sa.Connection, action_id: int) -> None:
-    """The image of a failed action was looked for."""
+def paid(conn: sa.Connection, action_id: int) -> None:
+    """What a failed action owed was looked for."""
     conn.execute(sa.update(T).where(T.c.id == action_id, T.c.state == objects.ERROR).values(lease_until=None))
 
 

@@ -80,6 +80,10 @@ class VolumeAPI(Protocol):
     def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
         """Tell how the move of a volume's data to a new volume ended; the id under which these data are known from now on."""
 
+    def make_available(self, context: RequestContext, volume_id: str) -> None:
+        """One that is said to be in use, and that nobody has, is available: as after a migration that ended when its server was
+        gone. Does nothing to any other, nor to one that is gone."""
+
     def begin_detaching(self, context: RequestContext, volume_id: str) -> None:
         """An attached volume is going to be taken from a guest: whoever looks at it sees "detaching" until it is released.
         Run again it does nothing. Raises InvalidVolume (400) for one that cannot be detached now."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from oslo_utils import uuidutils
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.identity.keystone import Client, NeighbourError
-from nova_lite.objects.volume import DETACHING, Attachment, Snapshot, Volume
+from nova_lite.objects.volume import DETACHING, IN_USE, Attachment, Snapshot, Volume
 
 MICROVERSION = "volume 3.44"        # the first in which an attachment is completed by a call of its own
 _HEADERS = {"OpenStack-API-Version": MICROVERSION}
@@ -129,11 +130,11 @@ class CinderVolumes:
         """See VolumeAPI; Cinder itself looks at the status."""
         self._act(context, volume_id, "os-roll_detaching")
 
-    def _act(self, context: RequestContext, volume_id: str, action: str) -> None:
+    def _act(self, context: RequestContext, volume_id: str, action: str, body: Mapping[str, str] | None = None) -> None:
         gone = exception.VolumeNotFound(volume_id=volume_id)
         if not uuidutils.is_uuid_like(volume_id):
             raise gone
-        self._call(context, "POST", f"/volumes/{volume_id}/action", gone, {action: {}})
+        self._call(context, "POST", f"/volumes/{volume_id}/action", gone, {action: dict(body or {})})
 
     def release(self, context: RequestContext, attachment_id: str) -> None:
         """Delete an attachment."""
@@ -162,6 +163,16 @@ class CinderVolumes:
         except exception.VolumeNotFound:
             return self.get(context, volume_id).id
         return str(answer.get("save_volume_id") or new_volume_id)
+
+    def make_available(self, context: RequestContext, volume_id: str) -> None:
+        """At the end of a migration Cinder restores the status in which it began, whether the attachment is still there or not.
+        After the detach of an attachment that there is not, the status is that of the attachments that there are."""
+        try:
+            volume = self.get(context, volume_id)
+            if volume.status == IN_USE and not volume.attachments:
+                self._act(context, volume_id, "os-detach", {"attachment_id": str(uuid.uuid4())})
+        except exception.VolumeNotFound:
+            return
 
     def _pages(self, context: RequestContext, path: str, key: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
         """The entries of a list, page by page. Cinder says that there are more for volumes only, and pages as it likes."""

@@ -250,6 +250,9 @@ class LocalVolumes:
         """Nobody moves volumes in files to other ones, so there is nothing to complete."""
         raise exception.InvalidVolume(reason=f"volume {volume_id} is not migrating")
 
+    def make_available(self, context: RequestContext, volume_id: str) -> None:
+        """The status follows the attachments."""
+
     def begin_detaching(self, context: RequestContext, volume_id: str) -> None:
         """The status follows the attachments: it stays in-use until the release."""
 

@@ -66,6 +66,11 @@ class FakeCinder:
             "os-vol-tenant-attr:tenant_id": project, **values}
         return volume_id
 
+    def begin_migration(self, old: str, new: str) -> None:
+        """What Cinder does with two volumes before it asks for their exchange."""
+        self.volumes[old]["os-vol-mig-status-attr:migstat"] = "migrating"
+        self.volumes[new]["os-vol-mig-status-attr:migstat"] = f"target:{old}"
+
     def _owner(self, row: dict[str, Any]) -> str:
         return str(self.volumes[row["volume_id"]]["os-vol-tenant-attr:tenant_id"]) if "volume_id" in row \
             else str(row["os-vol-tenant-attr:tenant_id"])
@@ -110,9 +115,11 @@ class FakeCinder:
         return Answer(202)
 
     def _delete_volumes(self, volume_id: str, _body: dict[str, Any]) -> Answer:
-        status = self.volumes[volume_id]["status"]
-        if status not in ("available", "error"):
-            return fault(400, f"Invalid volume: Volume status must be available or error, but is {status}.")
+        volume = self.volumes[volume_id]
+        if volume["status"] not in ("available", "error") or _is_moving(volume) or any(
+                row["volume_id"] == volume_id for row in self.snapshots.values()):
+            return fault(400, "Invalid volume: Volume status must be available or error and must not be migrating, attached, "
+                              f"belong to a group, have snapshots, but is {volume['status']}.")
         del self.volumes[volume_id]
         return Answer(202)
 
@@ -125,6 +132,10 @@ class FakeCinder:
         [(action, asked)] = body.items()
         if action == "os-reimage":
             return self._reimage(self.volumes[volume_id], asked)
+        if action == "os-detach":
+            assert asked["attachment_id"] not in self.attachments
+            self._tell_volume(volume_id)
+            return Answer(202)
         return self._complete_migration(volume_id, asked) if action == "os-migrate_volume_completion" else \
             self._set_detaching(self.volumes[volume_id], action == "os-begin_detaching")
 
@@ -150,12 +161,14 @@ class FakeCinder:
         volume, new = self.volumes[volume_id], self.volumes[asked["new_volume"]]
         self.completed.append((volume_id, asked["new_volume"], asked["error"]))
         volume["os-vol-mig-status-attr:migstat"] = "error" if asked["error"] else "success"
+        volume["status"] = "in-use"         # as it was when the migration began
         if asked["error"]:
+            del self.volumes[new["id"]]
             return Answer(200, {"save_volume_id": volume_id})
         for row in self.attachments.values():
             if row["volume_id"] == new["id"]:
                 row["volume_id"] = volume_id
-        volume |= {key: new[key] for key in ("status", "attachments", "size")}
+        volume |= {key: new[key] for key in ("attachments", "size")}
         del self.volumes[new["id"]]
         return Answer(200, {"save_volume_id": volume_id})
 
@@ -200,8 +213,15 @@ class FakeCinder:
         return [row for row in self.attachments.values() if row["volume_id"] == volume_id]
 
     def _tell_volume(self, volume_id: str) -> None:
-        """A volume is in use as long as somebody has it; whoever moves has it twice."""
+        """A volume is in use as long as somebody has it; whoever moves has it twice. One that migrates stays what it was."""
         shown = [{"id": volume_id, "server_id": row["instance"], "attachment_id": row["id"], "device": "/dev/vdb"}
                  for row in self._attachments_of(volume_id) if row["status"] == "attached"]
         left = "reserved" if self._attachments_of(volume_id) else "available"
-        self.volumes[volume_id] |= {"status": "in-use" if shown else left, "attachments": shown}
+        volume = self.volumes[volume_id]
+        volume["attachments"] = shown
+        if shown or left == "reserved" or not _is_moving(volume):
+            volume["status"] = "in-use" if shown else left
+
+
+def _is_moving(volume: dict[str, Any]) -> bool:
+    return volume.get("os-vol-mig-status-attr:migstat") not in (None, "", "success", "error")

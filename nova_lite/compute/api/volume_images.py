@@ -141,11 +141,12 @@ class VolumeImages(ServerImages):
 
     def _give_up(self, context: RequestContext, instance: Instance, action_id: int, host: str, event: Mapping[str, Any],
                  error: str, thawed: bool, taken: Sequence[str]) -> None:
-        """The host removes the snapshots: one that is still being made cannot be deleted yet. An error of this is not the
-        user's: it is logged."""
+        """The host removes the snapshots: one that is still being made cannot be deleted yet. Where it cannot, the conductor
+        does. An error of this is not the user's: it is logged."""
         try:
             if self._end(context, action_id, host, event, thawed, error):
                 return
+            self.db.write(_leave, action_id, taken)
         except Exception:
             LOG.exception("the action is left to the sweeper", extra={"instance_uuid": instance.uuid})
         for snapshot_id in taken:       # the server was deleted, or one came when the host had been given the others
@@ -196,6 +197,13 @@ def _note(connection: sa.Connection, action_id: int, taken: Sequence[str]) -> No
     if action is None:
         raise _taken_over()
     actions.set_arguments(connection, action_id, {**action.arguments, "snapshots": list(taken)})
+
+
+def _leave(connection: sa.Connection, action_id: int, taken: Sequence[str]) -> None:
+    """Somebody else has the action, or has closed it: what it does not know of is removed once it has failed."""
+    action = actions.lock(connection, [action_id])[action_id]
+    actions.set_arguments(connection, action_id, {**action.arguments, "snapshots": list(taken)})
+    actions.owe(connection, [action_id])
 
 
 def _taken_over() -> exception.Conflict:

@@ -1,12 +1,14 @@
 """A volume exchanged for another in the middle of Cinder's migration of it, by REST, with a small Cinder on HTTP."""
 from __future__ import annotations
 
+import threading
 import uuid
 
 import pytest
 
 from nova_lite import exception
 from nova_lite.compute import swap as swap_on_host
+from nova_lite.db import actions
 from nova_lite.objects import states
 from tests.support.fake_cinder import FakeCinder
 from tests.support.fake_openstack import FakeOpenStack
@@ -38,7 +40,7 @@ def attached(cloud, cinder):
     cloud.member.post(f"/servers/{server}/os-volume_attachments", {"volumeAttachment": {"volumeId": old, "tag": "data"}})
     cloud.wait_for(lambda: cinder.volumes[old]["status"] == "in-use" and cloud.device(server, old).attached, 20)
     cloud.actions_end(server, 20)
-    cinder.volumes[old]["os-vol-mig-status-attr:migstat"] = "migrating"
+    cinder.begin_migration(old, new)
     return server, old, new
 
 
@@ -76,7 +78,7 @@ def test_a_copy_that_fails_leaves_the_old_volume(cloud, cinder, attached):
     cloud.actions_end(server, 20)
     assert cloud.get(server).block_devices == [before]
     assert list(cinder.attachments) == [before.attachment_id]
-    assert cinder.volumes[new]["status"] == "available"
+    assert new not in cinder.volumes
     assert cloud.last_action(server)["message"] == "Error"
     assert cloud.get(server).vm_state == states.ACTIVE
 
@@ -173,7 +175,6 @@ def test_a_request_that_ends_in_the_middle_leaves_no_attachment(cloud, cinder, a
     assert list(cinder.attachments) == [before.attachment_id]
     assert cloud.get(server).block_devices == [before]
     assert "swap_volume" not in cloud.drivers["h1"].calls
-    assert cinder.volumes[new]["status"] == "available"
 
 
 def test_a_reservation_that_is_refused_ends_it(cloud, cinder, attached):
@@ -215,3 +216,119 @@ def test_one_at_a_time(cloud, cinder, attached):
     cloud.wait_for(lambda: cinder.completed == [(old, new, False)], 20)
     cloud.actions_end(server, 20)
     assert len(cinder.attachments) == 1
+
+
+# what Cinder waits to hear --------------------------------------------------------------------------------------------------
+def deleted_meanwhile(cloud, server, how):
+    """The host died over the exchange; its user deletes the server."""
+    if how == "by a conductor":
+        cloud.silence("h1")
+        cloud.end_host("h1")
+    cloud.expire()
+    delete = cloud.begin(server, "delete")
+    if how == "by a conductor":
+        cloud.expire(delete)
+        cloud.sweep()
+    else:
+        cloud.report("h1")
+    cloud.wait_for(lambda: cloud.get(server).deleted, 20)
+    cloud.actions_end(server)
+
+
+@pytest.mark.parametrize("goes_along", [False, True])
+@pytest.mark.parametrize("how", ["by a conductor", "by the host that is back"])
+@pytest.mark.parametrize(("when", "failed"), [("before", True), ("after", False)])
+def test_cinder_hears_how_it_ended_of_a_server_that_is_deleted(cloud, cinder, attached, how, when, failed, goes_along):
+    """Its volume is its user's again, or goes with the server; what Cinder does not hear of is migrating for ever."""
+    server, old, new = attached
+    device = cloud.get(server).block_devices[0]
+    cloud.set(server, block_devices=[{**device.to_primitive(), "delete_on_termination": goes_along}])
+    killed_at(cloud, server, old, new, cloud.drivers["h1"], "swap_volume", when)
+    deleted_meanwhile(cloud, server, how)
+    assert cinder.completed == []
+    cloud.conductor_volumes.fail("complete_migration", DOWN)
+    cloud.look_at_debts()
+    assert cinder.completed == []
+    for _ in range(2):
+        cloud.look_at_debts()
+    assert cinder.completed == [(old, new, failed)]
+    assert cinder.attachments == {}
+    assert old not in cinder.volumes if goes_along else cinder.volumes[old]["status"] == "available"
+
+
+@pytest.mark.parametrize("lost", ["complete_migration", "make_available", "delete"])
+def test_a_conductor_that_is_killed_over_it_goes_on(cloud, cinder, attached, lost):
+    server, old, new = attached
+    device = cloud.get(server).block_devices[0]
+    cloud.set(server, block_devices=[{**device.to_primitive(), "delete_on_termination": True}])
+    killed_at(cloud, server, old, new, cloud.drivers["h1"], "swap_volume", "after")
+    deleted_meanwhile(cloud, server, "by a conductor")
+    cloud.conductor_volumes.fail(lost, Killed(), "after" if lost == "complete_migration" else "before")
+    with pytest.raises(Killed):
+        cloud.look_at_debts()
+    assert cinder.volumes[old]["status"] in ("in-use", "available")
+    cloud.look_at_debts()
+    assert cinder.completed == [(old, new, False)]
+    assert old not in cinder.volumes
+
+
+def test_what_cinder_could_not_be_told_by_the_host_the_conductor_tells(cloud, cinder, attached):
+    server, old, new = attached
+    before = cloud.device(server, old)
+    cloud.drivers["h1"].fail("swap_volume", BROKEN)
+    for method in ("release", "complete_migration"):
+        cloud.host_volumes["h1"].fail(method, DOWN)
+    swap(cloud, server, old, new)
+    cloud.actions_end(server, 20)
+    assert (cinder.completed, len(cinder.attachments)) == ([], 2)
+    cloud.conductor.debts.run()         # not at once
+    assert cinder.completed == []
+    for _ in range(2):
+        cloud.look_at_debts()
+    assert cinder.completed == [(old, new, True)]
+    assert list(cinder.attachments) == [before.attachment_id]
+    assert cinder.volumes[old]["status"] == "in-use"
+
+
+def test_what_cinder_was_told_it_is_not_told_again(cloud, cinder, attached):
+    server, old, new = attached
+    cloud.drivers["h1"].fail("swap_volume", BROKEN)
+    swap(cloud, server, old, new)
+    cloud.wait_for(lambda: cinder.completed == [(old, new, True)], 20)
+    cloud.actions_end(server, 20)
+    first, other = cloud.last_action(server)["row"].id, cinder.add_volume("p", size=2)
+    cinder.begin_migration(old, other)
+    cinder.volumes[new] = {**cinder.volumes[other], "id": new, "status": "error_deleting"}
+    cloud.look_at_debts()
+    cinder.volumes[new]["status"] = "available"
+    cloud.db.write(actions.owe, [first])
+    held, go_on = threading.Event(), threading.Event()
+    cloud.drivers["h1"]._real.swap_volume = lambda *_arguments: (held.set(), go_on.wait(20))
+    swap(cloud, server, old, other)
+    assert held.wait(20)
+    cloud.later(actions.LOOK_SECONDS + 1)
+    cloud.conductor.debts.run()
+    assert cloud.action(first).lease_until is None
+    assert cinder.completed == [(old, new, True)]
+    go_on.set()
+    cloud.wait_for(lambda: len(cinder.completed) == 2, 20)
+    cloud.actions_end(server, 20)
+
+
+@pytest.mark.parametrize(("when", "told"), [("before", True), ("after", False)])
+def test_an_exchange_that_is_given_up(cloud, cinder, attached, when, told, caplog):
+    """In its last steps it is let alone: the guest may have either volume, and one would be deleted."""
+    server, old, new = attached
+    killed_at(cloud, server, old, new, cloud.drivers["h1"], "swap_volume", when)
+    cloud.hosts["h1"]._stopping.set()       # it hears nothing any more
+    action_id = cloud.last_action(server)["row"].id
+    for attempt in range(cloud.conf.conductor.max_attempts):
+        cloud.expire(action_id)
+        cloud.sweep()
+        cloud.claim(action_id, "h1", f"worker {attempt}, which dies")
+    cloud.wait_action(action_id, "error")
+    attachments = len(cinder.attachments)
+    cloud.look_at_debts()
+    assert cinder.completed == [(old, new, True)] * told
+    assert len(cinder.attachments) == (1 if told else attachments)
+    assert ("was given up in its last steps" in caplog.text) != told

@@ -49,6 +49,11 @@ class Cinder:
             raise exception.InvalidVolume(reason="Invalid snapshot: Volume Snapshot status must be available or error")
         self.real.delete_snapshot(context, snapshot_id)
 
+    def delete(self, context, volume_id):
+        if any(s.volume_id == volume_id for s in self.real.list_snapshots(RequestContext())):
+            raise exception.InvalidVolume(reason="Invalid volume: it must not have snapshots")
+        self.real.delete(context, volume_id)
+
 
 @pytest.fixture
 def cloud(make_volume_cloud, monkeypatch):
@@ -57,7 +62,7 @@ def cloud(make_volume_cloud, monkeypatch):
     made = make_volume_cloud("h1")
     made.log = []
     made.cinder = Cinder(made.volumes, made.log)
-    made.api_volumes._real = made.host_volumes["h1"]._real = made.cinder
+    made.api_volumes._real = made.host_volumes["h1"]._real = made.conductor_volumes._real = made.cinder
     driver = made.drivers["h1"]._real
     for name in ("quiesce", "unquiesce"):
         def tell(instance, name=name, real=getattr(driver, name)):
@@ -218,6 +223,94 @@ def test_a_server_that_is_deleted_meanwhile_leaves_nothing(cloud):
     _create(cloud, server, 409)
     assert _snapshots(cloud) == []
     assert len(cloud.services.image.list(RequestContext(is_admin=True))) == before
+
+
+# of a server that is deleted ------------------------------------------------------------------------------------------------
+def _left(cloud, image=None):
+    """A server of which a request that died has left snapshots, and perhaps an image of that status; server and snapshots."""
+    root = made_of("image", cloud.image, 1, delete_on_termination=True)
+    server = cloud.running(root, existing(cloud.volume()))
+    taken = [cloud.volumes.create_snapshot(cloud.user, d.volume_id, "", force=True).id for d in cloud.get(server).volumes]
+    if image is not None:
+        images = cloud.services.image
+        made = images.create(cloud.user, {"name": "both", "disk_format": "raw", "container_format": "bare", "properties": {
+            "instance_uuid": server, "block_device_mapping": json.dumps([{"snapshot_id": one} for one in taken])}}).id
+        if image == "active":
+            images.upload(cloud.user, made, [])
+    cloud.db.write(actions.create, cloud.user, volume_images.VERB, [server], 60, objects.API, "h1", {"snapshots": taken})
+    return server, taken
+
+
+def _delete(cloud, server, how):
+    """By a conductor, as its host is dead, or when the host is back."""
+    delete = cloud.begin(server, "delete")
+    if how == "without its host":
+        cloud.end_host("h1")
+        cloud.silence("h1")
+        cloud.expire(delete)
+        cloud.sweep()
+    else:
+        cloud.report("h1")
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    cloud.actions_end(server)
+
+
+@pytest.mark.parametrize("how", ["without its host", "by its host"])
+def test_what_a_dead_request_has_left_of_a_deleted_server_goes(cloud, how):
+    """And its volume, which could not be deleted with it."""
+    server, _ = _left(cloud)
+    root = cloud.get(server).block_devices[0].volume_id
+    _delete(cloud, server, how)
+    cloud.conductor.debts.run()
+    assert (len(_snapshots(cloud)), cloud.status(root)) == (2, "available")
+    cloud.conductor_volumes.fail("delete_snapshot")     # Cinder is away
+    for _ in range(5):          # of which each snapshot needs three to be made
+        assert len(_snapshots(cloud)) == 2
+        cloud.look_at_debts()
+    assert (_snapshots(cloud), cloud.status(root)) == ([], None)
+    looks = dict(cloud.cinder.looks)
+    cloud.look_at_debts()
+    assert cloud.cinder.looks == looks      # and that was it
+
+
+@pytest.mark.parametrize("image", ["queued", "active"])
+def test_an_image_of_a_deleted_server_keeps_its_snapshots(cloud, image):
+    server, taken = _left(cloud, image)
+    _delete(cloud, server, "without its host")
+    for _ in range(5):
+        cloud.look_at_debts()
+    assert {s.id for s in _snapshots(cloud)} == set(taken)
+    [made] = [i for i in cloud.services.image.list(cloud.user) if i.name == "both"]
+    assert made.status == "active"
+
+
+@pytest.mark.parametrize("paid", [False, True])
+def test_what_a_request_that_is_overtaken_makes_last_goes(cloud, paid):
+    """Cinder deletes none that is still being made, and of the last one nothing was written down."""
+    server = _running(cloud)
+
+    def overtaken():
+        _delete(cloud, server, "without its host")
+        for _ in range(5 * paid):       # what is written down by now is looked for
+            cloud.look_at_debts()
+    cloud.cinder.then[2] = overtaken
+    _create(cloud, server, 409)
+    assert len(_snapshots(cloud)) == (1 if paid else 2)
+    for _ in range(5):
+        cloud.look_at_debts()
+    assert _snapshots(cloud) == []
+
+
+def test_snapshots_that_take_longer_than_a_host_waits_go_later(cloud, monkeypatch):
+    monkeypatch.setattr(host_side, "MAKING_PAUSES", (0.0,))
+    server, _ = _left(cloud)
+    cloud.take_over()
+    assert _ended(cloud, server)[:2] == ("createImage", "Error")
+    assert len(_snapshots(cloud)) == 2
+    for _ in range(5):
+        cloud.look_at_debts()
+    assert _snapshots(cloud) == []
+    assert {d.volume_id for d in cloud.get(server).volumes} <= cloud.all_volumes()
 
 
 def test_with_an_agent_one_at_a_time(cloud):

@@ -84,7 +84,7 @@ class VolumeCloud(Cloud):
         for host in hosts:
             self.add_meddled_host(host)
         self.conductor_volumes = Meddling(self.volumes)
-        self.conductor.cleanup._volume = self.conductor_volumes
+        self.conductor.cleanup._volume = self.conductor.debts._volume = self.conductor_volumes
         made = image.create(self.user, {"name": "tiny", "min_disk": 1, "disk_format": "raw",
                                         "properties": {"hw_disk_bus": "virtio", "os_type": "linux"}})
         self.image = image.upload(self.user, made.id, [b"x" * 1024]).id
@@ -181,6 +181,11 @@ class VolumeCloud(Cloud):
         """Whoever was silent is given up, and the sweeper finds what it left."""
         self.expire()
         self.sweep()
+
+    def look_at_debts(self) -> None:
+        """The conductor looks at what failed actions have left, when its time has come."""
+        self.expire()
+        self.conductor.debts.run()
 
     def age(self, server: str) -> None:
         """Nothing was written to the server for an hour."""
