@@ -305,9 +305,10 @@ def open_of_instances(conn: sa.Connection, uuids: Collection[str]) -> dict[str, 
 
 
 def check_not_busy(conn: sa.Connection, verb: str, instance_uuid: str) -> None:
-    """Raise InstanceIsBusy when ``verb`` takes a guest away from the host that is about to change something of it, or when the
-    server is being evacuated: it may have been declared idle, but its old host must not start a guest. What is done in any
-    state goes on: a delete, another evacuation. The caller has locked the server, as who begins such a change does."""
+    """Raise InstanceIsBusy when ``verb`` takes a guest away from the host that is about to change something of it, stops one
+    that may be frozen, or when the server is being evacuated: it may have been declared idle, but its old host must not start
+    a guest. What is done in any state goes on: a delete, another evacuation. The caller has locked the server, as who begins
+    such a change does."""
     if not states.OPERATIONS[verb].task_states:
         return
     for other in open_of_instances(conn, [instance_uuid]).get(instance_uuid, ()):
@@ -315,8 +316,8 @@ def check_not_busy(conn: sa.Connection, verb: str, instance_uuid: str) -> None:
         if other.verb == "evacuate":
             raise exception.InstanceIsBusy(action=verb.removesuffix("_hard"), instance_id=instance_uuid,
                                            state=f"its evacuation to {other.host or 'another host'}")
-        if verb in states.TAKES_GUEST_AWAY and operation is not None and operation.keeps_state and not operation.follows_guest:
-            raise exception.InstanceIsBusy(action=verb, instance_id=instance_uuid, state=other.verb)
+        if operation is not None and states.holds_up(operation, verb):
+            raise exception.InstanceIsBusy(action=verb, instance_id=instance_uuid, state=operation.action)
 
 
 # what users see ----------------------------------------------------------------------------------------------------

@@ -148,6 +148,16 @@ OPERATIONS = {o.verb: o for o in (
 # the guest, or its disks, leave the host, or its memory goes to disk, which knows the devices that it was saved with: what just
 # changes its devices there must have ended
 TAKES_GUEST_AWAY = ("resize", "migrate", "revertResize", "live_migrate", "shelve", "shelveOffload", "unshelve", "suspend")
+# the guest's processors stand still: nobody could let file systems go on that an image of its volumes has frozen
+STOPS_GUEST = ("pause",)
+
+
+def holds_up(change: Operation, verb: str) -> bool:
+    """Whether ``verb`` cannot begin as long as ``change`` is under way, although the server's state says nothing of it."""
+    if verb in STOPS_GUEST:
+        return change.verb == "snapshot_volumes"
+    return verb in TAKES_GUEST_AWAY and change.keeps_state and not change.follows_guest
+
 
 # what Nova does not do with a server that has shares of files: they are mounted on its host, and in its guest's memory
 NOT_WITH_SHARES = ("suspend", "shelve", "rebuild", "resize", "migrate", "live-migration", "evacuate")

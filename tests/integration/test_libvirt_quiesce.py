@@ -140,6 +140,23 @@ def test_what_a_killed_run_froze_the_next_one_thaws(driver, conf, hypervisor, bo
         assert _marks(conf, booted) == []
 
 
+def test_a_guest_that_stops_frozen_goes_on_when_it_runs_again(driver, conf, hypervisor, booted):
+    asked = _with(booted, AGENT)
+    driver.quiesce(asked)
+    driver.pause(asked)
+    driver.unpause(asked)
+    assert _agent(hypervisor, booted, "guest-fsfreeze-status") == "thawed"
+    assert _marks(conf, booted) == []
+    driver.quiesce(asked)
+    driver.suspend(asked)
+    driver.unquiesce(asked)             # as whoever wanted it quiet
+    _started(conf).stop_host()          # and the daemon when it starts
+    assert _marks(conf, booted) == ["frozen"]
+    driver.resume(asked, [])
+    assert _agent(hypervisor, booted, "guest-fsfreeze-status") == "thawed"
+    assert _marks(conf, booted) == []
+
+
 def test_a_job_that_a_killed_run_left_ends_when_the_daemon_starts(driver, conf, hypervisor, booted, tmp_path):
     """One in pull mode stands for it: it never ends by itself."""
     directory = pathlib.Path(conf.state_path, "instances", booted.uuid)

@@ -199,8 +199,7 @@ class LibvirtDriver:
 
     def attach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Live where the guest runs, and in its configuration."""
-        disk = guest_config.volume(instance, device)
-        disks, xml = GuestDisks(self._guest(instance)), domain_xml.build_disk(disk)
+        disks, xml = GuestDisks(self._guest(instance)), domain_xml.build_disk(guest_config.volume(instance, device))
         self._volumes.unlocked(instance, lambda: disks.attach(xml, device.serial))
         self._volumes.lock_volume_unless_read(instance, device)
 
@@ -210,8 +209,7 @@ class LibvirtDriver:
 
     def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice, note: Callable[[BlockDevice], None]) -> None:
         """By QEMU's mirror job."""
-        disk = domain_xml.build_disk(guest_config.volume(instance, new))
-        swap.swap(self._guest(instance), old, new, disk, note)
+        swap.swap(self._guest(instance), old, new, domain_xml.build_disk(guest_config.volume(instance, new)), note)
 
     def snapshot_volume(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
         """All volumes that can be attached are raw, and make their snapshots at their back end."""
@@ -342,6 +340,7 @@ class LibvirtDriver:
         """Let the CPUs go on."""
         with self._working(instance, states.RUNNING):
             self._guest(instance).unpause()
+            self.unquiesce(instance)
 
     def suspend(self, instance: Instance) -> None:
         """Managed save."""
@@ -351,11 +350,11 @@ class LibvirtDriver:
     def resume(self, instance: Instance, network_info: list[VIF]) -> None:
         """Start from the saved memory, or boot."""
         with self._working(instance, states.RUNNING):
-            guest = self._guest(instance)
-            if guest.power_state() is None:
+            if self.power_state(instance) is None:
                 self._start(instance, network_info)
             self._boot(instance)
-            guest.unpause()
+            self._guest(instance).unpause()
+            self.unquiesce(instance)        # memory that was saved with file systems frozen
 
     def console_output(self, instance: Instance, length: int | None) -> str:
         """The end of the console log; since the guest's last start."""

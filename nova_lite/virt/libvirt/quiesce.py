@@ -1,7 +1,7 @@
 """Quiet file systems inside a guest for the moment that a snapshot is of: QEMU's agent in the guest freezes and thaws them.
 
 A file in the guest's directory says that something may be frozen. It is there before the agent is asked, and goes when the
-agent has thawed: so who comes after a killed process thaws.
+agent has thawed: so who comes after a killed process thaws. Saved memory keeps what is frozen, so it stays as long as that.
 """
 from __future__ import annotations
 
@@ -69,16 +69,25 @@ def _freeze(domain: Any) -> None:
 
 
 def thaw(guest: Guest, files: GuestDirectory, seconds: float = THAW_SECONDS) -> bool:
-    """What may be frozen. False: the agent has not answered within ``seconds``, which is logged; whoever comes next asks it
-    again: the end of the snapshot, a later one, the daemon when it starts."""
+    """What may be frozen. False: the agent has not answered within ``seconds``, which is logged, or the guest's memory is
+    saved. Whoever comes next asks again: the end of the snapshot, a later one, unpause, resume, the daemon when it starts."""
     deadline = time.monotonic() + seconds
     while files.frozen.exists():
         try:
-            guest.do(lambda domain: domain.fsThaw() if domain.isActive() else None, lasts=True)
+            if guest.do(_thaw, lasts=True) is False:
+                return False
             files.frozen.unlink(missing_ok=True)
         except exception.VirtDriverError as error:
             if time.monotonic() >= deadline:
                 LOG.error("the guest's file systems may still be frozen: %s", error, extra={"instance_uuid": guest.uuid})
                 return False
             time.sleep(THAW_PAUSE)
+    return True
+
+
+def _thaw(domain: Any) -> bool:
+    """False: it comes back as it was saved."""
+    if not domain.isActive():
+        return not domain.hasManagedSaveImage(0)
+    domain.fsThaw()
     return True

@@ -9,6 +9,7 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.compute import snapshot as host_side
+from nova_lite.compute.api import base as api
 from nova_lite.compute.api import volume_images
 from nova_lite.context import RequestContext
 from nova_lite.db import actions
@@ -223,6 +224,19 @@ def test_a_server_that_is_deleted_meanwhile_leaves_nothing(cloud):
     _create(cloud, server, 409)
     assert _snapshots(cloud) == []
     assert len(cloud.services.image.list(RequestContext(is_admin=True))) == before
+
+
+@pytest.mark.parametrize("verb", ["pause", "suspend"])
+def test_nobody_stops_a_guest_that_stands_still_for_its_image(cloud, monkeypatch, verb):
+    """Nobody could thaw it then, and when it goes on nobody would know that it is frozen."""
+    monkeypatch.setattr(api, "BUSY_SECONDS", 0.1)
+    server, refused = _running(cloud, AGENT), []
+    cloud.cinder.then[1] = lambda: refused.append(cloud.member.fault("POST", f"/servers/{server}/action", 409, {verb: None}))
+    _create(cloud, server)
+    assert "in the middle of createImage" in refused[0]
+    assert cloud.log == ["quiesce", "snapshot", "snapshot", "made", "made", "unquiesce"]
+    cloud.member.post(f"/servers/{server}/action", {verb: None}, 202)
+    cloud.wait(server, states.OPERATIONS[verb].ends_in)
 
 
 # of a server that is deleted ------------------------------------------------------------------------------------------------
