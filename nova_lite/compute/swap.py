@@ -17,7 +17,9 @@ from nova_lite import exception
 from nova_lite.compute.volumes import changed, give_back, with_encryption
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
+from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
 T = TypeVar("T")
@@ -70,9 +72,13 @@ def _give_back(work: Work, new: BlockDevice) -> NoReturn:
 
 
 def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record) -> None:
-    """Once the record names the new volume there is no way back but the hypervisor's: it is asked until it has an answer."""
+    """Once the record names the new volume there is no way back but the hypervisor's: it is asked until it has an answer, or
+    the guest is not wanted any more."""
     while True:
         try:
+            if record.device is new and _is_to_go(work):
+                work.host.driver.power_off(work.instance, 0)
+                return
             if new.connection_info is None:
                 _connect(work, old, new)
             work.host.driver.swap_volume(work.instance, old, new, record.note)
@@ -89,6 +95,12 @@ def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record
                       extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
         _pause(work)
         record.write(new)
+
+
+def _is_to_go(work: Work) -> bool:
+    """The server is being deleted, which waits for us."""
+    now = work.host.conductor.get_instance(admin_context(), work.instance.uuid)
+    return Instance.from_primitive(now).task_state in (states.DELETING, states.SOFT_DELETING)
 
 
 def _connect(work: Work, old: BlockDevice, new: BlockDevice) -> None:

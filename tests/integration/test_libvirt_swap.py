@@ -146,6 +146,18 @@ def test_a_guest_that_does_not_change_over_keeps_the_old_volume(driver, hypervis
     assert _source(hypervisor, guest) == str(new_file)
 
 
+def test_a_disk_that_the_configuration_lacks_comes_back_to_it(driver, hypervisor, exchange):
+    """An older version took it from there before the guest was asked to let go of it, and the guest did not."""
+    guest, old, new, _old_file, new_file = exchange
+    _virsh(hypervisor, "detach-disk", guest.uuid, "vdb", "--config")
+    for side in ((), ("--inactive",)):
+        assert ("vdb" in _virsh(hypervisor, "domblklist", guest.uuid, *side)) == (not side)
+    for _ in range(2):
+        driver.swap_volume(guest, old, new, lambda _device: None)
+        for side in ((), ("--inactive",)):
+            assert str(new_file) in _virsh(hypervisor, "domblklist", guest.uuid, *side)
+
+
 def test_an_exchanged_volume_is_known_by_the_name_that_the_guest_has_for_it(driver, hypervisor, exchange):
     """The record names the new one, as long as the Volume service has not given that the old one's id."""
     guest, old, new, *_files = exchange

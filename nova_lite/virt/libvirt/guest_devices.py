@@ -55,7 +55,8 @@ class GuestDevices:
         return xml
 
     def detach(self, key: str) -> None:
-        """Take one away and wait until the guest let go; VirtDriverError when it never does, or cannot.
+        """Take one away and wait until the guest let go; VirtDriverError when it never does, or cannot. One that is kept stays
+        in the configuration, too.
 
         A paused guest is not asked: it would let go when it runs again, long after somebody was told that it did not. Nor is it
         taken from one whose memory is saved with it: that would come back with it, when somebody else has it.
@@ -66,8 +67,12 @@ class GuestDevices:
                                             reason="the guest is paused and cannot let go of it: unpause it first")
         if (saved := self._saved()) is not None and self.element(saved, key) is not None:
             raise exception.VirtDriverError(what=f"Detaching {self.kind} {key}", reason=_SAVED)
+        self._let_go(key)
         if (found := self.find(key, config)) is not None:
             self._ask(found, config)
+
+    def _let_go(self, key: str) -> None:
+        live = self.lib.VIR_DOMAIN_AFFECT_LIVE
         for _ in range(ASKS):
             if (found := self.find(key, live)) is None:
                 return

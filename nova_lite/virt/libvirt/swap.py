@@ -49,8 +49,15 @@ def _swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Note
             _mirror(guest, old, wanted, target, _front_part(guest, target, xml) if (new.size or 0) > (old.size or 0) else xml)
         note(new)
         _change_over(guest, old, wanted, target, note)
-    # the configuration of the next start
-    guest.do(lambda domain: domain.updateDeviceFlags(xml, guest.lib.VIR_DOMAIN_AFFECT_CONFIG) and None, must_exist=True)
+    _configure(guest, old, xml)
+
+
+def _configure(guest: Guest, old: BlockDevice, xml: str) -> None:
+    """The configuration of the next start. An older version took a disk from that which the guest did not let go."""
+    flag = guest.lib.VIR_DOMAIN_AFFECT_CONFIG
+    is_there = GuestDisks(guest).find(old.serial, flag) is not None
+    guest.do(lambda domain: (domain.updateDeviceFlags if is_there else domain.attachDeviceFlags)(xml, flag) and None,
+             must_exist=True)
 
 
 def _disk(guest: Guest, old: BlockDevice) -> etree._Element:

@@ -153,6 +153,25 @@ def test_a_guest_that_does_not_change_over_has_the_old_volume(cloud, cinder, att
     assert list(cinder.attachments) == [before.attachment_id]
 
 
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_server_whose_guest_never_changes_over_can_be_deleted(cloud, cinder, attached, monkeypatch, soft):
+    """Of both volumes the new one is whole: the Volume service keeps that, and does not wait for an answer any longer."""
+    monkeypatch.setattr(swap_on_host, "PAUSE", 0.1)
+    server, old, new = attached
+    cloud.drivers["h1"].fail("swap_volume", BROKEN, "after", times=10 ** 6)
+    swap(cloud, server, old, new)
+    cloud.wait_for(lambda: cloud.drivers["h1"].rules["swap_volume"][2] < 10 ** 6 - 2, 20)
+    assert cinder.completed == []
+    cloud.operate(server, "soft_delete" if soft else "delete")
+    cloud.wait_for(lambda: cinder.completed == [(old, new, False)], 20)
+    cloud.actions_end(server, 20)
+    if soft:
+        assert (cloud.get(server).vm_state, cloud.device(server, old).size) == (states.SOFT_DELETED, 2)
+        assert cloud.guests("h1") == {server: states.SHUTDOWN}
+    else:
+        assert (cloud.get(server).deleted, cinder.attachments, cloud.guests("h1")) == (True, {}, {})
+
+
 class Killed(BaseException):
     """The process ends here."""
 
