@@ -7,9 +7,10 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute.external_events import DELETED
-from nova_lite.compute.work import Host
+from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.instance import Instance
+from nova_lite.objects.network import VIF
 
 LOG = log.getLogger(__name__)
 
@@ -48,6 +49,21 @@ class NetworkLooks:
         if instance.host != host.name or not instance.network_info:
             return
         vifs = [vif for vif in host.network.refresh(context, instance) if vif.id not in gone]
+        for vif in instance.network_info:
+            if vif.id in gone:
+                self._take_away(instance, vif)
         if vifs != instance.network_info:
             LOG.info("its nics have changed", extra={"instance_uuid": instance_uuid})
             host.conductor.network_info_changed(context, instance_uuid, host.name, [v.to_primitive() for v in vifs])
+
+    def _take_away(self, instance: Instance, vif: VIF) -> None:
+        """The nic of a port that was deleted, before the record forgets it: its address may be another guest's by now. Of a
+        guest that does not let go the next start is without it."""
+        extra = {"instance_uuid": instance.uuid}
+        LOG.info("port %s was deleted: its nic is taken from the guest", vif.id, extra=extra)
+        for step in (self._host.driver.detach_interface, self._host.network.unplug):
+            try:
+                step(instance, vif)
+            except Exception as error:
+                LOG.error("the nic of port %s, which was deleted, was not taken away: %s", vif.id, error, extra=extra,
+                          exc_info=needs_stack(error))

@@ -90,6 +90,28 @@ def test_network_changed_brings_the_nics_up_to_date(cloud, neutron, wanted):
     _until(lambda: [v.id for v in cloud.get(server).network_info] == [first.id])
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_nic_of_a_deleted_port_is_taken_from_the_guest(cloud, neutron, wanted, monkeypatch, caplog, fails):
+    """While the record knows it: a detach finds no nic after that."""
+    neutron.new_port_status = "ACTIVE"
+    server = cloud.active(network_request=[*wanted, *wanted])
+    first, second = cloud.get(server).network_info
+    host, taken = cloud.hosts[cloud.get(server).host].host, []
+    for part, name in ((host.driver, "detach_interface"), (host.network, "unplug")):
+        def note(instance, vif, name=name, real=getattr(part, name)):
+            taken.append((name, vif.id, len(cloud.get(instance.uuid).network_info)))
+            real(instance, vif)
+        monkeypatch.setattr(part, name, note)
+    if fails:
+        cloud.fail("detach_interface")
+    del neutron.ports[second.id]
+    _tell(cloud, host.name, server, "network-vif-deleted", second.id)
+    _until(lambda: [v.id for v in cloud.get(server).network_info] == [first.id])
+    assert taken == [("detach_interface", second.id, 2), ("unplug", second.id, 2)]
+    told = [r for r in caplog.records if r.levelname == "ERROR" and second.id in r.getMessage()]
+    assert [r.instance_uuid for r in told] == [server] * fails
+
+
 def test_many_events_are_few_looks(cloud, neutron, wanted):
     neutron.new_port_status = "ACTIVE"
     server = cloud.active(network_request=wanted)
