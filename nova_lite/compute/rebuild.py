@@ -21,6 +21,7 @@ EVENT = "compute_rebuild_instance"
 DOWNLOADING = "downloading"
 REIMAGE_TIMEOUT = 1800.0        # seconds that the Volume service may take to write an image onto a volume
 POLL_SECONDS = 1.0
+_ASKED = "reimage_asked"        # in the action's arguments, from just before it asks the Volume service
 
 
 def run(work: Work) -> None:
@@ -73,14 +74,23 @@ def _reimage(work: Work, image_id: str) -> None:
     root = next(d for d in work.instance.volumes if d.is_root)
     volumes.let_go(work, root)
     context, volume_id = admin_context(), root.volume_id or ""
+    if not work.action.arguments.get(_ASKED):       # what is being written is the image of an earlier rebuild, which failed
+        _wait_until_written(work, volume_id)
+        work.note({_ASKED: True})
     if work.host.volume.get(context, volume_id).status != DOWNLOADING:      # a run that was killed may have asked already
         work.host.volume.reimage(context, volume_id, image_id)
+    status = _wait_until_written(work, volume_id)
+    if status in (DOWNLOADING, ERROR):
+        raise exception.VolumeNotReimaged(volume_id=volume_id, image_id=image_id, status=status)
+    LOG.info("volume %s has image %s now", volume_id, image_id, extra={"instance_uuid": work.instance.uuid})
+
+
+def _wait_until_written(work: Work, volume_id: str) -> str:
+    """The status of a volume when no image is written onto it any more, or of one for which that takes too long."""
     started = time.monotonic()
-    while (status := work.host.volume.get(context, volume_id).status) == DOWNLOADING:
+    while (status := work.host.volume.get(admin_context(), volume_id).status) == DOWNLOADING:
         if time.monotonic() - started > REIMAGE_TIMEOUT:
             break
         work.update({}, [states.REBUILD_BLOCK_DEVICE_MAPPING])     # a delete ends the waiting
         time.sleep(POLL_SECONDS)
-    if status in (DOWNLOADING, ERROR):
-        raise exception.VolumeNotReimaged(volume_id=volume_id, image_id=image_id, status=status)
-    LOG.info("volume %s has image %s now", volume_id, image_id, extra={"instance_uuid": work.instance.uuid})
+    return status

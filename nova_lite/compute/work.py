@@ -117,6 +117,12 @@ class Work:
                 raise
             raise exception.GuestRemains(operation=self.action.action, host=self.host.name, reason=message_of(error)) from error
 
+    def note(self, arguments: dict[str, Any]) -> None:
+        """Add to the action's arguments what whoever takes it up after us must know. Raises as :meth:`update`."""
+        self.host.conductor.instance_update(self.instance.uuid, {}, [*states.working(self.operation)], self.action.id,
+                                            self.host.owner, arguments=arguments)
+        self.action.arguments = {**self.action.arguments, **arguments}
+
     def update_device(self, device_id: str, values: dict[str, Any] | None) -> None:
         """Change one block device, or (None) remove it. Raises InstanceNotFound or LeaseLost: then stop."""
         self.host.conductor.block_device_update(self.instance.uuid, device_id, values, self.action.id, self.host.owner)

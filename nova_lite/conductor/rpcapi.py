@@ -96,11 +96,14 @@ class ConductorAPI(rpc.Client):
         return [answer.get("result") for answer in answers]
 
     def instance_update(self, instance_uuid: str, updates: dict[str, Any], expected_task_states: Sequence[str | None],
-                        action_id: int, owner: str, guest_begins: bool = False) -> None:
+                        action_id: int, owner: str, guest_begins: bool = False,
+                        arguments: dict[str, Any] | None = None) -> None:
         """Change a server on behalf of an action; ``guest_begins``: and note with the action that its guest may run on its host
-        from here on. Raises UnexpectedTaskState, InstanceNotFound or LeaseLost."""
+        from here on; ``arguments``: and these. Raises UnexpectedTaskState, InstanceNotFound or LeaseLost."""
         asked = {"instance_uuid": instance_uuid, "updates": updates, "action_id": action_id,
                  "expected_task_states": list(expected_task_states), "owner": owner}
+        if arguments:
+            asked["arguments"] = arguments
         self._tell([("instance_update", asked | ({"guest_begins": True} if guest_begins else {}))])
 
     def block_device_update(self, instance_uuid: str, device_id: str, values: dict[str, Any] | None, action_id: int,

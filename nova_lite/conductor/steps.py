@@ -193,9 +193,10 @@ class _Run:
                 except exception.NovaLiteError as error:
                     self.answers[position] = _error(error)
         for position, asked in held:
-            if asked.get("guest_begins") and "error" not in self.answers[position]:
-                action = self.locked[asked["action_id"]]
-                action.arguments = {**action.arguments, objects.GUEST_AT: action.host}
+            action = self.locked[asked["action_id"]]
+            noted = {**asked.get("arguments", {}), **({objects.GUEST_AT: action.host} if asked.get("guest_begins") else {})}
+            if noted and "error" not in self.answers[position]:
+                action.arguments = {**action.arguments, **noted}
                 actions.set_arguments(self.conn, action.id, action.arguments)
 
     def update_device(self, calls: list[Call]) -> None:

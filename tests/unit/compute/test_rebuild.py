@@ -2,6 +2,7 @@
 import oslo_messaging as messaging
 import pytest
 
+from nova_lite.compute import rebuild
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions
@@ -186,6 +187,70 @@ def test_the_root_volume_is_written_anew(cloud, images, monkeypatch, dies_at):
     assert volumes._data(made[0]).path.read_bytes().startswith(b"reimaged")
     assert len(volumes.attachments(OWNER, server)) == 2
     assert all(d.attached for d in cloud.get(server).volumes)
+
+
+def write_slowly(volume, monkeypatch):
+    """The Volume service writes images after its answer: each is there when the host has looked three times. Answers the list
+    of the images that it was asked for."""
+    asked, looks = [], []
+    real_get, real_reimage = volume.get, volume.reimage
+
+    def reimage(_context, _volume_id, image_id):
+        assert not looks, "409: it is downloading"
+        asked.append(image_id)
+        looks.extend("123")
+
+    def get(context, volume_id):
+        found = real_get(context, volume_id)
+        if looks:
+            found.status = rebuild.DOWNLOADING
+            looks.pop()
+            if not looks:
+                real_reimage(context, volume_id, asked[-1])
+        return found
+    monkeypatch.setattr(rebuild, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(volume, "reimage", reimage)
+    monkeypatch.setattr(volume, "get", get)
+    return asked
+
+
+def raw_image(images, content):
+    made = images.create(OWNER, {"name": "raw", "visibility": "private", "disk_format": "raw"})
+    return images.upload(OWNER, made.id, [content * 64])
+
+
+def test_the_image_of_an_earlier_rebuild_that_is_still_being_written_is_not_its_own(cloud, images, monkeypatch):
+    server, volumes, made = on_volumes(cloud, images)
+    asked = write_slowly(cloud.hosts[cloud.get(server).host].host.volume, monkeypatch)
+    first, second = raw_image(images, b"first"), raw_image(images, b"second")
+    with monkeypatch.context() as patch:
+        patch.setattr(rebuild, "REIMAGE_TIMEOUT", -1.0)
+        cloud.wait_action(begin(cloud, server, first, updates={"image_ref": ""}, reimage=first.id), "error")
+    assert "downloading" in cloud.get(server).fault["message"]
+    cloud.wait_action(begin(cloud, server, second, updates={"image_ref": ""}, reimage=second.id), "done")
+    assert asked == [first.id, second.id]
+    assert volumes._data(made[0]).path.read_bytes().startswith(b"second")
+    assert state(cloud, server) == ("active", None, 1)
+
+
+def test_an_image_that_a_killed_run_has_asked_for_is_waited_for(cloud, images, monkeypatch):
+    server, volumes, made = on_volumes(cloud, images)
+    host = cloud.hosts[cloud.get(server).host].host
+    asked, image = write_slowly(host.volume, monkeypatch), raw_image(images, b"image")
+    ask = host.volume.reimage
+
+    def killed(*arguments):
+        ask(*arguments)
+        raise messaging.MessagingTimeout
+    monkeypatch.setattr(host.volume, "reimage", killed)
+    action_id = begin(cloud, server, image, updates={"image_ref": ""}, reimage=image.id)
+    cloud.wait_for(lambda: asked)
+    cloud.wait_for(lambda: not cloud.hosts[host.name].leases.in_flight())
+    cloud.expire(action_id)
+    cloud.conductor._sweep()
+    cloud.wait_action(action_id, "done")
+    assert asked == [image.id]
+    assert volumes._data(made[0]).path.read_bytes().startswith(b"image")
 
 
 def test_a_volume_that_cannot_be_written_ends_in_error_and_heals(cloud, images):
