@@ -8,7 +8,7 @@ Everything here can be run twice, and locks in one order (group, allocations, no
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from sqlalchemy import exc
 
 from nova_lite import units
 from nova_lite.db import models, pci_devices
+from nova_lite.objects import migration
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.hardware import pci
 
@@ -185,16 +186,27 @@ def held_by(conn: sa.Connection, instance_uuids: Iterable[str]) -> dict[str, lis
 
 
 def group_hosts(conn: sa.Connection, group_uuid: str) -> dict[str, set[str]]:
-    """host -> the members of a server group that hold room there."""
-    members = models.server_group_members
+    """host -> the members of a server group that hold room there. One that moves is where it goes, and where it may come back
+    to: its move holds that room."""
+    members, moves = models.server_group_members, models.migrations
+    own = sa.select(members.c.instance_uuid, members.c.instance_uuid.label("holder")).where(members.c.group_uuid == group_uuid)
+    kept = sa.select(members.c.instance_uuid, moves.c.uuid).join(moves, moves.c.instance_uuid == members.c.instance_uuid).where(
+        members.c.group_uuid == group_uuid, moves.c.status.not_in(migration.ENDED))
+    holders = own.union_all(kept).subquery()
     rows = conn.execute(
-        sa.select(ALLOCATIONS.c.instance_uuid, NODES.c.host)
-        .join(members, members.c.instance_uuid == ALLOCATIONS.c.instance_uuid)
-        .join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id).where(members.c.group_uuid == group_uuid))
+        sa.select(holders.c.instance_uuid, NODES.c.host)
+        .join(ALLOCATIONS, ALLOCATIONS.c.instance_uuid == holders.c.holder)
+        .join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id))
     hosts: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         hosts[row.host].add(row.instance_uuid)
     return dict(hosts)
+
+
+def settled(hosts: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The same without the members that are on more than one host: nobody knows yet where they will be."""
+    count = Counter(member for members in hosts.values() for member in members)
+    return {host: {member for member in members if count[member] == 1} for host, members in hosts.items()}
 
 
 def hosts_of(conn: sa.Connection, instance_uuids: Iterable[str]) -> set[str]:
@@ -230,7 +242,7 @@ class _Members:
             return False
         if self._policy == "anti-affinity":
             return len(others.get(host, ())) < self._limit
-        return not any(others.values()) or bool(others.get(host))
+        return not any(others.values()) or bool(settled(others).get(host))
 
     def add(self, instance_uuid: str, host: str) -> None:
         self._hosts.setdefault(host, set()).add(instance_uuid)

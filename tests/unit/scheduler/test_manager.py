@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, rpc, units
 from nova_lite.context import admin_context
-from nova_lite.db import claims, models
+from nova_lite.db import claims, instances, models, moves
 from nova_lite.objects.scheduling import Selection
 from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.scheduler.rpcapi import SchedulerAPI
@@ -151,8 +151,9 @@ def test_groups_over_several_requests(cloud, scheduler):
 def server_on(cloud, host, uuid="a"):
     """What the conductor has written down of a server with a host."""
     cloud.run(sa.insert(models.instances).values(
-        uuid=uuid, project_id="p", user_id="u", display_name=uuid, vm_state="active", flavor_ref="1", flavor={}, vcpus=1,
-        memory_mb=1, root_gb=1, metadata={}, system_metadata={}, network_info=[], security_groups=[], scheduler_hints={},
+        uuid=uuid, project_id="p", user_id="u", display_name=uuid, vm_state="active", flavor_ref="1",
+        flavor=spec().flavor.to_primitive(), vcpus=1, memory_mb=1, root_gb=1, metadata={}, system_metadata={}, network_info=[],
+        security_groups=[], scheduler_hints={},
         host=host, node=host, created_at=units.utcnow()))
 
 
@@ -163,6 +164,45 @@ def test_a_moving_member_does_not_bind_itself(cloud, scheduler):
     server_on(cloud, "h1")
     assert scheduler(spec(group=group, ignore_hosts=["h1"]), ["a"])["a"][0].host == "h2"
     assert cloud.used()["h1"][3] == 1       # what it holds where it runs is kept
+
+
+def moves_away(cloud, uuid, source, target):
+    """What a move has written down: it keeps the room on the old host, the server has that on the new one."""
+    assert cloud.db.write(claims.claim, uuid, cloud.nodes[source], 1, 1, 1)
+    server_on(cloud, source, uuid)
+    with cloud.db.read() as conn:
+        server = instances.get(conn, uuid)
+    move = cloud.db.write(moves.create, server, "migration", "migrating")
+    cloud.db.write(claims.rename, uuid, move.uuid)
+    assert cloud.db.write(claims.claim, uuid, cloud.nodes[target], 1, 1, 1)
+    return move
+
+
+def test_a_member_that_moves_keeps_others_from_both_its_hosts(cloud, scheduler):
+    cloud.nodes = {name: cloud.add(name) for name in ("h1", "h2", "h3")}
+    group = cloud.group("anti-affinity", "abc")
+    move = moves_away(cloud, "a", "h1", "h2")
+    assert not cloud.db.write(claims.claim, "b", cloud.nodes["h1"], 1, 1, 1, group)
+    assert [s.host for s in scheduler(spec(group=group), ["b"])["b"]] == ["h3"]
+    with pytest.raises(exception.NoValidHost, match="ServerGroupAntiAffinityFilter left 0"):
+        scheduler(spec(group=group), ["c"])
+    cloud.db.write(claims.release, move.uuid)
+    cloud.db.write(moves.update, move.id, {"status": "confirmed"})
+    assert scheduler(spec(group=group), ["c"])["c"][0].host == "h1"
+
+
+def test_nobody_follows_a_member_that_may_come_back(cloud, scheduler):
+    cloud.nodes = {name: cloud.add(name) for name in ("h1", "h2", "h3")}
+    group = cloud.group("affinity", "ab")
+    move = moves_away(cloud, "a", "h1", "h2")
+    assert not cloud.db.write(claims.claim, "b", cloud.nodes["h1"], 1, 1, 1, group)
+    assert not cloud.db.write(claims.claim, "b", cloud.nodes["h2"], 1, 1, 1, group)
+    with pytest.raises(exception.NoValidHost, match="ServerGroupAffinityFilter left 0"):
+        scheduler(spec(group=group), ["b"])
+    cloud.db.write(claims.release, "a")
+    cloud.db.write(claims.rename, move.uuid, "a")
+    cloud.db.write(moves.update, move.id, {"status": "error"})
+    assert scheduler(spec(group=group), ["b"])["b"][0].host == "h1"
 
 
 @pytest.mark.parametrize(("placed_on", "used"), [("h1", 1), ("h2", 2)])
