@@ -95,8 +95,9 @@ def delete_limits(conn: sa.Connection, project_id: str, user_id: str = "") -> No
 def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, int]:
     """What a project (or one user of it) uses of instances, cores, ram and server_groups. One query."""
     servers, groups = models.instances, models.server_groups
-    # a server that was deleted and may be restored does not count
-    mine = [servers.c.project_id == project_id, servers.c.deleted == 0, servers.c.vm_state != states.SOFT_DELETED]
+    # a server that was deleted and may be restored does not count, until somebody asks for that
+    counts = sa.or_(servers.c.vm_state != states.SOFT_DELETED, servers.c.task_state == states.RESTORING)
+    mine = [servers.c.project_id == project_id, servers.c.deleted == 0, counts]
     mine_too = [groups.c.project_id == project_id]
     if user_id:
         mine.append(servers.c.user_id == user_id)

@@ -206,6 +206,16 @@ def test_restore_needs_room_in_the_quota(cloud, servers, member):
     act(member, server, {"restore": None}, 202)
 
 
+def test_restores_at_once_do_not_share_the_room_for_one(cloud, servers, member):
+    first, second = servers.active(member), servers.active(member)
+    for server in (first, second):
+        servers.set(server, vm_state="soft-delete")
+    cloud.db.write(quotas.set_limits, "project1", {"instances": 1})
+    act(member, first, {"restore": None}, 202)
+    assert servers.row(first)["vm_state"] == "soft-delete"      # no host has begun
+    act(member, second, {"restore": None}, 403)
+
+
 def test_lists(servers, member, admin):
     soft, alive = servers.active(member), servers.active(member)
     servers.set(soft, vm_state="soft-delete")
