@@ -181,7 +181,9 @@ def settle(work: Work) -> dict[str, Any]:
 def _place(work: Work) -> dict[str, Any]:
     if _is_offloaded(work):
         known = {key: value for key, value in work.instance.system_metadata.items() if key != UNSHELVED_HOST}
-        return {**OFF_THE_HOST, "system_metadata": known}
+        # whatever could not be given back: the next host must not take it for its own connection
+        volumes.forget_connections(work.instance)
+        return {**OFF_THE_HOST, "system_metadata": known, **volumes.columns(work.instance)}
     return {"vm_state": states.SHELVED, "power_state": states.SHUTDOWN}
 
 
@@ -198,6 +200,7 @@ def _undo(work: Work) -> None:
             host.network.unplug(instance, vif)
         # the volumes are the server's, wherever it is built now
         work.update({}, [*states.working(work.operation), None, states.DELETING])
+        volumes.disconnect_all(host.driver, instance)       # from the host, should the Volume service be away
         _let_go_all(work, instance)
     except (*_STOP, exception.GuestRemains):
         raise

@@ -216,6 +216,12 @@ def disconnect_all(driver: ComputeDriver, instance: Instance) -> None:
     for device in instance.volumes:
         if device.connection_info is not None:
             driver.disconnect_volume(instance, device)
+    forget_connections(instance)
+
+
+def forget_connections(instance: Instance) -> None:
+    """No host has the volumes of the server."""
+    for device in instance.volumes:
         device.connection_info, device.attached = None, False
 
 

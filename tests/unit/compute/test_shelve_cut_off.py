@@ -1,4 +1,5 @@
 """Hosts that die, or are cut off, while a server goes to its shelf or comes back: one whole copy stays, and one guest runs."""
+import dataclasses
 import threading
 
 import pytest
@@ -115,3 +116,41 @@ def test_an_unshelve_that_fails_when_the_guest_runs_puts_it_back(cloud, images, 
     cloud.sweep()
     cloud.wait_action(action_id, "error")
     assert (state(cloud, server)[:2], cloud.get(server).host) == (("shelved_offloaded", None), None)
+
+
+@pytest.mark.parametrize("fails_too", ["attachments", "disconnect_volume", "destroy"])
+def test_an_unshelve_that_fails_while_the_volume_service_is_away_leaves_no_connection_of_its_host(cloud, images, monkeypatch,
+                                                                                                fails_too):
+    """The Volume service refuses a second host's connector for the first one's attachment."""
+    volumes = volume_base.load(cloud.conf)
+    made = [volumes.create(OWNER, 1).id for _ in range(2)]
+    devices = [{"id": f"d{n}", "source_type": "volume", "destination_type": "volume", "source_id": one, "volume_id": one,
+                "boot_index": None if n else 0} for n, one in enumerate(made)]
+    server, _ = offloaded(cloud, images, block_devices=devices)
+    connected: dict[str, str] = {}
+    for name, manager in cloud.hosts.items():
+        def connect(context, attachment_id, connector, _name=name, _real=manager.host.volume.connect):
+            assert connected.setdefault(attachment_id, _name) == _name, "400: duplicate connectors"
+            return dataclasses.replace(_real(context, attachment_id, connector), connection_info={"data": {"of": _name}})
+        monkeypatch.setattr(manager.host.volume, "connect", connect)
+    host = cloud.hosts["h1"].host
+    gone, real = [], host.driver.disconnect_volume
+    monkeypatch.setattr(host.driver, "disconnect_volume", lambda *a: (gone.append(a[1].volume_id), real(*a)))
+
+    def is_away(*_arguments):
+        raise exception.ServiceUnavailable(what="Cinder", reason="it does not answer")
+
+    def fails(*_arguments):
+        patched.setattr(*((host.volume, "attachments", is_away) if fails_too == "attachments" else
+                          (host.driver, fails_too, is_away)))
+        is_away()
+    with monkeypatch.context() as patched:
+        patched.setattr(host.driver, "spawn", fails)
+        cloud.wait_action(wake(cloud, begin(cloud, server, "unshelve", destination="h1")), "error")
+    assert len(connected) == 2
+    assert fails_too != "attachments" or sorted(gone) == sorted(made)
+    assert (state(cloud, server)[0], cloud.get(server).host) == ("shelved_offloaded", None)
+    assert not any(d.connection_info or d.attached for d in cloud.get(server).volumes)
+    cloud.wait_action(wake(cloud, begin(cloud, server, "unshelve", destination="h2")), "done")
+    assert all(d.connection_info["data"]["of"] == "h2" and d.attached for d in cloud.get(server).volumes)
+    assert len(volumes.attachments(OWNER, server)) == 2
