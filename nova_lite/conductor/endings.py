@@ -18,7 +18,7 @@ from nova_lite.objects.instance import UNSHELVED_HOST, has_unshelved, off_the_sh
 MESSAGE_LENGTH = 255
 # with these a request writes nothing but the task_state: as long as no host has begun, the server is what it was
 _LEAVES_THE_RECORD = ("start", "stop", "reboot", "reboot_hard", "pause", "unpause", "suspend", "resume", "changePassword",
-                      "rescue", "unrescue")
+                      "rescue", "unrescue", "restore")
 _MAY_GO_ELSEWHERE = ("build", "evacuate")       # when a host has died over them
 RECLAIM = "reclaim"      # in the arguments of a delete that no user asks for: the time of a soft-deleted server is over
 _CHANGES = (("block_device", instances.change_block_device), ("nic", instances.change_nic), ("share", instances.change_share))
@@ -96,6 +96,8 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         failure |= _on_the_shelf(conn, action)
         if has_not_begun(action) or action.verb == "resume":    # the saved memory is still there, or it ran
             failure.pop("vm_state", None)
+            if action.verb == "restore":        # who wanted it back gets the whole time to do so
+                failure["deleted_at"] = units.utcnow()
             actions.add_events(conn, [(action.id, actions.event(f"compute_{operation(action).method}", action.host,
                                                                 units.utcnow(), error=message))])
         failure |= move_endings.default_failure(action)

@@ -283,6 +283,25 @@ def test_on_a_dead_host_it_is_soft_deleted_all_the_same(cloud):
     assert state(cloud, server) == ("soft-delete", None, 4)
 
 
+def test_a_restore_that_a_dead_host_had_not_begun_leaves_it_its_grace(cloud, api):
+    server = cloud.active()
+    api.delete(cloud.context, server)
+    cloud.wait(server, "soft-delete")
+    cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(seconds=3601))
+    action_id = cloud.begin(server, "restore")
+    cloud.silence("h1")
+    cloud.expire(action_id)
+    cloud.sweep()
+    assert cloud.action(action_id).state == "error"
+    assert state(cloud, server)[:2] == ("soft-delete", None)
+    assert "before it began 'restore'" in cloud.get(server).fault["message"]
+    cloud.conductor.overdue.run()
+    assert state(cloud, server)[:2] == ("soft-delete", None)
+    cloud.report("h1")
+    api.restore(cloud.context, server)
+    assert cloud.wait(server, "active").fault is None
+
+
 def test_a_guest_that_is_brought_back_meanwhile_is_not_turned_off(cloud):
     server = cloud.active()
     host = cloud.hosts["h1"]
