@@ -7,6 +7,7 @@ from typing import Any
 from nova_lite import units
 from nova_lite.compute import snapshot
 from nova_lite.compute.work import Work
+from nova_lite.objects import states
 from nova_lite.objects.instance import SHELVED_IMAGE, off_the_shelf
 
 EVENTS = {"soft_delete": "compute_soft_delete_instance", "restore": "compute_restore_instance"}
@@ -34,8 +35,8 @@ def restore(work: Work) -> None:
 
 def settle(work: Work) -> dict[str, Any]:
     """The server is what it was: it can be tried again. Who wanted it back gets the whole time to do so."""
-    deleted_at = None if work.operation.verb == "soft_delete" else units.utcnow().isoformat()
-    return {"vm_state": work.instance.vm_state, "deleted_at": deleted_at}
+    is_deleted = work.instance.vm_state == states.SOFT_DELETED      # also before a second soft delete
+    return {"vm_state": work.instance.vm_state, "deleted_at": units.utcnow().isoformat() if is_deleted else None}
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"soft_delete": soft_delete, "restore": restore}

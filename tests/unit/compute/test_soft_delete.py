@@ -5,7 +5,7 @@ import pytest
 
 from nova_lite import exception, units
 from nova_lite.compute.api import ComputeAPI
-from nova_lite.db import actions, moves, quotas
+from nova_lite.db import actions, clock, moves, quotas
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
 from nova_lite.objects import states
@@ -258,6 +258,26 @@ def test_a_restore_that_fails_leaves_it_its_grace(cloud, api):
     api.restore(cloud.context, server)
     cloud.wait(server, "active")
     assert cloud.get(server).deleted_at is None
+
+
+def test_a_second_delete_that_fails_keeps_no_server_for_ever(cloud, api, monkeypatch):
+    server = cloud.active()
+    api.delete(cloud.context, server)
+    cloud.wait(server, "soft-delete")
+    with monkeypatch.context() as patch:
+        def fails(_instance):
+            patch.undo()
+            raise exception.VirtDriverError(what="power state", reason="libvirtd is away")
+        patch.setattr(cloud.hosts["h1"].host.driver, "power_state", fails)
+        api.delete(cloud.context, server)
+        cloud.wait_for(lambda: cloud.get(server).fault)
+    cloud.wait(server, "soft-delete")
+    assert cloud.get(server).deleted_at is not None
+    with monkeypatch.context() as patch:
+        now = clock.read
+        patch.setattr(clock, "read", lambda conn: now(conn) + datetime.timedelta(seconds=3601))
+        cloud.conductor.overdue.run()
+    cloud.wait_for(lambda: cloud.get(server).deleted)
 
 
 def test_what_nobody_knows_the_time_of_is_not_deleted(cloud):
