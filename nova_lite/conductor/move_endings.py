@@ -36,18 +36,18 @@ def succeeded(conn: sa.Connection, action: Action) -> None:
 
 def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
     """An action that belongs to a move failed, for good. Answers the columns that go back to what they were."""
-    if "migration_id" not in action.arguments:
-        return {}
+    server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
+    if "migration_id" not in action.arguments:      # a resize that was given up before there was a move
+        return room_of(server) if server is not None and action.verb == "resize" else {}
     move = moves.get(conn, action.arguments["migration_id"], lock=True)
     if move.has_ended:
         return {}
-    server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
     is_back = server is not None and server.host == move.source_compute
     if action.verb in _MAY_BE_TRIED_AGAIN and not (action.verb == "revertResize" and is_back and _has_left(action)):
         moves.update(conn, move.id, {"status": objects.FINISHED})
         if server is not None and server.vm_state != states.RESIZED:    # by os-resetState: nobody can speak about it any more
             end_waiting(conn, server, [action.id])
-        return {}
+        return room_of(server) if server is not None else {}
     if server is not None and _may_run_there(action, server, move):
         return _as_moved(server, move)
     if is_back:
