@@ -56,15 +56,21 @@ class Findings:
 
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
     """What a move has left of a server here goes, when the server has settled elsewhere or is gone; its guest, too, should it
-    have come. At the server's turn."""
+    have come. Of one that has settled here, with its guest, only what was set aside goes. At the server's turn."""
+    context = admin_context()
     try:
         guests = host.driver.power_states()
         if uuid in guests:
-            for values in host.conductor.sync_power_states(admin_context(), host.name, {uuid: guests[uuid]})["remove"]:
+            for values in host.conductor.sync_power_states(context, host.name, {uuid: guests[uuid]})["remove"]:
                 remove(host, Instance.from_primitive(values))
-        if uuid in host.driver.left_behind() and uuid in host.conductor.not_wanted(admin_context(), host.name, [uuid]):
+        if uuid not in host.driver.left_behind():
+            return
+        if uuid in host.conductor.not_wanted(context, host.name, [uuid]):
             LOG.info("removing what its move has left here", extra={"instance_uuid": uuid})
             host.driver.drop_left_behind(uuid)
+        elif uuid in guests and uuid in host.conductor.settled_here(context, host.name, [uuid]):
+            LOG.info("removing what a move has set aside here", extra={"instance_uuid": uuid})
+            host.driver.drop_aside(Instance.from_primitive(host.conductor.get_instance(context, uuid)))
     except Exception:
         LOG.exception("removing it failed; the next look tries again", extra={"instance_uuid": uuid})
 

@@ -249,6 +249,11 @@ class ConductorManager:
             known = instances.get_many(conn, instance_uuids, deleted=True, tags=False)
             return [server.uuid for server in power_states.strays(conn, known, host).remove]
 
+    def settled_here(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
+        """See :meth:`ConductorAPI.settled_here`."""
+        with self.db.read() as conn:
+            return sorted(power_states.settled(conn, host, instance_uuids))
+
     def must_be_off(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.must_be_off`."""
         with self.db.read() as conn:

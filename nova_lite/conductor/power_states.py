@@ -61,6 +61,13 @@ def _is_stray(instance: Instance, host: str) -> bool:
     return bool(instance.deleted) or (instance.host != host and (instance.host is None or instance.task_state is None))
 
 
+def settled(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
+    """Those of the servers of a host which have moved from it or to it, and of which no move is open: nobody can go back
+    any more to what was set aside there. An old database may know of no move at all: then that stays."""
+    mine = set(conn.scalars(sa.select(T.c.uuid).where(T.c.uuid.in_(sorted(uuids)), T.c.host == host, T.c.deleted == 0)))
+    return moves.from_or_to(conn, host, mine) - moves.kept_on(conn, host, mine)
+
+
 def must_be_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
     """Those of the servers whose guests must not run on a host, whatever becomes of them there: soft-deleted or shelved ones,
     and those for which an evacuation has named another host, which may begin at any moment."""

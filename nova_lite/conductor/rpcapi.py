@@ -179,6 +179,10 @@ class ConductorAPI(rpc.Client):
         """Those of the servers of which nothing may be on a host any more."""
         return self._ask(context, "not_wanted", host=host, instance_uuids=list(instance_uuids))
 
+    def settled_here(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
+        """Those of the servers of a host which have moved and are on no way now: what was set aside there is needed no more."""
+        return self._ask(context, "settled_here", host=host, instance_uuids=list(instance_uuids))
+
     def must_be_off(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
         """Those of the servers whose guests must not run on a host: soft-deleted, shelved, or being evacuated from it."""
         return self._ask(context, "must_be_off", host=host, instance_uuids=list(instance_uuids))
