@@ -26,6 +26,7 @@ Members = Mapping[str, Sequence[str]]
 """The addresses of the members of groups, by the groups' ids."""
 _ANSWERS = "ct state related accept", "ct direction reply ct state established accept"
 _ICMP = 1
+_DHCP = "udp sport 68 udp dport 67"
 # only what was led to the service: at its other ports the address is the host itself
 _METADATA = f"meta l4proto tcp ct original ip daddr {ipam.METADATA_ADDRESS} ct original proto-dst 80 return"
 
@@ -37,11 +38,15 @@ def table(bridge: str) -> str:
 
 def base(bridge: str, uplink: tuple[str, str] | None = None) -> str:
     """The table without guests. ``uplink``: the interface by which the host's own packets come from outside of the namespace,
-    and the address that they have; without a namespace they do not come by here. The host may reach its guests."""
+    and the address that they have; without a namespace they do not come by here. The host may reach its guests.
+
+    Whatever their groups say, guests reach nothing at the host itself, where consoles and libvirt may ask for no password, but
+    DHCP, ping, and the services that the host's own rules lead them to, as they do for metadata."""
     name = table(bridge)
     through = [*_ANSWERS, *([f'iifname "{uplink[0]}" ip saddr {ipaddress.IPv4Address(uplink[1])} accept'] if uplink else []),
                f'iifname "{bridge}" ip saddr vmap @from_guests', f'oifname "{bridge}" ip daddr vmap @to_guests']
-    to_host = [*_ANSWERS, f'iifname "{bridge}" ip saddr vmap @from_guests']
+    to_host = [*_ANSWERS, *(f'iifname "{bridge}" {what}' for what in (
+        "ip saddr vmap @from_guests", f"{_DHCP} accept", "meta l4proto icmp accept", "ct status dnat accept", "counter drop"))]
     return f"""\
 table ip {name} {{
     map to_guests {{
@@ -74,7 +79,7 @@ def guests(bridge: str, nics: Iterable[Nic], members: Members) -> str:
         text += _refill(name, f"to-{nic.interface}", [
             *(_line(rule, "saddr", "accept") for rule in rules if rule.direction == INGRESS), "counter drop"])
         text += _refill(name, f"from-{nic.interface}", [
-            "udp sport 68 udp dport 67 return", _METADATA,
+            f"{_DHCP} return", _METADATA,
             *(_line(rule, "daddr", "return") for rule in rules if rule.direction != INGRESS), "counter drop"])
     return text
 

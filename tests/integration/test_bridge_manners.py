@@ -7,7 +7,9 @@ import shutil
 
 import pytest
 
+from nova_lite.network.host import NetworkHost
 from tests.support import frames
+from tests.support.bridge_guests import LISTEN, program, reaches
 from tests.support.bridge_host import daemon_of, plugged
 from tests.support.process import wait_for
 
@@ -63,3 +65,29 @@ def test_the_log_of_dnsmasq_is_bounded(at, tmp_path):
         driver.refresh_filters()
         assert 0 < log.stat().st_size < 2 ** 10
         assert daemon.pid() == pid
+
+
+def test_a_guest_reaches_no_service_of_its_host_that_it_is_not_led_to(at, tmp_path):
+    conf, _db, _driver, network = at
+    host, service = NetworkHost(conf.network.netns), (2222, 30.0)
+    itself, no = host.uplink_inside, (2222, 1.0)        # an address that the host has elsewhere
+    with plugged(at, tmp_path) as (_server, one), program(conf.network.netns, LISTEN, 2222) as listen:
+        address = one.dress().vif.fixed_ips[0].address
+        assert listen.stdout.readline() == "ready\n"
+        assert reaches(conf.network.netns, network["gateway"], *service)
+        for target in (network["gateway"], "169.254.169.254", itself):
+            assert not reaches(one.name, target, *no)
+            assert one.pings(target)
+        said = one.run("busybox", "wget", "-q", "-O", "-", "http://169.254.169.254/").stdout
+        assert said.startswith(address)
+        # docs/operators.md says how to open one
+        host.run("nft", "-f", "-", given=f"""
+            table ip for_guests {{
+                chain services {{
+                    type nat hook prerouting priority dstnat; policy accept;
+                    iifname "nlbr*" ip daddr {itself} tcp dport {{ 2222, 3333 }} redirect
+                }}
+            }}
+            """)
+        assert reaches(one.name, itself, *service)
+        assert not reaches(one.name, network["gateway"], *no)

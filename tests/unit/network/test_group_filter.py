@@ -77,6 +77,12 @@ def test_the_host_itself_comes_by_an_uplink_or_not_at_all():
     assert "nli" not in group_filter.base("nlbr1")
 
 
+def test_at_the_host_itself_a_guest_finds_only_what_it_needs():
+    assert _lines(group_filter.base("nlbr1"), "to_host")[2:] == [f'iifname "nlbr1" {rest}' for rest in (
+        "ip saddr vmap @from_guests", "udp sport 68 udp dport 67 accept", "meta l4proto icmp accept", "ct status dnat accept",
+        "counter drop")]
+
+
 def test_nothing_odd_gets_into_the_rules():
     with pytest.raises(exception.InvalidInput):
         group_filter.guests("nlbr1", [_nic(Rule("ingress", remote_group="x; accept"))], {})
