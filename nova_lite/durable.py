@@ -1,10 +1,19 @@
-"""Files that outlive the loss of power: whole or not there, and there once they were said to be."""
+"""Files that outlive the loss of power: whole or not there, and there once they were said to be; and what of others a killed
+process has left."""
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pathlib
+import time
+
+from oslo_log import log
 
 from nova_lite import concurrency
+
+LOG = log.getLogger(__name__)
+_DAY = 86400
 
 
 def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
@@ -15,6 +24,23 @@ def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
 def rename(path: pathlib.Path, new: pathlib.Path) -> None:
     """Give a whole file another name in the same directory. Raises OSError."""
     concurrency.native(_rename, path, new)
+
+
+def sweep(directory: pathlib.Path, data: str) -> None:
+    """Of a directory of records (``<id>.json``) with their data (``<id>`` and this suffix), whose lock the caller holds, remove
+    what killed writers have left: temporary files, and data without a record. What is younger than a day, or locked, may be in
+    work; what cannot be removed is logged."""
+    temporary = [*directory.glob("*.part"), *directory.glob("*.part.*")]
+    for path in [*temporary, *(path for path in directory.glob(f"*{data}") if not path.with_suffix(".json").exists())]:
+        try:
+            if path.stat().st_mtime < time.time() - _DAY:
+                with open(path, "rb") as stream, contextlib.suppress(BlockingIOError):
+                    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+        except FileNotFoundError:
+            continue        # its writer lives, and is done
+        except OSError as error:
+            LOG.warning("what a killed process has left cannot be removed: %s", error)
 
 
 def _put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:

@@ -13,6 +13,7 @@ from nova_lite.embedded.wsgi import Application, Request, Route, json_response
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.image import base as image_base
 from nova_lite.image.fields import COMMUNITY, PUBLIC
+from nova_lite.image.local import LocalImages
 from nova_lite.objects.image import ImageMeta
 
 CHUNK = 1024 * 1024
@@ -21,7 +22,10 @@ FIELDS = ("name", "visibility", "min_disk", "min_ram", "disk_format", "container
 
 def factory(conf: cfg.ConfigOpts) -> Application:
     """The WSGI application, mounted at /image."""
-    api = ImageHandlers(image_base.load(conf))
+    images = image_base.load(conf)
+    if isinstance(images, LocalImages):
+        images.tidy()
+    api = ImageHandlers(images)
     return Application(LocalIdentity(f"{conf.state_path}/identity"), [
         Route("GET", "/", api.versions, public=True),
         Route("GET", "/versions", api.versions, public=True),

@@ -22,7 +22,9 @@ _UNLIMITED = ("volumes", "snapshots", "gigabytes", "backups", "backup_gigabytes"
 
 def factory(conf: cfg.ConfigOpts) -> Application:
     """The WSGI application, mounted at /volume. A project's id in the path is optional, as in Cinder of today."""
-    api = VolumeHandlers(LocalVolumes(conf))
+    volumes = LocalVolumes(conf)
+    volumes.tidy()
+    api = VolumeHandlers(volumes)
     table: list[tuple[str, str, Callable[..., Any], int]] = [
         ("GET", "/volumes", api.index, 200), ("GET", "/volumes/detail", api.detail, 200), ("POST", "/volumes", api.create, 202),
         ("GET", "/volumes/{volume_id}", api.show, 200), ("PUT", "/volumes/{volume_id}", api.update, 200),

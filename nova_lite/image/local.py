@@ -2,7 +2,8 @@
 ``<id>.deleted``: hosts keep images by their id, so nobody else's may ever have it.
 
 Files appear and change by an atomic rename, so a reader sees an old file or a new one and a killed writer leaves at most a
-``.part`` file. Writers of all processes take turns by a lock file. Ids are UUIDs and nothing else, so no id leads elsewhere.
+``.part`` file, which goes when an API starts (``tidy``). Writers of all processes take turns by a lock file. Ids are UUIDs and
+nothing else, so no id leads elsewhere.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from nova_lite.objects.image import ImageMeta
 
 LOG = log.getLogger(__name__)
 
-QUEUED, ACTIVE = "queued", "active"
+QUEUED, ACTIVE, PENDING_DELETE = "queued", "active", "pending_delete"
 CHUNK = units.MiB
 _SETTABLE = {"name", "visibility", "owner", "min_disk", "min_ram", "disk_format", "container_format", "properties", "tags",
              "protected"}
@@ -129,13 +130,20 @@ class LocalImages:
         return image
 
     def delete(self, context: RequestContext, image_id: str) -> None:
-        """Remove record and data; Forbidden for a protected image."""
+        """Remove data and record; Forbidden for a protected image. A delete that was cut off can be run again."""
         self._own(context, image_id)
         with self._locked():
-            if self._read(image_id).protected:
+            image = self._read(image_id)
+            if image.protected:
                 raise exception.Forbidden(f"Image {image_id} is protected and cannot be deleted.")
-            durable.rename(self._record(image_id), self._tombstone(image_id))
+            self._write(dataclasses.replace(image, status=PENDING_DELETE))
             self._data(image_id).unlink(missing_ok=True)
+            durable.rename(self._record(image_id), self._tombstone(image_id))
+
+    def tidy(self) -> None:
+        """Remove what killed processes have left."""
+        with self._locked():
+            durable.sweep(self._directory, ".data")
 
     def _record(self, image_id: str) -> pathlib.Path:
         return self._directory / f"{image_id}.json"

@@ -7,6 +7,7 @@ from typing import Any
 from nova_lite.objects.base import Record
 
 AVAILABLE, CREATING, IN_USE, DETACHING, ERROR = "available", "creating", "in-use", "detaching", "error"
+DELETING = "deleting"
 
 
 @dataclass

@@ -5,6 +5,7 @@ The volume type ``multiattach`` makes a volume that several servers may have at 
 """
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import threading
 import uuid
@@ -14,11 +15,11 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import durable, exception, units
 from nova_lite.context import RequestContext
 from nova_lite.image import base as image_base
 from nova_lite.objects.image import ImageMeta
-from nova_lite.objects.volume import AVAILABLE, CREATING, ERROR, IN_USE, Attachment, Snapshot, Volume
+from nova_lite.objects.volume import AVAILABLE, CREATING, DELETING, ERROR, IN_USE, Attachment, Snapshot, Volume
 from nova_lite.volume import data_files
 from nova_lite.volume.data_files import Builder, DataFile, Fate
 from nova_lite.volume.records import DirectoryLock, RecordDirectory
@@ -156,18 +157,20 @@ class LocalVolumes:
             self._volumes.write(volume_id, volume)
 
     def delete(self, context: RequestContext, volume_id: str) -> None:
-        """Remove record and data; InvalidVolume while the volume is in use or being made, or has snapshots."""
+        """Remove data and record; InvalidVolume while the volume is in use or being made, or has snapshots. One that was cut
+        off can be run again."""
         with self._lock.held():
             try:
                 volume = self._visible(context, volume_id)
             except exception.VolumeNotFound:
                 return
-            if volume.bindings or volume.status not in (AVAILABLE, ERROR):
+            if volume.bindings or volume.status not in (AVAILABLE, ERROR, DELETING):
                 raise _wrong_status(volume, "delete", f"{AVAILABLE} or {ERROR}")
             if any(s.volume_id == volume_id for s in self._snapshots.all()):
                 raise exception.InvalidVolume(reason=f"Volume {volume_id} still has dependent snapshots.")
-            self._volumes.remove(volume_id)
+            self._volumes.write(volume_id, dataclasses.replace(volume, status=DELETING))
             self._data(volume_id).remove()
+            self._volumes.remove(volume_id)
 
     def create_snapshot(self, context: RequestContext, volume_id: str, name: str = "", description: str = "",
                         force: bool = False) -> StoredSnapshot:
@@ -192,14 +195,21 @@ class LocalVolumes:
         return snapshot
 
     def delete_snapshot(self, context: RequestContext, snapshot_id: str) -> None:
-        """Remove a snapshot; one that is gone is no error."""
+        """Remove a snapshot, as ``delete`` does; one that is gone is no error."""
         with self._lock.held():
             try:
-                self.get_snapshot(context, snapshot_id)
+                snapshot = self.get_snapshot(context, snapshot_id)
             except exception.SnapshotNotFound:
                 return
-            self._snapshots.remove(snapshot_id)
+            self._snapshots.write(snapshot_id, dataclasses.replace(snapshot, status=DELETING))
             self._snapshot_data(snapshot_id).remove()
+            self._snapshots.remove(snapshot_id)
+
+    def tidy(self) -> None:
+        """Remove what killed processes have left."""
+        with self._lock.held():
+            for directory in (self._directory, self._directory / "snapshots"):
+                durable.sweep(directory, ".raw")
 
     # attachments -------------------------------------------------------------------------------------------------------
 

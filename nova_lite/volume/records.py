@@ -1,7 +1,8 @@
 """Records in a directory, one JSON file each, for neighbours that are embedded.
 
 A file appears and changes by an atomic rename, so a reader sees an old record or a new one, and a killed writer leaves at most
-a ``.part`` file. It is on the disk before it has its name. Ids are UUIDs and nothing else, so no id leads elsewhere.
+a ``.part`` file (see ``durable.sweep``). It is on the disk before it has its name. Ids are UUIDs and nothing else, so no id
+leads elsewhere.
 """
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The embedded Image API over WSGI: what a field may be, who may show an image to all, and ids of deleted images."""
 from __future__ import annotations
 
+import os
 import uuid
 
 import pytest
@@ -54,6 +55,15 @@ def test_a_field_of_the_wrong_type_is_refused_by_its_name(users, name, value):
     assert name in demo.patch(made["id"], name, value, 400)["error"]["message"]
     assert demo("GET", f"/{made['id']}") == made
     assert demo("GET", "")["images"] == [made]
+
+
+def test_an_api_that_starts_removes_what_killed_ones_have_left(tmp_path):
+    left = tmp_path / "images" / f"{uuid.uuid4()}.data"
+    left.parent.mkdir()
+    left.touch()
+    os.utime(left, (1, 1))
+    image_api.factory(conf_module.load([], config_files=[], state_path=str(tmp_path), image__local_path=str(left.parent)))
+    assert not left.exists()
 
 
 def test_properties_are_texts(users):

@@ -1,6 +1,7 @@
 """The embedded Block Storage API over WSGI, as the stock clients call it."""
 from __future__ import annotations
 
+import os
 import uuid
 
 import pytest
@@ -40,6 +41,15 @@ def cloud(conf):
         return answer.json if answer.body else None
 
     return send
+
+
+def test_an_api_that_starts_removes_what_killed_ones_have_left(conf, tmp_path):
+    left = tmp_path / "volumes" / f"{uuid.uuid4()}.raw"
+    left.parent.mkdir()
+    left.touch()
+    os.utime(left, (1, 1))
+    volume_api.factory(conf)
+    assert not left.exists()
 
 
 def _new(cloud, user="demo", **values):

@@ -1,6 +1,7 @@
 """The local image driver on a real directory."""
 import hashlib
 import os
+import pathlib
 import threading
 import uuid
 
@@ -84,6 +85,44 @@ def test_a_server_reads_the_old_data_to_its_end_while_the_image_is_deleted(image
     assert b"".join(pieces) == b"abcdef"
     with pytest.raises(exception.ImageNotFound):
         images.read(ALICE, image.id)
+
+
+def test_a_delete_that_was_cut_off_can_be_run_again(images, directory, monkeypatch, tmp_path):
+    class Killed(BaseException):
+        """In the middle of it."""
+
+    def die(path, **_):
+        raise Killed
+    image = _made(images)
+    with monkeypatch.context() as patched:
+        patched.setattr(pathlib.Path, "unlink", die)
+        with pytest.raises(Killed):
+            images.delete(ALICE, image.id)
+    with pytest.raises(exception.ImageNotActive):
+        images.download(ALICE, image.id, str(tmp_path / "x"))
+    with pytest.raises(exception.Conflict):
+        images.upload(ALICE, image.id, [b"other"])
+    images.delete(ALICE, image.id)
+    assert not (directory / f"{image.id}.data").exists()
+    with pytest.raises(exception.ImageNotFound):
+        images.get(ALICE, image.id)
+    with pytest.raises(exception.Conflict):
+        images.create(ALICE, {"id": image.id})
+
+
+def test_what_killed_processes_have_left_goes_after_a_day(images, directory):
+    image, deleted, nobody = _made(images), _made(images), uuid.uuid4()
+    images.delete(ALICE, deleted.id)
+    kept = set(os.listdir(directory))
+    left = [f"{nobody}.data", f"{deleted.id}.data", f"{image.id}.{nobody}.part"]
+    for name in left:
+        (directory / name).touch()
+    images.tidy()
+    assert set(os.listdir(directory)) == {*kept, *left}         # it may be somebody's that is at work
+    for path in directory.iterdir():
+        os.utime(path, (1, 1))
+    images.tidy()
+    assert set(os.listdir(directory)) == kept
 
 
 def test_who_sees_what(images):

@@ -1,7 +1,9 @@
 """The local volume driver on a real directory."""
 import contextlib
+import fcntl
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -272,6 +274,53 @@ def test_a_maker_that_died_leaves_no_volume_that_is_created_for_ever(conf, volum
     else:
         volumes.delete(ALICE, volume.id)
         assert os.listdir(directory) == [".lock"]
+
+
+class Killed(BaseException):
+    """In the middle of something."""
+
+
+def test_a_delete_that_was_cut_off_can_be_run_again(volumes, directory, monkeypatch):
+    volume = volumes.create(ALICE, 1)
+    snapshot = volumes.create_snapshot(ALICE, volume.id)
+
+    def die(path, **_):
+        raise Killed
+    for delete, lost in ((volumes.delete_snapshot, snapshot.id), (volumes.delete, volume.id)):
+        with monkeypatch.context() as patched:
+            patched.setattr(pathlib.Path, "unlink", die)
+            with pytest.raises(Killed):
+                delete(ALICE, lost)
+        if lost == snapshot.id:
+            assert volumes.get_snapshot(ALICE, lost).status == "deleting"
+            with pytest.raises(exception.InvalidVolume, match="is deleting"):
+                volumes.create(ALICE, 1, snapshot_id=lost)
+        else:
+            assert volumes.get(ALICE, lost).status == "deleting"
+            with pytest.raises(exception.InvalidVolume, match="is deleting"):
+                volumes.reserve(ALICE, lost, SERVER)
+        delete(ALICE, lost)
+    assert [path.name for path in directory.rglob("*") if path.is_file()] == [".lock"]
+
+
+def test_what_killed_processes_have_left_goes_after_a_day(volumes, directory):
+    volume, made = volumes.create(ALICE, 1), volumes.create(ALICE, 1)
+    snapshot = volumes.create_snapshot(ALICE, volume.id)
+    kept = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
+    nobody, busy = uuid.uuid4(), directory / f"{made.id}.raw.part"
+    left = [f"{nobody}.raw", f"{volume.id}.{nobody}.part", f"{volume.id}.raw.part", f"{volume.id}.raw.part.image",
+            f"snapshots/{nobody}.raw", f"snapshots/{snapshot.id}.raw.part"]
+    for path in (*(directory / name for name in left), busy):
+        path.touch()
+    with open(busy, "rb") as maker:         # which lives
+        fcntl.flock(maker, fcntl.LOCK_EX)
+        volumes.tidy()
+        assert all((directory / name).exists() for name in left)        # it may be somebody's that is at work
+        for path in directory.rglob("*"):
+            os.utime(path, (1, 1))
+        volumes.tidy()
+    assert {path.relative_to(directory).as_posix() for path in directory.rglob("*")} == {*kept, busy.name}
+    volumes.delete_snapshot(ALICE, snapshot.id)
 
 
 def test_a_volume_grows_when_nobody_uses_it(volumes, directory):
