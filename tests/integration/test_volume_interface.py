@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -263,3 +264,38 @@ def test_what_is_not_there(side: Side) -> None:
 def test_a_volume_is_not_made_without_a_size(side: Side) -> None:
     with pytest.raises(exception.InvalidVolume):
         side.volumes.create(side.alice, 0)
+
+
+@pytest.mark.parametrize("side", ["cinder"], indirect=True)
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_migration_that_ends_when_its_server_is_gone(side: Side, neighbours: Neighbours, failed: bool) -> None:
+    """Cinder keeps the status of volumes that migrate, whoever lets go of them, and at the end restores what was before."""
+    old, new = side.new().id, side.new().id
+    server = side.server()
+    for volume_id in (old, new):
+        reserved = side.volumes.reserve(side.service, volume_id, server)
+        side.volumes.connect(side.service, reserved.id, CONNECTOR)
+        side.volumes.complete(side.service, reserved.id)
+    # there is no second backend to which it could migrate anything
+    marks = (f"UPDATE volumes SET migration_status='migrating', previous_status='in-use' WHERE id='{old}'; "
+             f"UPDATE volumes SET migration_status='target:{old}' WHERE id='{new}'")
+    subprocess.run(["mariadb", "--no-defaults", "-uroot", f"--socket={neighbours.directory}/run/mysql.sock", "cinder", "-e",
+                    marks], check=True)
+    for attachment in side.volumes.attachments(side.service, server):
+        side.volumes.release(side.service, attachment.id)
+    for volume_id in (old, new):
+        with pytest.raises(exception.InvalidVolume):
+            side.volumes.delete(side.service, volume_id)
+    for _ in range(2):
+        assert side.volumes.complete_migration(side.service, old, new, failed) == old
+        wait_for("the end of the other", lambda: side.gone(new), 60)
+    assert (found := side.volumes.get(side.service, old)).status == "in-use"
+    assert (found.attachments, found.migration_status) == ([], "error" if failed else "success")
+    side.volumes.make_available(side.service, old)
+    assert side.volumes.get(side.service, old).status == "available"
+    again = side.volumes.reserve(side.service, old, server)
+    side.volumes.connect(side.service, again.id, CONNECTOR)
+    side.volumes.complete(side.service, again.id)
+    side.volumes.make_available(side.service, old)
+    assert side.volumes.get(side.service, old).status == "in-use"
+    side.volumes.make_available(side.service, new)      # it is gone

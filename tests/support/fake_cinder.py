@@ -116,10 +116,10 @@ class FakeCinder:
 
     def _delete_volumes(self, volume_id: str, _body: dict[str, Any]) -> Answer:
         volume = self.volumes[volume_id]
-        if volume["status"] not in ("available", "error") or _is_moving(volume) or any(
-                row["volume_id"] == volume_id for row in self.snapshots.values()):
-            return fault(400, "Invalid volume: Volume status must be available or error and must not be migrating, attached, "
-                              f"belong to a group, have snapshots, but is {volume['status']}.")
+        if volume["status"] not in ("available", "error"):
+            return fault(400, f"Invalid volume: Volume status must be available or error, but is {volume['status']}.")
+        if _is_moving(volume) or any(row["volume_id"] == volume_id for row in self.snapshots.values()):
+            return fault(400, "Invalid volume: Volume must not be migrating or have snapshots.")
         del self.volumes[volume_id]
         return Answer(202)
 
