@@ -118,6 +118,10 @@ def _check_flavor(instance: Instance, flavor: Flavor) -> None:
     hardware.check(flavor, image)
     if hardware.encrypts_disks(flavor, image) != hardware.encrypts_disks(instance.flavor, image):
         raise exception.InvalidHardware(reason="Whether an instance's disks are encrypted cannot be changed by a resize.")
+    if (wanted := hardware.secure_boot(flavor, image)) != (had := hardware.secure_boot(instance.flavor, image)):
+        # what UEFI remembers goes along, and with it whether keys were ever enrolled
+        raise exception.InvalidHardware(reason=f"Secure boot cannot be changed by a resize: it is {had} for the server, and "
+                                               f"{wanted} with flavor {flavor.name}.")
     if image is not None and not instance.is_volume_backed and flavor.root_gb:
         validate.check_image(_any_state(image), flavor, allow_zero_disk=True)
     elif image is not None and flavor.memory_mb < int(image.min_ram or 0):

@@ -44,6 +44,11 @@ def has_tpm(flavor: Flavor, image: ImageMeta | None) -> bool:
     return devices.tpm(Asked(flavor, image)) is not None
 
 
+def secure_boot(flavor: Flavor, image: ImageMeta | None) -> str:
+    """disabled, optional or required. Raises as ``check`` does."""
+    return devices.secure_boot(Asked(flavor, image))
+
+
 def encrypts_disks(flavor: Flavor, image: ImageMeta | None) -> bool:
     """Whether such a guest's own disks are encrypted. Raises as ``check`` does."""
     return disk_encryption.is_asked(Asked(flavor, image))

@@ -79,6 +79,21 @@ def test_whether_disks_are_encrypted_does_not_change(cloud, servers, admin):
     assert "cannot be changed as part of a rebuild" in admin.fault("POST", path.format(server), 400, body)
 
 
+def test_secure_boot_does_not_change(cloud, servers, admin):
+    """The variables of the guest's UEFI go along, and one that was made without keys never gets any."""
+    flavors = {name: {"os:secure_boot": name} for name in ("required", "optional", "disabled")} | {"says nothing": {}}
+    for name, specs in flavors.items():
+        cloud.add_flavor(name, extra_specs=specs)
+    uefi, path = _image(cloud, {"hw_firmware_type": "uefi"}), "/servers/{}/action"
+    for mine, other in (("says nothing", "required"), ("optional", "required"), ("required", "disabled")):
+        server = servers.active(admin, flavorRef=mine, imageRef=uefi)
+        body = {"resize": {"flavorRef": other}}
+        assert f"with flavor {other}" in admin.fault("POST", path.format(server), 400, body)
+        assert servers.row(server)["task_state"] is None
+    admin.ask("POST", path.format(servers.active(admin, flavorRef="says nothing", imageRef=uefi)),
+              {"resize": {"flavorRef": "disabled"}}, 202)
+
+
 def test_a_guest_that_is_bound_to_its_host_does_not_leave_it_running(cloud, servers, admin):
     cloud.add_flavor("pinned", extra_specs={"hw:cpu_policy": "dedicated"})
     server = servers.active(admin, flavorRef="pinned")
