@@ -1,7 +1,8 @@
 """Rebuilds on a host: the guest goes, its root disk is made anew, the guest comes back with all else that it had.
 
 The task_state says how far it has come, so a second run begins where the first one ended. The image is fetched while the old
-guest still runs: one that cannot be had costs nobody a disk.
+guest still runs: one that cannot be had costs nobody a disk. Nor does one of which this host can make no guest: then the server
+is what it was, with its old image.
 """
 from __future__ import annotations
 
@@ -25,9 +26,15 @@ _ASKED = "reimage_asked"        # in the action's arguments, from just before it
 
 
 def run(work: Work) -> None:
-    """Rebuild one server. It ends as it was: running, or stopped. Raises what went wrong: it is in ERROR then."""
+    """Rebuild one server. It ends as it was: running, or stopped. Raises what went wrong: it is in ERROR then, unless it has
+    its guest yet, as its host cannot make the new one."""
     instance = work.instance
     if instance.task_state == states.REBUILDING:
+        try:
+            work.host.driver.check_spawn(instance, instance.network_info)
+        except exception.NovaLiteError as error:
+            _stay(work, error)
+            return
         _shut_down(work)
         _go_on(work, states.REBUILD_BLOCK_DEVICE_MAPPING)
     if instance.task_state == states.REBUILD_BLOCK_DEVICE_MAPPING:
@@ -44,6 +51,15 @@ def run(work: Work) -> None:
 def _go_on(work: Work, task_state: str) -> None:
     work.update({"task_state": task_state}, [work.instance.task_state])
     work.instance.task_state = task_state
+
+
+def _stay(work: Work, error: exception.NovaLiteError) -> None:
+    """Nothing was done to the guest yet."""
+    instance = work.instance
+    LOG.error("not rebuilt, and left as it was: %s", error, extra={"instance_uuid": instance.uuid})
+    power_state = work.host.driver.power_state(instance)
+    work.fail(error, {"vm_state": instance.vm_state, "power_state": states.NOSTATE if power_state is None else power_state,
+                      **work.action.arguments.get(states.BEFORE, {})})
 
 
 def _shut_down(work: Work) -> None:

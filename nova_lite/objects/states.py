@@ -34,6 +34,7 @@ SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING = "shelving_image_pendin
 SOFT_DELETING, RESTORING = "soft-deleting", "restoring"
 REBUILDING, REBUILD_SPAWNING = "rebuilding", "rebuild_spawning"
 REBUILD_BLOCK_DEVICE_MAPPING = "rebuild_block_device_mapping"
+BEFORE = "before"       # in the arguments of a rebuild: its image, for a server of which the host can make no other guest
 
 # power_state
 NOSTATE, RUNNING, POWER_PAUSED, SHUTDOWN, CRASHED, POWER_SUSPENDED = 0, 1, 3, 4, 6, 7

@@ -133,6 +133,10 @@ class ComputeDriver(Protocol):
         brought it here destroys it, and a rebuild goes on with what it has kept.
         """
 
+    def check_spawn(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Raise BuildFailed, BuildAborted or another NovaLiteError when this host cannot make the guest that the server's
+        record says. Nothing is changed, and no room is taken; a root volume need not be connected."""
+
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
         """Fetch an image for guests to come, unless it is there. Raises what ``fetch_image`` raises, ImageUnacceptable."""
 

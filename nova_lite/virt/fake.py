@@ -117,6 +117,10 @@ class FakeDriver:
         check()
         self._set(instance.uuid, {"power_state": RUNNING, "name": instance.display_name})
 
+    def check_spawn(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Any guest can be."""
+        self._act("check_spawn", instance)
+
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
         """As a build would fetch it."""
         if self.conf.fake.fetch_images:

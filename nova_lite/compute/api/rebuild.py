@@ -56,8 +56,9 @@ class Rebuilds(Base):
         if request.admin_password and updates.get("config_drive", instance.config_drive):
             arguments["admin_password"] = request.admin_password
 
-        def prepare(_connection: sa.Connection, _server: Instance) -> Prepared:
-            return Prepared(updates, arguments)
+        def prepare(_connection: sa.Connection, server: Instance) -> Prepared:
+            before = {name: value for name, value in server.to_primitive().items() if name in ("image_ref", "image")}
+            return Prepared(updates, {**arguments, states.BEFORE: before} if "image" in updates else arguments)
 
         self.operate(context, instance.uuid, VERB, prepare=prepare)
 

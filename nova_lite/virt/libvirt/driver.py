@@ -116,6 +116,11 @@ class LibvirtDriver:
             self._let_run(instance, network_info, check)
             self._moves.spawned(instance)
 
+    def check_spawn(self, instance: Instance, network_info: list[VIF]) -> None:
+        """By its configuration, bound to nothing."""
+        facts, devices = self._ready().facts, instance.pci_addresses(self._name)
+        guest_config.check(instance, network_info, self._files(instance), facts, devices)
+
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
         """Into ``_base``, as a build does it."""
         self._disks.cache(image, fetch_image)
@@ -152,8 +157,7 @@ class LibvirtDriver:
             guest = self._guest(instance)
             self._moves.claim(instance.uuid)
             if not hard and not guest.shut_down(timeout):
-                LOG.warning("Soft reboot takes longer than %d seconds: rebooting hard", timeout,
-                            extra={"instance_uuid": instance.uuid})
+                LOG.warning("No soft reboot within %d s: rebooting hard", timeout, extra={"instance_uuid": instance.uuid})
             guest.turn_off()
             self._start(instance, network_info)
 
@@ -215,9 +219,7 @@ class LibvirtDriver:
         """All volumes that can be attached are raw, and make their snapshots at their back end."""
         raise exception.NotImplementedByDriver(what="snapshots of volumes by the hypervisor")
 
-    def merge_volume_snapshot(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
-        """See ``snapshot_volume``."""
-        raise exception.NotImplementedByDriver(what="snapshots of volumes by the hypervisor")
+    merge_volume_snapshot = snapshot_volume
 
     def extend_volume(self, instance: Instance, device: BlockDevice, size: int) -> None:
         """A running guest sees the new size."""
@@ -372,9 +374,7 @@ class LibvirtDriver:
 
     def check_admin_password(self, instance: Instance) -> None:
         """The guest agent does it, if the image says that it is there."""
-        if not guest_config.has_agent(instance):
-            raise exception.Conflict(f"Failed to set admin password on {instance.uuid}: QEMU guest agent is not enabled (the "
-                                     "image needs hw_qemu_guest_agent=yes, and the agent in it).")
+        guest_config.check_agent(instance)
 
     def set_admin_password(self, instance: Instance, password: str) -> None:
         """Of the image's os_admin_user, else of root or (os_type=windows) Administrator."""

@@ -92,6 +92,12 @@ def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirecto
         hide_hypervisor=kvm and _hides_hypervisor(asked), tb_cache_mb=None if kvm else TB_CACHE_MB)
 
 
+def check(instance: Instance, vifs: Iterable[VIF], files: GuestDirectory, host: HostFacts, hostdevs: Sequence[str]) -> None:
+    """Raises as ``make`` does; whether it can be bound to the host, and whether it has its root volume yet, is left open."""
+    devices_here = [d for d in instance.block_devices if not d.is_root or d.connection_info]
+    make(dataclasses.replace(instance, block_devices=devices_here), instance.uuid, vifs, files, host, hostdevs=hostdevs)
+
+
 def volume(instance: Instance, device: BlockDevice) -> Disk:
     """One connected volume as it is to be attached to the guest that lives; it may be in ``instance.block_devices`` or not."""
     others = [d for d in instance.block_devices if d.id != device.id]
@@ -121,6 +127,13 @@ def _choice(instance: Instance, name: str, allowed: Iterable[str], default: str)
 def has_agent(instance: Instance) -> bool:
     """Whether the image says that QEMU's agent runs in it."""
     return is_true(_property(instance, "hw_qemu_guest_agent", False))
+
+
+def check_agent(instance: Instance) -> None:
+    """Raises Conflict where the admin password cannot be set."""
+    if not has_agent(instance):
+        raise exception.Conflict(f"Failed to set admin password on {instance.uuid}: QEMU guest agent is not enabled (the "
+                                 "image needs hw_qemu_guest_agent=yes, and the agent in it).")
 
 
 def requires_quiesce(instance: Instance) -> bool:

@@ -61,13 +61,14 @@ def test_it_ends_as_it_was(cloud, images, before, after, power):
 def test_its_steps(cloud, images, monkeypatch):
     server = cloud.active()
     seen, host = [], cloud.hosts[cloud.get(server).host].host
-    for name in ("power_off", "clear", "spawn"):
+    for name in ("check_spawn", "power_off", "clear", "spawn"):
         def note(*arguments, _name=name, _real=getattr(host.driver, name), **named):
             seen.append((_name, cloud.get(server).task_state))
             return _real(*arguments, **named)
         monkeypatch.setattr(host.driver, name, note)
     cloud.wait_action(begin(cloud, server, add_image(images)), "done")
-    assert seen == [("power_off", "rebuilding"), ("clear", "rebuild_block_device_mapping"), ("spawn", "rebuild_spawning")]
+    assert seen == [("check_spawn", "rebuilding"), ("power_off", "rebuilding"),
+                    ("clear", "rebuild_block_device_mapping"), ("spawn", "rebuild_spawning")]
 
 
 @pytest.mark.parametrize("step", ["power_off", "clear", "spawn"])
@@ -94,6 +95,23 @@ def test_an_image_that_is_gone_costs_no_disk(make_cloud):
     cloud.wait_action(begin(cloud, server, image), "error")
     assert "is not there any more" in cloud.get(server).fault["message"]
     assert cloud.guests("h1") == {server: 1}
+
+
+@pytest.mark.parametrize(("before", "power"), [("active", 1), ("stopped", 4)])
+def test_a_guest_that_the_host_cannot_make_costs_no_disk(cloud, images, before, power):
+    server = cloud.active(image=add_image(images, b"old"))
+    if before == "stopped":
+        cloud.operate(server, "stop")
+        cloud.wait(server, "stopped")
+    old = cloud.get(server)
+    cloud.fail("check_spawn")
+    image = {"image_ref": old.image_ref, "image": old.image.to_primitive()}
+    cloud.wait_action(begin(cloud, server, add_image(images), before=image), "error")
+    assert state(cloud, server) == (before, None, power)
+    found = cloud.get(server)
+    assert (found.image_ref, found.image) == (old.image_ref, old.image)
+    assert "[fake] fail = check_spawn" in found.fault["message"]
+    assert cloud.guests(found.host) == {server: power}
 
 
 @pytest.mark.parametrize("task_state", ["rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"])

@@ -42,7 +42,9 @@ def test_what_is_asked_for_is_the_servers_at_once(cloud, servers, member):
     assert row["image"]["properties"] == {"os_distro": "fedora"}
     begun = servers.actions(server)[-1]
     assert (begun["action"], begun["stage"], begun["host"], begun["state"]) == ("rebuild", "compute", "host1", "pending")
-    assert begun["arguments"] == {"verb": "rebuild", "preserve_ephemeral": False}
+    arguments = begun["arguments"]
+    assert (arguments["verb"], arguments["preserve_ephemeral"]) == ("rebuild", False)
+    assert (arguments["before"]["image_ref"], arguments["before"]["image"]["id"]) == (servers.image, servers.image)
 
 
 def test_the_password_is_written_down_only_for_a_config_drive(servers, member):

@@ -1,5 +1,6 @@
 """The facade on libvirt's own test driver: what stays of a guest's files when its start fails."""
 import contextlib
+import dataclasses
 import datetime
 import os
 import pathlib
@@ -19,7 +20,7 @@ from nova_lite.virt.libvirt.files import NOBODY, GuestDirectory, instances_root,
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.live import Plan
 
-from .builders import TCG, UUID, instance
+from .builders import TCG, UUID, instance, vif, volume
 
 pytest.importorskip("libvirt")
 
@@ -95,6 +96,20 @@ def test_a_start_that_fails_costs_a_server_that_ever_ran_no_disk(driver, tmp_pat
     assert files.ephemeral.exists() == launched
     driver.destroy(server, [])
     assert not files.path.exists()
+
+
+@pytest.mark.parametrize(("properties", "reason"), [
+    ({"hw_vif_model": "igb"}, "hw_vif_model=igb"), ({"hw_video_model": "gop"}, "hw_video_model=gop"),
+    ({"hw_disk_bus": "fdc"}, "hw_disk_bus=fdc"), ({"hw_firmware_type": "uefi"}, "this host has no UEFI"), ({}, None)])
+@pytest.mark.parametrize("devices", [[], [volume(boot_index=0)]])
+def test_what_cannot_be_had_is_told_and_nothing_is_done(driver, monkeypatch, properties, reason, devices):
+    """Before a rebuild throws the old guest away, and also while its root volume is just not connected."""
+    facts = dataclasses.replace(TCG, uefi=False, graphics=("vnc",))
+    monkeypatch.setattr(driver._host, "facts", facts)
+    server = instance(properties=properties, host="h1", block_devices=devices, specs={"hw:numa_nodes": "1"})
+    with pytest.raises(exception.NovaLiteError, match=reason) if reason else contextlib.nullcontext():
+        driver.check_spawn(server, [vif()])
+    assert not GuestDirectory(instances_root(driver._conf), UUID).path.exists()
 
 
 @pytest.fixture
