@@ -2,7 +2,7 @@
 
 One stack serves all test sessions of a user at once, in ``$NOVA_LITE_NEIGHBOURS`` (default: ~/.cache/nova_lite/neighbours), on
 ports from ``$NOVA_LITE_NEIGHBOURS_PORTS`` (23000). The first session starts it, the last one stops and wipes it; a stack that
-was made there by hand is used and left alone:
+was started there by hand is used and left alone:
 
     STACK_DIR=~/.cache/nova_lite/neighbours STACK_PORT_BASE=23000 devstack/local/stack.sh --api-only --neighbours-only
 
@@ -213,8 +213,8 @@ def _start(directory: pathlib.Path, users: IO[str]) -> None:
         with contextlib.suppress(BlockingIOError):      # somebody uses it
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _run("unstack.sh", directory, "--wipe")
-    if not directory.exists():
-        directory.mkdir(parents=True)
+    if not any((directory / "run").glob("*.pid")):      # nobody has started one there by hand
+        directory.mkdir(parents=True, exist_ok=True)
         (directory / OURS).touch()
     _run("stack.sh", directory, "--api-only", "--neighbours-only")
 
