@@ -8,7 +8,7 @@ Everything here can be run twice, and locks in one order (group, allocations, no
 from __future__ import annotations
 
 import datetime
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -185,28 +185,24 @@ def held_by(conn: sa.Connection, instance_uuids: Iterable[str]) -> dict[str, lis
     return dict(found)
 
 
-def group_hosts(conn: sa.Connection, group_uuid: str) -> dict[str, set[str]]:
-    """host -> the members of a server group that hold room there. One that moves is where it goes, and where it may come back
-    to: its move holds that room."""
-    members, moves = models.server_group_members, models.migrations
-    own = sa.select(members.c.instance_uuid, members.c.instance_uuid.label("holder")).where(members.c.group_uuid == group_uuid)
-    kept = sa.select(members.c.instance_uuid, moves.c.uuid).join(moves, moves.c.instance_uuid == members.c.instance_uuid).where(
-        members.c.group_uuid == group_uuid, moves.c.status.not_in(migration.ENDED))
-    holders = own.union_all(kept).subquery()
+def group_hosts(conn: sa.Connection, group: Mapping[str, Any]) -> dict[str, set[str]]:
+    """host -> the members of a server group that hold room there. To anti-affinity one that moves is where it goes, and where
+    it may come back to: its move holds that room. To the other policies it is where it goes, as in Nova."""
+    members, moves, uuid = models.server_group_members, models.migrations, group["uuid"]
+    holders = [sa.select(members.c.instance_uuid, members.c.instance_uuid.label("holder")).where(members.c.group_uuid == uuid)]
+    if group["policy"] == "anti-affinity":
+        holders.append(sa.select(members.c.instance_uuid, moves.c.uuid).join(
+            moves, moves.c.instance_uuid == members.c.instance_uuid).where(
+            members.c.group_uuid == uuid, moves.c.status.not_in(migration.ENDED)))
+    held = sa.union_all(*holders).subquery()
     rows = conn.execute(
-        sa.select(holders.c.instance_uuid, NODES.c.host)
-        .join(ALLOCATIONS, ALLOCATIONS.c.instance_uuid == holders.c.holder)
+        sa.select(held.c.instance_uuid, NODES.c.host)
+        .join(ALLOCATIONS, ALLOCATIONS.c.instance_uuid == held.c.holder)
         .join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id))
     hosts: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         hosts[row.host].add(row.instance_uuid)
     return dict(hosts)
-
-
-def settled(hosts: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The same without the members that are on more than one host: nobody knows yet where they will be."""
-    count = Counter(member for members in hosts.values() for member in members)
-    return {host: {member for member in members if count[member] == 1} for host, members in hosts.items()}
 
 
 def hosts_of(conn: sa.Connection, instance_uuids: Iterable[str]) -> set[str]:
@@ -242,7 +238,7 @@ class _Members:
             return False
         if self._policy == "anti-affinity":
             return len(others.get(host, ())) < self._limit
-        return not any(others.values()) or bool(settled(others).get(host))
+        return not any(others.values()) or bool(others.get(host))
 
     def add(self, instance_uuid: str, host: str) -> None:
         self._hosts.setdefault(host, set()).add(instance_uuid)
@@ -263,7 +259,7 @@ def _lock_group(conn: sa.Connection, group: Mapping[str, Any] | None) -> _Member
         return None
     groups = models.server_groups
     conn.execute(sa.update(groups).where(groups.c.uuid == group["uuid"]).values(generation=groups.c.generation + 1))
-    hosts = group_hosts(conn, group["uuid"])
+    hosts = group_hosts(conn, group)
     return _Members(group["policy"], int((group.get("rules") or {}).get("max_server_per_host", 1)), hosts)
 
 

@@ -14,7 +14,7 @@ from nova_lite.db import core, pci_devices
 from nova_lite.objects.scheduling import RequestSpec, Selection
 from nova_lite.scheduler import plugins
 from nova_lite.scheduler.host_table import HostTable
-from nova_lite.scheduler.request import AFFINITY, Request, hinted_uuids
+from nova_lite.scheduler.request import Request, hinted_uuids
 from nova_lite.scheduler.select import Plan, select
 from nova_lite.scheduler.snapshot import Snapshot
 
@@ -102,9 +102,8 @@ def look_up(conn: sa.Connection, spec: RequestSpec, moving: Sequence[str], barre
     are now says nothing about where their group is."""
     group_hosts: dict[str, int] = {}
     if spec.group:
-        hosts = {h: members.difference(moving) for h, members in db_claims.group_hosts(conn, spec.group["uuid"]).items()}
-        counted = db_claims.settled(hosts) if spec.group["policy"] == AFFINITY else hosts
-        group_hosts = {host: len(counted[host]) for host, members in hosts.items() if members}
+        hosts = {h: members.difference(moving) for h, members in db_claims.group_hosts(conn, spec.group).items()}
+        group_hosts = {host: len(members) for host, members in hosts.items() if members}
     near, far = hinted_uuids(spec, "same_host"), hinted_uuids(spec, "different_host")
     devices = pci_devices.offered(conn) if spec.flavor.pci_requests else {}
     return Request(spec=spec, pci_devices=devices, group_hosts=group_hosts, barred_nodes=barred,

@@ -16,8 +16,7 @@ SOFT_AFFINITY, SOFT_ANTI_AFFINITY = "soft-affinity", "soft-anti-affinity"
 class Request:
     """A RequestSpec and the facts that belong to it.
 
-    ``group_hosts`` counts, for each host, the group's members that are not part of this request; to affinity those that move
-    between two hosts count 0 on both. ``same_hosts`` and
+    ``group_hosts`` counts, for each host, the group's members that are not part of this request. ``same_hosts`` and
     ``different_hosts`` are the hosts of the servers that the hints name (None: no such hint). ``barred_nodes`` are ids of
     nodes whose claim failed although they seemed to have room. ``pci_devices`` are those of each node, by its id, when the
     flavor asks for some.
