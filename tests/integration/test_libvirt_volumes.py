@@ -39,7 +39,7 @@ watch() {
     now=
     for path in /sys/block/vd[b-z]; do
       serial=$(cat $path/serial 2>/dev/null)
-      [ -z "$serial" ] || now="$now ${path##*/}=$serial=$(cat $path/size)"
+      [ -z "$serial" ] || [ ! -b /dev/${path##*/} ] || now="$now ${path##*/}=$serial=$(cat $path/size)"
     done
     [ "$now" != "$known" ] || continue
     for entry in $now; do
