@@ -366,7 +366,7 @@ def extend(work: Work) -> None:
     except exception.ServiceUnavailable as error:
         LOG.warning("volume %s has grown, which its guest hears later: %s", device.volume_id, error,
                     extra={"instance_uuid": work.instance.uuid})
-        work.wait(error)
+        work.wait()
         return
     work.update_device(device.id, {"size": size})       # also when the guest does not see it: its next start does
     if device.connection_info is not None:

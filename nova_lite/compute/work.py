@@ -149,9 +149,9 @@ class Work:
         """
         self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events())
 
-    def wait(self, error: Exception) -> None:
-        """This host, and no other, takes the action up again; the error is told as an event, once. Nobody has died over it."""
-        self.host.conductor.wait(self.action.id, self.host.owner, self._events(error))
+    def wait(self, error: Exception | None = None) -> None:
+        """This host, and no other, takes the action up again; an error is told as an event, once. Nobody has died over it."""
+        self.host.conductor.wait(self.action.id, self.host.owner, self._events(error) if error is not None else [])
 
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
         """The server ends where the table of operations says."""
