@@ -136,10 +136,16 @@ def test_stack_sh_runs_again_on_a_stack_with_other_networks_of_the_same_names(ne
         answers = ((what, neighbours.call("GET", "neutron", f"/v2.0/{what}?project_id={project}", "admin"))
                    for what in ("networks", "subnets", "routers"))
         return [sorted(one["id"] for one in answer[what]) for what, answer in answers]
-    own = neighbours.project_id()
+    other = neighbours.project_id("alt_demo")       # not demo's: by that name its network is found by other tests
     demo = neighbours.call("GET", "keystone", "/projects?name=demo", "admin")["projects"][0]["id"]
-    while ids(own)[0][0] > ids(demo)[0][0]:         # the other project's is to come first in Neutron's list
-        neighbours.call("POST", "neutron", "/v2.0/networks", json={"network": {"name": "private"}})
-    before = ids(own), ids(demo)
-    again(neighbours.directory)
-    assert (ids(own), ids(demo)) == before
+    made = []
+    try:
+        while not made or min(made) > ids(demo)[0][0]:      # the other project's is to come first in Neutron's list
+            network = neighbours.call("POST", "neutron", "/v2.0/networks", "alt_demo", json={"network": {"name": "private"}})
+            made.append(network["network"]["id"])
+        before = ids(other), ids(demo)
+        again(neighbours.directory)
+        assert (ids(other), ids(demo)) == before
+    finally:
+        for network_id in made:
+            neighbours.call("DELETE", "neutron", f"/v2.0/networks/{network_id}", "alt_demo")

@@ -256,7 +256,7 @@ def test_a_forced_copy_goes_on_by_post_copy(two_hosts, user, guest, ssh_key):
     two_hosts.ssh(ssh_key, address, "head -c 20000000 /dev/urandom > /dev/shm/data")
     digest, before = two_hosts.ssh(ssh_key, address, "md5sum /dev/shm/data"), _uptime(two_hosts, ssh_key, address)
     assert digest
-    _by_post_copy(user, server_id, source, 1000)
+    _by_post_copy(user, server_id, source, 10)      # slow enough for the daemon to see it
     user.wait(server_id, "ACTIVE", 240)
     assert two_hosts.host_of(server_id) is other
     assert two_hosts.where(server_id) == {other.name[-1]: "running"}
