@@ -1,4 +1,4 @@
-"""usage: libvirt_host.py up|down DIRECTORY [HOSTNAME]: nova_lite's private libvirtd below DIRECTORY; down ends its guests too."""
+"""usage: libvirt_host.py up|down DIRECTORY [HOSTNAME [NETNS]]: nova_lite's private libvirtd below DIRECTORY; down ends its guests."""
 import sys
 
 from nova_lite.virt.libvirt.local_daemon import LocalDaemon

@@ -4,6 +4,8 @@
 #
 #   scenario.sh [--keep] [REGEX]
 #
+# On a stack of two hosts also the tests of moves: scenarios and tempest.api.compute.admin.
+#
 # --keep    leave the stack running; one that was up before stays in any case
 # REGEX     which of the tests, e.g. shelve; all by default
 #
@@ -14,7 +16,7 @@ set -eu
 modules='minimum_basic|server_(basic|advanced)_ops|network_basic_ops|snapshot_pattern|shelve_instance|volume_boot_pattern'
 modules+='|encrypted_cinder_volumes'
 here=$(cd "$(dirname "$0")" && pwd)
-keep='' regex="^tempest\.scenario\.test_($modules)\." whole=--whole
+keep='' regex='' whole=--whole
 while [ $# -gt 0 ]; do
     case $1 in
         --keep) keep=yes ;;
@@ -22,7 +24,7 @@ while [ $# -gt 0 ]; do
             sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2
             exit 2
             ;;
-        *) regex="^(?=tempest\.scenario\.test_($modules)\.).*($1)" whole='' ;;
+        *) regex=$1 whole='' ;;
     esac
     shift
 done
@@ -30,10 +32,15 @@ done
 
 "$here/stack.sh"
 [ -n "$keep" ] || trap '"$here/unstack.sh"' EXIT
-for part in settings progress process packages seed infrastructure neutron openvswitch nova_lite check tempest; do
+for part in settings progress process packages seed infrastructure neutron openvswitch ovn nova_lite check tempest; do
     # shellcheck source=/dev/null
     . "$here/lib/$part.sh"
 done
+tests="tempest\.scenario\.test_($modules)\."
+if [ "$STACK_HOSTS" = 2 ]; then
+    tests+='|tempest\.scenario\.test_network_advanced_server_ops\.|tempest\.api\.compute\.admin\.test_(live_migration|migrations)\.'
+    whole=''
+fi
 STACK_IMAGE=$(tiny_image)
 export STACK_IMAGE STACK_KIND
 step tempest-venv "Tempest in $TEMPEST_VENV" install_tempest
@@ -43,7 +50,7 @@ export OS_CLIENT_CONFIG_FILE=$STACK_DIR/clouds.yaml OS_CLOUD=nova-lite
 others=$(cloud server list --all-projects -f value -c ID)
 no_volumes() { [ -z "$(cloud volume list --all-projects -f value -c ID)" ]; }
 say "Tempest runs; its words are in $TEMPEST_DIR/run.log"
-run_tempest "$regex" 1
+run_tempest "^(?=$tests).*($regex)" 1
 say "Tempest has ended; results in $TEMPEST_DIR/results.txt"
 tempest_results list "$TEMPEST_DIR/results.txt"
 if [ -z "$others" ]; then

@@ -4,12 +4,12 @@
 #   unstack.sh [--wipe | --nova-lite | NAME...]
 #
 # --wipe         also removes STACK_DIR; downloads and virtual environments in STACK_CACHE stay
-# --nova-lite    only the five services of nova_lite: guests run on, and the next stack.sh starts them with newer code
+# --nova-lite    only the services of nova_lite: guests run on, and the next stack.sh starts them with newer code
 # NAME...        only these, by the names of their logs, e.g. cinder-api
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-for part in settings progress process infrastructure neutron openvswitch nova_lite; do
+for part in settings progress process infrastructure neutron openvswitch ovn nova_lite hosts; do
     # shellcheck source=/dev/null
     . "$here/lib/$part.sh"
 done
@@ -26,8 +26,12 @@ flock 9
 rm -f "$STACK_DIR/stack.json"
 
 stop_all() { # NAME... at the same time
-    local name
-    for name; do stop "$name" 20 9>&- & done
+    local name seconds
+    for name; do
+        # the threads of an agent's OpenFlow library never end
+        case $name in *ovs-agent) seconds=3 ;; *) seconds=20 ;; esac
+        stop "$name" $seconds 9>&- &
+    done
     wait
 }
 
@@ -44,7 +48,8 @@ others() {
 }
 
 case ${1:-} in
-    --nova-lite) set -- nova-lite-api nova-lite-api-metadata nova-lite-compute nova-lite-scheduler nova-lite-conductor ;;
+    --nova-lite) set -- nova-lite-api nova-lite-api-metadata nova-lite-compute nova-lite-compute-host2 nova-lite-scheduler \
+        nova-lite-conductor nova-lite-novncproxy nova-lite-serialproxy ;;
 esac
 case ${1:-} in
     [a-z]*)
@@ -54,7 +59,7 @@ case ${1:-} in
         ;;
 esac
 
-below=(ceph-mon ceph-mgr ceph-osd ovsdb ovs-vswitchd mysql rabbitmq epmd memcached)
+below=(host2-ovsdb host2-ovs-vswitchd ovn-ovsdb ceph-mon ceph-mgr ceph-osd ovsdb ovs-vswitchd mysql rabbitmq epmd memcached)
 namespaces=
 if alive ovsdb && alive mysql; then namespaces=$(list_namespaces); fi
 # shellcheck disable=SC2046  # one word per daemon
@@ -63,11 +68,12 @@ if [ -f "$RUN/libvirt.up" ]; then
     libvirt_host down >/dev/null || die "libvirtd and its guests could not be stopped; nothing below them was touched"
     rm -f "$RUN/libvirt.up"
 fi
+if two_hosts; then stop_host2; fi
 # shellcheck disable=SC2086  # one word per namespace
 end_agent_children $namespaces
 remove_bridges
 stop_all ceph-mgr ceph-osd ovs-vswitchd rabbitmq mysql memcached
-stop_all ceph-mon ovsdb epmd
+stop_all ceph-mon ovsdb ovn-ovsdb epmd
 if [ "${1:-}" = --wipe ]; then
     rm -rf "$STACK_DIR"
     say "stopped and wiped: $STACK_DIR"

@@ -3,7 +3,10 @@
 
 check_guests() {
     local one=$NAME-one two=$NAME-two float fixed_one fixed_two
-    check "server create --wait with a Neutron port" boot "$one" --image "$NAME"
+    # shellcheck disable=SC2016  # the guest expands it
+    printf '#!/bin/sh\necho "user data of $(hostname) ran"\n' >"$WORK/script"
+    gzip -k "$WORK/script"
+    check "server create --wait with a Neutron port" boot "$one" --image "$NAME" --user-data "$WORK/script"
     fixed_one=$(fixed_address "$one")
     float=$(float "$one") || true
     check "ssh in by its floating IP $float" try 240 guest "$float" true
@@ -13,9 +16,11 @@ check_guests() {
     check "EC2 metadata: its own address" guest_says "$float" \
         "wget -q -O - http://169.254.169.254/latest/meta-data/local-ipv4" "$fixed_one"
     check "host name from metadata" guest_says "$float" hostname "$one"
-    check "a second guest" boot "$two" --image "$NAME"
+    check "its user data ran" console_shows "$one" "user data of $one ran"
+    check "a second guest" boot "$two" --image "$NAME" --user-data "$WORK/script.gz"
     fixed_two=$(fixed_address "$two")
     check "ping from the first to the second" try 240 guest "$float" "ping -c 2 -W 2 $fixed_two"
+    check "its user data, packed by gzip, ran" try 60 console_shows "$two" "user data of $two ran"
     check_ssh_rule "$float"
     check "console log" console_shows "$two" "login:"
     check "soft reboot" cloud server reboot --wait "$one"

@@ -6,14 +6,16 @@ export OS_NEUTRON_CONFIG_DIR=$ETC/neutron OS_NEUTRON_CONFIG_FILES="neutron.conf;
 NEUTRON_FILES=(--config-file "$ETC/neutron/neutron.conf" --config-file "$ETC/neutron/ml2_conf.ini")
 
 configure_neutron() {
-    local mechanism=openvswitch
+    local mechanism=openvswitch tenants=vxlan router=router
+    [ "$STACK_HOSTS" = 1 ] || tenants=vlan      # Open vSwitch in user space has no route to a tunnel's other end
     [ "$STACK_KIND" = real ] || mechanism=openvswitch,stackbind
+    if ovn; then mechanism=ovn tenants=geneve router=ovn-router; fi
     mkdir -p "$ETC/neutron" "$DATA/neutron" "$DATA/locks"
     cat >"$ETC/neutron/neutron.conf" <<EOF
 [DEFAULT]
 $(conf_log)
 core_plugin = ml2
-service_plugins = router,trunk,qos,auto_allocate
+service_plugins = $router,trunk,qos,auto_allocate
 api_paste_config = $STACK_VENV/etc/neutron/api-paste.ini
 state_path = $DATA/neutron
 transport_url = $(broker_url)
@@ -50,8 +52,8 @@ $(conf_no_notifications)
 EOF
     cat >"$ETC/neutron/ml2_conf.ini" <<EOF
 [ml2]
-type_drivers = local,flat,vlan,vxlan
-tenant_network_types = vxlan
+type_drivers = local,flat,vlan,vxlan,geneve
+tenant_network_types = $tenants
 mechanism_drivers = $mechanism
 extension_drivers = port_security,qos,dns
 [ml2_type_flat]
@@ -62,6 +64,7 @@ network_vlan_ranges = public:1000:1999
 vni_ranges = 1:4000
 [securitygroup]
 enable_security_group = True
+$(ovn && ovn_neutron_ini)
 EOF
 }
 
@@ -72,6 +75,7 @@ start_neutron() {
     if [ "$STACK_KIND" = real ]; then
         start neutron-rpc "$BIN/neutron-rpc-server" "${NEUTRON_FILES[@]}"
         start neutron-periodic "$BIN/neutron-periodic-workers" "${NEUTRON_FILES[@]}"
+        if ovn; then start neutron-ovn "$BIN/neutron-ovn-maintenance-worker" "${NEUTRON_FILES[@]}"; fi
     fi
     wait_until neutron 120 answers "http://$STACK_HOST:$P_NEUTRON/"
     seed network

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # nova_lite itself: its virtual environment, database, libvirtd and services.
 
-NOVA_LITE_CONF=$ETC/nova_lite/nova-lite.conf
+# the operator's own options are in the second file, which no start writes again
+NOVA_LITE_CONF=$ETC/nova_lite/nova-lite.conf LOCAL_CONF=$ETC/nova_lite/local.conf
 # unstack.sh and check.sh take that which stack.sh used last; stack.sh itself one per checkout
 if [ "$(basename "$0")" != stack.sh ]; then STACK_NOVA_LITE_VENV=${STACK_RUNNING_VENV:-}; fi
 if [ -z "${STACK_NOVA_LITE_VENV:-}" ]; then
@@ -31,9 +32,11 @@ nova_lite_program() { # NAME ARGUMENT...: without what the neighbours need in th
 
 configure_nova_lite() {
     local driver=fake same_host=False
-    [ "$STACK_KIND" = api ] || driver=libvirt same_host=True    # there is no other
+    [ "$STACK_KIND" = api ] || driver=libvirt
+    [ "$STACK_KIND$STACK_HOSTS" != real1 ] || same_host=True    # there is no other
     mkdir -p "$ETC/nova_lite" "$DATA/nova_lite"
-    chmod 711 "$DATA" "$DATA/nova_lite"     # qemu passes through to the disks
+    chmod 711 "$DATA/nova_lite"     # qemu passes through to the disks
+    [ -f "$LOCAL_CONF" ] || echo "# options of yours: stack.sh does not change this file" >"$LOCAL_CONF"
     cat >"$NOVA_LITE_CONF" <<EOF
 [DEFAULT]
 $(conf_log)
@@ -58,6 +61,18 @@ allow_resize_to_same_host = $same_host
 hosts = ${STACK_FAKE_HOSTS:-1}
 [libvirt]
 connection_uri = qemu+unix:///system?socket=$STACK_DIR/libvirt/run/libvirt-sock
+live_migration_uri = qemu+unix:///system?socket=$STACK_DIR/libvirt/run/libvirt-sock
+[console]
+server_listen = \$my_ip
+proxy_listen = $STACK_HOST
+[vnc]
+novncproxy_port = $P_NOVNC
+novncproxy_base_url = http://$STACK_HOST:$P_NOVNC/vnc_lite.html
+[serial_console]
+enabled = $( [ "$driver" = libvirt ] && echo True || echo False)
+serialproxy_port = $P_SERIAL
+base_url = ws://$STACK_HOST:$P_SERIAL/
+server_port = $P_SERIAL_GUESTS
 [image]
 driver = glance
 [network]
@@ -88,17 +103,18 @@ start_libvirt() {
 start_nova_lite() {
     local name
     sql -e "CREATE DATABASE IF NOT EXISTS nova_lite CHARACTER SET utf8mb4"
-    nova_lite_program nova-lite-manage --config-file "$NOVA_LITE_CONF" db sync
-    for name in conductor scheduler compute api api-metadata; do
-        start "nova-lite-$name" env -u PYTHONPATH "$STACK_NOVA_LITE_VENV/bin/nova-lite-$name" --config-file "$NOVA_LITE_CONF"
+    nova_lite_program nova-lite-manage --config-file "$NOVA_LITE_CONF" --config-file "$LOCAL_CONF" db sync
+    for name in conductor scheduler compute api api-metadata $([ "$STACK_KIND" = api ] || echo novncproxy serialproxy); do
+        start "nova-lite-$name" env -u PYTHONPATH "$STACK_NOVA_LITE_VENV/bin/nova-lite-$name" --config-file "$NOVA_LITE_CONF" \
+            --config-file "$LOCAL_CONF"
     done
     wait_until nova-lite-api 60 answers "http://$STACK_HOST:$P_COMPUTE/"
     wait_until nova-lite-api-metadata 60 answers "http://$STACK_HOST:$P_METADATA/healthcheck"
-    wait_until nova-lite-compute 60 compute_is_up
+    wait_until nova-lite-compute 60 compute_is_up "$STACK_NODE"
     seed compute
 }
 
-compute_is_up() {
+compute_is_up() { # HOST
     nova_lite_program nova-lite-manage --config-file "$NOVA_LITE_CONF" service list 2>/dev/null |
-        grep -E 'nova-compute.*\bup\b' >/dev/null
+        grep -E "nova-compute.*\b$1\b.*\bup\b" >/dev/null
 }

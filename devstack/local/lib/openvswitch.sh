@@ -15,7 +15,8 @@ start_openvswitch() {
     wait_until ovsdb 30 port_open "$P_OVSDB"
     vsctl --no-wait init
     start ovs-vswitchd "$(command -v ovs-vswitchd)" "unix:$OVS_RUNDIR/db.sock" --no-chdir "--unixctl=$OVS_RUNDIR/vswitchd.ctl"
-    vsctl --may-exist add-br br-int -- set bridge br-int datapath_type=netdev fail_mode=secure
+    # OVN's controller makes br-int itself
+    ovn || vsctl --may-exist add-br br-int -- set bridge br-int datapath_type=netdev fail_mode=secure
     vsctl --may-exist add-br br-ex -- set bridge br-ex datapath_type=netdev
     # those of an earlier stack are in the database before they are devices
     wait_until ovs-vswitchd 30 ip link show br-ex
@@ -75,9 +76,14 @@ start_agents() {
     wait_until ovs-agent 120 agents_alive
 }
 
-# Ends ovs-vswitchd so that its devices go with it; after SIGTERM they stay, for the next one.
+# The taps that nova_lite has made for guests that are gone. Then ends ovs-vswitchd so that its devices go with it; after SIGTERM they stay, for the next one.
 remove_bridges() {
-    local i
+    local i tap
+    if alive ovsdb; then
+        for tap in $(vsctl --bare --columns=name find Interface 'external_ids:nova_lite-host!=""'); do
+            ip link delete "$tap" 2>/dev/null || true
+        done
+    fi
     if alive ovs-vswitchd && ovs-appctl -t "$OVS_RUNDIR/vswitchd.ctl" exit --cleanup; then
         for ((i = 0; i < 100; i++)); do     # a SIGTERM meanwhile would cut it short
             alive ovs-vswitchd || break
@@ -88,8 +94,8 @@ remove_bridges() {
 
 # What agents leave running on purpose (dnsmasq, haproxy, radvd) and their network namespaces. The names come from the database.
 list_namespaces() {
-    sql -N -e "SELECT concat('qdhcp-', id) FROM neutron.networks UNION SELECT concat('qrouter-', id) FROM neutron.routers" ||
-        true
+    sql -N -e "SELECT concat('qdhcp-', id) FROM neutron.networks UNION SELECT concat('qrouter-', id) FROM neutron.routers
+        UNION SELECT concat('ovnmeta-', id) FROM neutron.networks" || true
 }
 
 end_agent_children() { # NAMESPACE...

@@ -2,13 +2,14 @@
 # Debian packages and virtual environments. Does nothing when all is there.
 
 PACKAGES_API=(python3-venv curl rabbitmq-server mariadb-server memcached)
-PACKAGES_REAL=(openvswitch-switch dnsmasq-base dnsmasq-utils iptables ipset conntrack haproxy radvd iproute2 iputils-ping
+PACKAGES_REAL=(openvswitch-switch dnsmasq-base dnsmasq-utils iptables ipset conntrack haproxy radvd iproute2 ethtool iputils-ping
     iputils-arping procps openssh-client ceph-mon ceph-mgr ceph-osd ceph-common python3-rbd python3-rados qemu-block-extra
     qemu-utils)
 
 wanted_packages() {
     printf '%s\n' "${PACKAGES_API[@]}"
     [ "$STACK_KIND" = api ] || printf '%s\n' "${PACKAGES_REAL[@]}"
+    [ "$STACK_NETWORK" != ovn ] || printf '%s\n' ovn-central ovn-host
     [ "$STACK_NOVA_LITE$STACK_KIND" != yesreal ] ||
         sed -n '/test\]/d; s/^\([a-z][a-z0-9.+-]*\) *\(\[.*\)\{0,1\}$/\1/p' "$STACK_SOURCE/bindep.txt"
 }

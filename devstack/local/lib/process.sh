@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Daemons by pid file. A pid file holds "pid starttime", so that a recycled pid is never taken for ours.
 
-start_time() { sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+# Empty for a process that has ended, also while nobody has taken note of that (a zombie).
+start_time() { sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | awk '$1 != "Z" { print $20 }'; }
 
 alive() { # NAME
     local pid since

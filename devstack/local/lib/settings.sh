@@ -15,7 +15,10 @@ export STACK_PYTHON=${STACK_PYTHON:-python3}
 export STACK_VENV=${STACK_VENV:-$STACK_CACHE/venv}
 export BIN=$STACK_VENV/bin ETC=$STACK_DIR/etc LOG=$STACK_DIR/log RUN=$STACK_DIR/run DATA=$STACK_DIR/data
 
-export STACK_HOST=${STACK_HOST:-127.0.0.1}
+export STACK_HOSTS=${STACK_HOSTS:-1}                    # compute hosts: this machine, and a namespace (hosts.sh)
+if [ "$STACK_HOSTS" = 2 ]; then STACK_HOST=${STACK_HOST:-192.168.99.1}; fi
+export STACK_NETWORK=${STACK_NETWORK:-ovs}              # what is below Neutron: ovs (its agents), ovn
+export STACK_HOST=${STACK_HOST:-127.0.0.1}              # where the services listen
 export STACK_PORT_BASE=${STACK_PORT_BASE:-21000}
 export STACK_REGION=${STACK_REGION:-RegionOne}
 export STACK_WORKERS=${STACK_WORKERS:-2}                # processes of each API
@@ -24,10 +27,10 @@ export STACK_NODE=${STACK_NODE:-$(uname -n)}            # name of this machine f
 port() { echo $((STACK_PORT_BASE + $1)); }
 P_MYSQL=$(port 1) P_AMQP=$(port 2) P_AMQP_DIST=$(port 3) P_EPMD=$(port 4) P_MEMCACHED=$(port 5)
 P_KEYSTONE=$(port 10) P_GLANCE=$(port 11) P_NEUTRON=$(port 12) P_CINDER=$(port 13) P_COMPUTE=$(port 14) P_METADATA=$(port 15)
-P_BARBICAN=$(port 16)
-P_OVSDB=$(port 20) P_OPENFLOW=$(port 21) P_CEPH_MON=$(port 22) P_CEPH_MON1=$(port 23) P_CEPH_FIRST=$(port 30)
+P_BARBICAN=$(port 16) P_NOVNC=$(port 17) P_SERIAL=$(port 18) P_SERIAL_GUESTS=$(port 19)
+P_OVSDB=$(port 20) P_OPENFLOW=$(port 21) P_CEPH_MON=$(port 22) P_CEPH_MON1=$(port 23) P_CEPH_FIRST=$(port 30) P_OVN=$(port 24)
 export P_MYSQL P_AMQP P_AMQP_DIST P_EPMD P_MEMCACHED P_KEYSTONE P_GLANCE P_NEUTRON P_CINDER P_COMPUTE P_METADATA P_BARBICAN
-export P_OVSDB P_OPENFLOW P_CEPH_MON P_CEPH_MON1 P_CEPH_FIRST
+export P_NOVNC P_SERIAL P_SERIAL_GUESTS P_OVSDB P_OPENFLOW P_CEPH_MON P_CEPH_MON1 P_CEPH_FIRST P_OVN
 
 # Services run as root; Cinder and os-brick insist on the word sudo, so there is a shim of that name.
 export PATH=$STACK_DIR/bin:$BIN:$PATH:/usr/local/sbin:/usr/sbin:/sbin
@@ -38,9 +41,9 @@ unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY
 # Directories and the secret of this stack.
 make_directories() {
     mkdir -p "$STACK_DIR" "$STACK_CACHE"
-    chmod 711 "$STACK_DIR"      # qemu and libvirt pass through
     mkdir -p "$ETC" "$LOG" "$RUN" "$DATA" "$STACK_DIR/bin" "$STACK_DIR/plugins"
-    chmod 700 "$ETC" "$DATA"
+    chmod 700 "$ETC"
+    chmod 711 "$STACK_DIR" "$DATA"      # qemu and libvirt pass through, also while the stack starts once more
     [ -s "$STACK_DIR/password" ] || (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$STACK_DIR/password")
     cat >"$STACK_DIR/bin/sudo" <<'EOF'
 #!/bin/sh
@@ -58,6 +61,8 @@ STACK_PORT_BASE=$STACK_PORT_BASE
 STACK_REGION=$STACK_REGION
 STACK_NODE=\${STACK_NODE:-$STACK_NODE}
 STACK_KIND=$STACK_KIND
+STACK_HOSTS=$STACK_HOSTS
+STACK_NETWORK=$STACK_NETWORK
 STACK_VENV=\${STACK_VENV:-$STACK_VENV}
 STACK_RUNNING_VENV=$STACK_NOVA_LITE_VENV
 EOF

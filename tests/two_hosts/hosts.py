@@ -1,0 +1,123 @@
+"""The two hosts: what of a guest is left there, and the processes that a test kills."""
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+from dataclasses import dataclass
+
+from tests.support.process import wait_for
+from tests.two_hosts.cloud import STACK_DIR
+
+LOCAL = pathlib.Path(__file__).resolve().parents[2] / "devstack" / "local"
+
+
+def run(*command: str | os.PathLike[str], check: bool = True) -> str:
+    """The output of a command."""
+    return subprocess.run(command, capture_output=True, text=True, check=check).stdout
+
+
+@dataclass(frozen=True)
+class HostFiles:
+    """Where the things of one host are. ``prefix`` runs a command in its network namespace."""
+
+    name: str
+    compute: str            # the name of its nova-lite-compute among the stack's daemons
+    libvirt: pathlib.Path
+    instances: pathlib.Path
+    switch: pathlib.Path
+    prefix: tuple[str, ...] = ()
+
+    def left(self) -> list[str]:
+        """What guests have left here."""
+        uri = f"qemu+unix:///system?socket={self.libvirt / 'run' / 'libvirt-sock'}"
+        switch = self._vsctl("list-br").split()
+        found = {
+            "domain": run("virsh", "-q", "-c", uri, "list", "--all", "--name").split(),
+            "tap": self._guests_taps(),
+            "bridge": [name for name in switch if name.startswith("tbr-")],
+            "port": [name for name in self._vsctl("list-ports", "br-int").split()
+                     if name.startswith("tap") and self._is_guests(name)],
+            "file": [path.name for path in self.instances.glob("*") if not path.name.startswith("_base")],
+        }
+        return [f"{self.name}: {what} {one}" for what, names in found.items() for one in names]
+
+    def _guests_taps(self) -> list[str]:
+        """Those of DHCP agents are on the switch as internal ports, or in other namespaces: they are none of them."""
+        shown = run(*self.prefix, "ip", "-o", "-d", "link", "show", "type", "tun").splitlines()
+        return [name for name in (line.split(":")[1].strip() for line in shown) if name.startswith("tap")]
+
+    def _is_guests(self, device: str) -> bool:
+        """DHCP agents have taps, too."""
+        return bool(self._vsctl("--if-exists", "get", "Interface", device, "external_ids:vm-uuid").strip())
+
+    def _vsctl(self, *arguments: str) -> str:
+        return run("ovs-vsctl", f"--db=unix:{self.switch / 'db.sock'}", *arguments)
+
+
+HERE = HostFiles("", "nova-lite-compute", STACK_DIR / "libvirt", STACK_DIR / "data" / "nova_lite" / "instances",
+                 STACK_DIR / "run" / "ovs")
+HOST2 = HostFiles("host2", "nova-lite-compute-host2", STACK_DIR / "host2" / "libvirt",
+                  STACK_DIR / "host2" / "nova_lite" / "instances", STACK_DIR / "host2" / "ovs",
+                  ("ip", "netns", "exec", "host2"))
+
+
+def files_of(host: str) -> HostFiles:
+    """Those of the host of this name."""
+    return HOST2 if host == HOST2.name else HERE
+
+
+@dataclass(frozen=True)
+class _Killed:
+    """How a daemon was started."""
+
+    command: list[str]
+    environment: dict[str, str]
+    directory: str
+
+
+_killed: dict[str, _Killed] = {}
+_off: list[str] = []        # hosts without power
+
+
+def kill(daemon: str) -> None:
+    """End one of the stack's daemons with all its processes, as kill -9 does."""
+    pid = int((STACK_DIR / "run" / f"{daemon}.pid").read_text().split()[0])
+    process = pathlib.Path("/proc", str(pid))
+    command, variables = (process.joinpath(name).read_text().split("\0")[:-1] for name in ("cmdline", "environ"))
+    _killed[daemon] = _Killed(command, dict(pair.split("=", 1) for pair in variables), os.readlink(process / "cwd"))
+    os.killpg(pid, signal.SIGKILL)
+    wait_for(f"the end of {daemon}", lambda: not _members(pid), 20)
+
+
+def _members(group: int) -> list[int]:
+    """The processes of a group that have not ended."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _parent, of = path.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+def mend() -> None:
+    """Start again what was killed, as systemd would; power for the host that has none."""
+    if _off:
+        power("on")
+    for daemon, process in _killed.items():
+        prefix = HOST2.prefix if daemon == HOST2.compute else ()
+        with (STACK_DIR / "log" / f"{daemon}.log").open("ab") as log:
+            began = subprocess.Popen([*prefix, *process.command], env=process.environment, cwd=process.directory,
+                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        since = pathlib.Path(f"/proc/{began.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        (STACK_DIR / "run" / f"{daemon}.pid").write_text(f"{began.pid} {since}\n")
+    _killed.clear()
+
+
+def power(state: str) -> None:
+    """Of the second host: off or on."""
+    _off[:] = [HOST2.name] if state == "off" else []
+    run(LOCAL / "host2.sh", state)

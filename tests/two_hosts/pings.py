@@ -1,0 +1,70 @@
+"""Pings from another machine of the provider network: a network namespace of the test's own."""
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from types import TracebackType
+
+from tests.support.process import wait_for
+from tests.two_hosts.hosts import HERE, run
+
+NAMESPACE, CABLE, ADDRESS = "nl-pinger", "nl-pinger", "172.24.4.3/24"
+INTERVAL = 0.1
+_ANSWER = re.compile(r"\[(\d+\.\d+)\] \d+ bytes from")
+
+
+def plug() -> None:
+    """Make the machine, on the bridge br-ex of the first host."""
+    unplug()
+    run("ip", "netns", "add", NAMESPACE)
+    run("ip", "link", "add", CABLE, "type", "veth", "peer", "name", "eth0", "netns", NAMESPACE)
+    run("ethtool", "-K", CABLE, "tx", "off")
+    run("ip", "netns", "exec", NAMESPACE, "ethtool", "-K", "eth0", "tx", "off")
+    run("ip", "-n", NAMESPACE, "address", "add", ADDRESS, "dev", "eth0")
+    run("ip", "-n", NAMESPACE, "link", "set", "eth0", "up")
+    run("ip", "link", "set", CABLE, "up")
+    run("ovs-vsctl", f"--db=unix:{HERE.switch / 'db.sock'}", "--may-exist", "add-port", "br-ex", CABLE)
+
+
+def unplug() -> None:
+    """Remove it."""
+    run("ovs-vsctl", f"--db=unix:{HERE.switch / 'db.sock'}", "--if-exists", "del-port", CABLE, check=False)
+    run("ip", "netns", "delete", NAMESPACE, check=False)
+    run("ip", "link", "delete", CABLE, check=False)
+
+
+def answers(address: str) -> bool:
+    """Whether a guest does, now."""
+    done = subprocess.run(["ip", "netns", "exec", NAMESPACE, "ping", "-c", "1", "-W", "2", address], capture_output=True,
+                          check=False)
+    return done.returncode == 0
+
+
+def until_it_answers(address: str, seconds: float = 240) -> None:
+    """AssertionError when it does not within so many seconds."""
+    wait_for(f"{address} to answer", lambda: answers(address), seconds, 0.5)
+
+
+class Pings:
+    """``with Pings(address) as pings: ...; pings.gap`` is the longest time without an answer, in seconds."""
+
+    def __init__(self, address: str) -> None:
+        self._command = ["ip", "netns", "exec", NAMESPACE, "ping", "-n", "-D", "-i", str(INTERVAL), address]
+        self._address = address
+        self.gap = 0.0
+
+    def __enter__(self) -> Pings:
+        self._began = time.time()
+        self._ping = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            until_it_answers(self._address)
+        ended = time.time()
+        self._ping.send_signal(signal.SIGINT)
+        told, _ = self._ping.communicate(timeout=30)
+        times = [float(found) for found in _ANSWER.findall(told)]
+        self.gap = max(b - a - INTERVAL for a, b in zip([self._began, *times], [*times, ended], strict=True))
