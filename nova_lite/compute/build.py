@@ -1,6 +1,9 @@
 """Builds on a host: ports, volumes, then the guest. Every step finds what an earlier run of it left and goes on from there."""
 from __future__ import annotations
 
+import dataclasses
+import secrets
+
 import oslo_messaging as messaging
 from oslo_log import log
 
@@ -84,8 +87,12 @@ def guest_files(work: Work, vifs: list[VIF]) -> GuestFiles:
     password, files = work.action.arguments.get("admin_password"), work.instance.personality or []
     if not work.instance.config_drive:
         return GuestFiles(files, password)
-    documents = guest_metadata.build(work.instance, vifs, password, files, vendor_data=work.host.vendor_data)
-    return GuestFiles(files, password, documents)
+    seed = secrets.token_bytes(guest_metadata.RANDOM_SEED_SIZE)
+
+    def documents(addresses: dict[str, str]) -> dict[str, bytes]:
+        return guest_metadata.build(work.instance, vifs, password, files, seed, work.host.vendor_data, addresses)
+    is_tagged = dataclasses.replace(work.instance, network_info=vifs).has_device_tags
+    return GuestFiles(files, password, documents({}), documents if is_tagged else None)
 
 
 def leave(work: Work) -> None:

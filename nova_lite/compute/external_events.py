@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from oslo_config import cfg
@@ -46,6 +46,37 @@ class Listener:
             return None
         return lambda: self._wait(context, instance, ports)
 
+    def wait_at_destination(self, instance: Instance, ports: Collection[str], check: Callable[[], object],
+                            remind: Callable[[], object]) -> None:
+        """Before a running guest comes to this host: until Neutron says that its ports are wired here. The ports' states are of
+        no use: they are those of the source. ``check`` is called every few seconds, and what it raises ends the wait.
+        ``remind`` lets Neutron tell its agent of the ports again. Raises MigrationError when a port is not wired in time or
+        never will be, unless that is not fatal."""
+        wanted = set(ports) if self._timeout else set()
+        began = reminded = time.monotonic()
+        while not self._is_told(wanted, POLL_SECONDS) and time.monotonic() - began < self._timeout:
+            check()
+            if time.monotonic() - reminded >= FIRST_LOOK:
+                reminded = time.monotonic()
+                remind()
+        if self._interrupted:
+            check()
+        if wanted <= self._heard:
+            LOG.info("the network was ready after %.1f s", time.monotonic() - began, extra={"instance_uuid": instance.uuid})
+            return
+        reasons = [self._failures[port] for port in sorted(wanted & self._failures.keys())]
+        reason = "; ".join(reasons) or _late(self._timeout, wanted - self._heard)
+        if self._fatal:
+            raise exception.MigrationError(reason=reason)
+        LOG.warning("%s; the guest comes all the same (vif_plugging_is_fatal = false)", reason,
+                    extra={"instance_uuid": instance.uuid})
+
+    def _is_told(self, ports: set[str], seconds: float) -> bool:
+        """Whether all ports are wired, one has failed, or the wait is interrupted, within so many seconds."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._interrupted or ports <= self._heard or bool(ports & self._failures.keys()), seconds)
+
     def tell(self, name: str, status: str, port_id: str) -> None:
         """An event of the network."""
         if status == IN_PROGRESS:
@@ -67,9 +98,7 @@ class Listener:
         began = time.monotonic()
         deadline, pause = began + self._timeout, FIRST_LOOK
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._interrupted or ports <= self._heard or ports & self._failures.keys(),
-                                       max(0.0, min(pause, deadline - time.monotonic())))
+            self._is_told(ports, max(0.0, min(pause, deadline - time.monotonic())))
             pause = POLL_SECONDS
             if self._interrupted:
                 raise exception.UnexpectedTaskState(instance_id=instance.uuid, expected="spawning", actual="deleting")
@@ -82,8 +111,7 @@ class Listener:
                 LOG.info("the network was ready after %.1f s", time.monotonic() - began, extra={"instance_uuid": instance.uuid})
                 return
             if time.monotonic() >= deadline:
-                left = ", ".join(sorted(ports - self._heard))
-                self._fail(instance, f"Neutron did not say within {self._timeout} s that port {left} is wired")
+                self._fail(instance, _late(self._timeout, ports - self._heard))
                 return
 
     def _ask(self, context: RequestContext, instance: Instance, left: Sequence[str]) -> None:
@@ -107,6 +135,10 @@ class Listener:
             raise exception.BuildAborted(instance_id=instance.uuid, reason=reason)
         LOG.warning("%s; the guest starts all the same (vif_plugging_is_fatal = false)", reason,
                     extra={"instance_uuid": instance.uuid})
+
+
+def _late(timeout: float, ports: Collection[str]) -> str:
+    return f"Neutron did not say within {timeout} s that port {', '.join(sorted(ports))} is wired"
 
 
 class ExternalEvents:

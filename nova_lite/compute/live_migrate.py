@@ -73,13 +73,10 @@ def _prepare(work: Work) -> None:
         return
     try:
         _prepare_unless_aborted(work)
-        server = _as_here(work, host.network.expect(admin_context(), work.instance, host.name),
-                          volumes.connect_elsewhere(host, work.instance, _written_devices(move)))
-        for vif in server.network_info:
-            host.network.plug(server, vif)
-        offer = host.compute.offer_for_live_migration(work.context, move.source_compute or "", server.uuid, plan)
-        plan = host.driver.live.prepare(server, server.network_info, plan, offer, _fetcher(work),
-                                        patiently(lambda: _prepare_unless_aborted(work)))
+        with host.events.listen(work.instance.uuid) as listener:
+            server, plan = _made_ready(work, plan)
+            listener.wait_at_destination(work.instance, plan.waits_for, patiently(lambda: _prepare_unless_aborted(work)),
+                                         lambda: _announce(work))
     except _STOP:
         raise
     except Exception as error:
@@ -94,6 +91,23 @@ def _prepare(work: Work) -> None:
                       "block_devices": [d.to_primitive() for d in work.instance.block_devices]}}
     work.update_migration({"facts": facts})
     work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": False})
+
+
+def _made_ready(work: Work, plan: Plan) -> tuple[Instance, Plan]:
+    """Ports, volumes, files and nics of the server on this host; the server as it is here, and the plan with its devices."""
+    host, source = work.host, _move(work).source_compute or ""
+    server = _as_here(work, host.network.expect(admin_context(), work.instance, host.name),
+                      volumes.connect_elsewhere(host, work.instance, _written_devices(_move(work))))
+    _announce(work)
+    for vif in server.network_info:
+        host.network.plug(server, vif)
+    offer = host.compute.offer_for_live_migration(work.context, source, server.uuid, plan)
+    return server, host.driver.live.prepare(server, server.network_info, plan, offer, _fetcher(work),
+                                            patiently(lambda: _prepare_unless_aborted(work)))
+
+
+def _announce(work: Work) -> None:
+    work.host.network.announce(admin_context(), work.instance, work.host.name)
 
 
 def _finish(work: Work) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from nova_lite.compute.departures import Departures
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
+from nova_lite.compute.nic_comparison import NicComparison
 from nova_lite.compute.questions import Questions
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.compute.turns import Turns
@@ -32,6 +33,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
+from nova_lite.objects.network import PortNews
 from nova_lite.share import base as share_base
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt import vendor_data
@@ -86,6 +88,7 @@ class ComputeManager:
         self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host),
                                         Departures(self.host, self._soon)]
         self._network_looks = NetworkLooks(self.host)
+        self._nics = NicComparison(self.host, self._look_at_nics)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly, or disks that are
         # copied for hours; what another host waits for waits for no other host
         self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")
@@ -142,8 +145,10 @@ class ComputeManager:
         loops: list[tuple[float, Callable[[], None]]] = [(self._interval, self._heartbeat),
                                                          (TIDY_INTERVAL, self.host.driver.tidy),
                                                          (RULES_INTERVAL, self._look_at_rules)]
-        if self.conf.compute.sync_power_state_interval:
+        if self.conf.compute.sync_power_state_interval > 0:
             loops.append((self.conf.compute.sync_power_state_interval, self._sync_power_states))
+        if self.conf.compute.heal_instance_info_cache_interval > 0:
+            loops.append((self.conf.compute.heal_instance_info_cache_interval, self._nics.run))
         return loops
 
     def _recover(self) -> None:
@@ -332,8 +337,12 @@ class ComputeManager:
             uuid, name, tag = event["server_uuid"], event["name"], event.get("tag")
             LOG.info("event %s %s: %s", name, event["status"], tag or "", extra={"instance_uuid": uuid})
             self.host.events.tell(uuid, name, event["status"], tag)
-            if name in (external_events.CHANGED, external_events.DELETED) and self._network_looks.ask(uuid, name, tag):
-                self._turns.submit(uuid, self._pool, partial(self._network_looks.run, uuid))
+            if name in (external_events.CHANGED, external_events.DELETED):
+                self._look_at_nics(uuid, name, tag)
+
+    def _look_at_nics(self, uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortNews] | None = None) -> None:
+        if self._network_looks.ask(uuid, event, port_id, ports):
+            self._turns.submit(uuid, self._pool, partial(self._network_looks.run, uuid))
 
     def refresh_security_rules(self, context: RequestContext) -> None:
         """Guests may send and get something else by now. Many words of it that wait for their turn are one."""

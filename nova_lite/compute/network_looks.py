@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from oslo_log import log
 
@@ -10,9 +12,18 @@ from nova_lite.compute.external_events import DELETED
 from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF
+from nova_lite.objects.network import VIF, PortNews
 
 LOG = log.getLogger(__name__)
+
+
+@dataclass
+class _Asked:
+    """``gone`` are ports that were deleted; ``ports`` is what the network says of all the server's ports, None when it has not
+    been asked since the last event."""
+
+    gone: set[str] = field(default_factory=set)
+    ports: Mapping[str, PortNews] | None = None
 
 
 class NetworkLooks:
@@ -21,36 +32,40 @@ class NetworkLooks:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._lock = threading.Lock()
-        self._asked: dict[str, set[str]] = {}       # server -> ports that are gone
+        self._asked: dict[str, _Asked] = {}         # by server
 
-    def ask(self, instance_uuid: str, event: str, port_id: str | None) -> bool:
-        """Note an event; True when a look has to be queued for it."""
+    def ask(self, instance_uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortNews] | None = None) -> bool:
+        """Note an event; True when a look has to be queued for it. ``ports``: what the network says already."""
         with self._lock:
             is_new = instance_uuid not in self._asked
-            gone = self._asked.setdefault(instance_uuid, set())
+            asked = self._asked.setdefault(instance_uuid, _Asked(ports=ports))
             if event == DELETED and port_id:
-                gone.add(port_id)
+                asked.gone.add(port_id)
+            if ports is None:
+                asked.ports = None
             return is_new
 
     def run(self, instance_uuid: str, _waited: bool = False) -> None:
         """Ask the network and tell the conductor what is new. A failure is logged: the next event brings another look."""
         with self._lock:
-            gone = self._asked.pop(instance_uuid, set())
+            asked = self._asked.pop(instance_uuid, _Asked())
         try:
-            self._look(instance_uuid, gone)
+            self._look(instance_uuid, asked)
         except exception.InstanceNotFound:
             LOG.debug("the server is gone", extra={"instance_uuid": instance_uuid})
         except Exception:
             LOG.exception("the server's nics were not looked at", extra={"instance_uuid": instance_uuid})
 
-    def _look(self, instance_uuid: str, gone: set[str]) -> None:
+    def _look(self, instance_uuid: str, asked: _Asked) -> None:
         host, context = self._host, admin_context()
         instance = Instance.from_primitive(host.conductor.get_instance(context, instance_uuid))
         if instance.host != host.name or not instance.network_info:
             return
-        vifs = [vif for vif in host.network.refresh(context, instance) if vif.id not in gone]
+        if not asked.gone and asked.ports == {vif.id: vif.news() for vif in instance.network_info}:
+            return      # the record knows it all
+        vifs = [vif for vif in host.network.refresh(context, instance) if vif.id not in asked.gone]
         for vif in instance.network_info:
-            if vif.id in gone:
+            if vif.id in asked.gone:
                 self._take_away(instance, vif)
         if vifs != instance.network_info:
             LOG.info("its nics have changed", extra={"instance_uuid": instance_uuid})

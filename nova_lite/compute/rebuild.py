@@ -12,7 +12,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute import build, volumes
-from nova_lite.compute.work import Work
+from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.volume import ERROR
@@ -22,6 +22,7 @@ EVENT = "compute_rebuild_instance"
 DOWNLOADING = "downloading"
 REIMAGE_TIMEOUT = 1800.0        # seconds that the Volume service may take to write an image onto a volume
 POLL_SECONDS = 1.0
+_STOP = (exception.LeaseLost, exception.InstanceNotFound, exception.UnexpectedTaskState, *CONDUCTOR_IS_AWAY)
 _ASKED = "reimage_asked"        # in the action's arguments, from just before it asks the Volume service
 
 
@@ -33,7 +34,14 @@ def run(work: Work) -> None:
         try:
             work.host.driver.check_spawn(instance, instance.network_info)
         except exception.NovaLiteError as error:
-            _stay(work, error)
+            _stay(work, error, instance.vm_state)
+            return
+        try:
+            _fetch(work)
+        except _STOP:
+            raise
+        except Exception as error:
+            _stay(work, error, states.ERROR)
             return
         _shut_down(work)
         _go_on(work, states.REBUILD_BLOCK_DEVICE_MAPPING)
@@ -53,19 +61,24 @@ def _go_on(work: Work, task_state: str) -> None:
     work.instance.task_state = task_state
 
 
-def _stay(work: Work, error: exception.NovaLiteError) -> None:
-    """Nothing was done to the guest yet."""
+def _stay(work: Work, error: Exception, vm_state: str) -> None:
+    """Nothing was done to the guest yet: its disk is of the old image, and so is its record."""
     instance = work.instance
-    LOG.error("not rebuilt, and left as it was: %s", error, extra={"instance_uuid": instance.uuid})
+    LOG.error("not rebuilt, and left as it was: %s", error, extra={"instance_uuid": instance.uuid},
+              exc_info=needs_stack(error))
     power_state = work.host.driver.power_state(instance)
-    work.fail(error, {"vm_state": instance.vm_state, "power_state": states.NOSTATE if power_state is None else power_state,
+    work.fail(error, {"vm_state": vm_state, "power_state": states.NOSTATE if power_state is None else power_state,
                       **work.action.arguments.get(states.BEFORE, {})})
+
+
+def _fetch(work: Work) -> None:
+    instance = work.instance
+    if instance.image is not None and instance.image.id and not instance.is_volume_backed:
+        work.host.driver.cache_image(instance.image, build.fetcher(work, instance.image))
 
 
 def _shut_down(work: Work) -> None:
     host, instance = work.host, work.instance
-    if instance.image is not None and instance.image.id and not instance.is_volume_backed:
-        host.driver.cache_image(instance.image, build.fetcher(work, instance.image))
     if host.driver.power_state(instance) is not None:
         host.driver.power_off(instance, host.conf.compute.shutdown_timeout)
 

@@ -14,7 +14,7 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.volumes import changed, give_back, with_encryption
+from nova_lite.compute.volumes import changed, connector, give_back, with_encryption
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import states
@@ -105,7 +105,7 @@ def _is_to_go(work: Work) -> bool:
 
 def _connect(work: Work, old: BlockDevice, new: BlockDevice) -> None:
     host, instance = work.host, work.instance
-    attachment = host.volume.connect(admin_context(), new.attachment_id or "", host.driver.volume_connector())
+    attachment = host.volume.connect(admin_context(), new.attachment_id or "", connector(host, old))
     info = with_encryption(host, new, attachment.connection_info)
     # its secret stays known by this name, also when the Volume service lets the volume have the old one's id, and the guest
     # knows it as the old one, also when it is started in between

@@ -113,7 +113,12 @@ def _wait_until_made(work: Work, context: RequestContext, device: BlockDevice) -
 def _connect(host: Host, context: RequestContext, instance: Instance, device: BlockDevice, attachment_id: str) -> None:
     """The host may use the volume from here on."""
     device.attachment_id = attachment_id
-    _connected(host, instance, device, host.volume.connect(context, attachment_id, host.driver.volume_connector()))
+    _connected(host, instance, device, host.volume.connect(context, attachment_id, connector(host, device)))
+
+
+def connector(host: Host, device: BlockDevice) -> dict[str, Any]:
+    """Who this host is to a storage backend, and the guest's name of the device, which the Volume service shows to users."""
+    return {**host.driver.volume_connector(), **({"mountpoint": device.device_name} if device.device_name else {})}
 
 
 def _connected(host: Host, instance: Instance, device: BlockDevice, attachment: Attachment) -> None:
@@ -186,8 +191,8 @@ def connect_elsewhere(host: Host, instance: Instance, written: Sequence[BlockDev
             for stray in others:
                 if stray is not kept:
                     host.volume.release(context, stray.id)
-            connector = host.driver.volume_connector()
-            _connected(host, instance, device, kept or host.volume.reserve(context, device.volume_id, instance.uuid, connector))
+            _connected(host, instance, device, kept or host.volume.reserve(context, device.volume_id, instance.uuid,
+                                                                           connector(host, device)))
     return devices
 
 

@@ -23,7 +23,7 @@ from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import states
 from nova_lite.objects.action import GUEST_AT, Action
-from nova_lite.objects.instance import Instance
+from nova_lite.objects.instance import DEVICE_ADDRESSES, Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.share.base import ShareAPI
 from nova_lite.virt.driver import ComputeDriver
@@ -155,7 +155,21 @@ class Work:
 
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
         """The server ends where the table of operations says."""
-        self.host.conductor.finish_action(self.action.id, self.host.owner, updates or {}, self._events())
+        self.host.conductor.finish_action(self.action.id, self.host.owner, {**self._device_addresses(), **(updates or {})},
+                                          self._events())
+
+    def _device_addresses(self) -> dict[str, Any]:
+        """What the guest's metadata say of tagged devices, where the work has changed it."""
+        instance = self.instance
+        if not instance.has_device_tags:
+            return {}
+        try:
+            found = self.host.driver.device_addresses(instance)
+        except exception.NovaLiteError as error:
+            LOG.warning("where the guest finds its tagged devices is not known: %s", error,
+                        extra={"instance_uuid": instance.uuid})
+            return {}
+        return {DEVICE_ADDRESSES: found} if found and found != instance.device_addresses else {}
 
     def fail(self, error: Exception, updates: dict[str, Any]) -> None:
         """The server ends as ``updates`` say, with the error as its fault."""

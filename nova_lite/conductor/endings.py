@@ -170,12 +170,14 @@ def _on_the_shelf(conn: sa.Connection, action: Action) -> dict[str, Any]:
 
 def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
     """Apply ``updates["block_device"]``, ``["nic"]`` and ``["share"]``: {"id", "values"}, values None to remove it. A server
-    that is gone needs none."""
+    that is gone needs none. And what a host knows besides, in ``system_metadata``."""
     for name, apply in _CHANGES:
         change = updates.get(name)
         if change is not None:
             with contextlib.suppress(exception.InstanceNotFound):
                 apply(conn, action.instance_uuid, change["id"], change["values"])
+    if "system_metadata" in updates:        # where the guest finds the device: see instances.as_host_says
+        instances.update_many(conn, [action.instance_uuid], {"system_metadata": updates["system_metadata"]})
 
 
 def cancel(conn: sa.Connection, action: Action) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
-from alembic import command
+from alembic import command, util
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -33,7 +33,10 @@ def sync(conf: cfg.ConfigOpts, revision: str = "head") -> None:
         before = _current(connection)
         config = _config()
         config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+        try:
+            command.upgrade(config, revision)
+        except util.CommandError as error:
+            raise exception.ConfigError(reason=f"revision {revision}: {error}") from None
         after = _current(connection)
     if before != after:
         LOG.info("database schema migrated from %s to %s", before or "nothing", after)

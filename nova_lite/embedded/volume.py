@@ -249,8 +249,9 @@ def _view(req: Request, volume: Volume) -> dict[str, Any]:
         "updated_at": None, "user_id": "", "replication_status": None, "consistencygroup_id": None,
         "os-vol-tenant-attr:tenant_id": volume.project_id, "links": [
             {"rel": "self", "href": f"{req.application_url}/v3/volumes/{volume.id}"}],
-        "attachments": [{"id": volume.id, "volume_id": volume.id, "attachment_id": a["attachment_id"], "device": "",
-                         "server_id": a["server_id"], "host_name": None, "attached_at": ""} for a in volume.attachments]}
+        "attachments": [{"id": volume.id, "volume_id": volume.id, "attachment_id": a["attachment_id"],
+                         "device": a.get("device", ""), "server_id": a["server_id"], "host_name": None,
+                         "attached_at": ""} for a in volume.attachments]}
 
 
 def _snapshot_view(snapshot: StoredSnapshot) -> dict[str, Any]:

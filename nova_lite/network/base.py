@@ -1,7 +1,7 @@
 """The interface to the network: ports and addresses (``NetworkAPI``), and what a host does with them (``HostNetwork``)."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ from stevedore import driver as stevedore_driver
 
 from nova_lite.context import RequestContext
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, FloatingIP, NetworkRequest, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.network import VIF, FloatingIP, NetworkRequest, PortNews, SecurityGroup, SecurityGroupRule
 
 Requests = list[NetworkRequest] | str | None
 """What a user may ask: a list, "auto", "none", or None for whatever there is."""
@@ -188,8 +188,16 @@ class NetworkAPI(Protocol):
     def expect(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
         """Before a running server moves: its nics as they will be on ``host``, while they go on working where they are."""
 
+    def announce(self, context: RequestContext, instance: Instance, host: str) -> None:
+        """After ``expect``, when the server is about to come: let its nics be wired on ``host``. Called again when nobody says
+        that they are."""
+
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
-        """The server will not come to ``host``: undo ``expect``."""
+        """The server will not come to ``host``: undo ``expect`` and ``announce``."""
+
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+        """Server -> port -> what the network says of it now, of all servers' ports on ``host``. {} where no news can be
+        lost."""
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """port id -> its status ("ACTIVE", "DOWN", ...); without ports that are gone."""
@@ -207,7 +215,7 @@ class NetworkAPI(Protocol):
         """On a compute host: what guests may send and get follows their security groups, wherever those were changed."""
 
     def plug(self, instance: Instance, vif: VIF) -> None:
-        """On a compute host, before the guest starts: everything but the tap itself, which libvirt makes."""
+        """On a compute host, before the guest starts: everything but the tap itself, which the hypervisor driver makes."""
 
     def unplug(self, instance: Instance, vif: VIF) -> None:
         """On a compute host, after the guest is gone: the inverse; a tap that stayed is removed."""

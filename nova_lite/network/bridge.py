@@ -5,7 +5,7 @@ import ipaddress
 import pathlib
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -24,7 +24,7 @@ from nova_lite.network.group_rules import Rule
 from nova_lite.network.host import NetworkHost, check_name
 from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, FixedIP, NetworkRequest
+from nova_lite.objects.network import VIF, FixedIP, NetworkRequest, PortNews
 
 LOG = log.getLogger(__name__)
 _Rules = tuple[list[Nic], Members]
@@ -124,8 +124,15 @@ class BridgeNetwork:
         """The same."""
         return instance.network_info
 
+    def announce(self, context: RequestContext, instance: Instance, host: str) -> None:
+        """Bridges need no wiring."""
+
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """Nothing was written down."""
+
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+        """Nothing: hosts ask for what is in force."""
+        return {}
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """A port is wired as soon as its guest is there."""

@@ -1,7 +1,6 @@
 """The network of the cloud is Neutron's: ports are its, the wires between taps and networks are its agents'."""
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,17 +11,17 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Requests, Wanted
-from nova_lite.network.host import NetworkHost, check_name, run
+from nova_lite.network.host import NetworkHost, check_name
 from nova_lite.network.neutron_addresses import Addresses
 from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
 from nova_lite.network.neutron_floating import FloatingIPs
 from nova_lite.network.neutron_groups import Groups
 from nova_lite.network.neutron_moves import PortMoves, of_instance
-from nova_lite.network.neutron_ports import Ports
+from nova_lite.network.neutron_ports import HOST, Ports
 from nova_lite.network.neutron_requests import NETWORK_FIELDS, RequestChecker, available
-from nova_lite.network.neutron_views import SUBNET_FIELDS, make_vif, subnet_ids
+from nova_lite.network.neutron_views import NEWS_FIELDS, SUBNET_FIELDS, make_vif, news_of, subnet_ids
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest
+from nova_lite.objects.network import VIF, NetworkRequest, PortNews
 
 LOG = log.getLogger(__name__)
 
@@ -116,6 +115,10 @@ class NeutronNetwork:
         """See NetworkAPI."""
         return self._moved(context, instance, self._moves.expect(context, self._ports_of(context, instance), host))
 
+    def announce(self, context: RequestContext, instance: Instance, host: str) -> None:
+        """See NetworkAPI."""
+        self._moves.announce(context, self._ports_of(context, instance), host)
+
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """See NetworkAPI."""
         self._moves.forget(context, self._ports_of(context, instance), host)
@@ -130,14 +133,29 @@ class NeutronNetwork:
     def _now(self, context: RequestContext, ports: Sequence[Json], old: Sequence[VIF]) -> list[VIF]:
         """The nics of ports, with what the server's request said of them. Floating IPs may have come and gone: who moved them
         told the host that the server was on, which may have been dead."""
-        floating: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for one in self._api.by_ids(context, "floatingips", [v.id for v in old], key="port_id"):
-            floating[one["port_id"], one["fixed_ip_address"]].append(one["floating_ip_address"])
+        floating = self._floating(context, [v.id for v in old])
         vifs = self._vifs(context, ports, {v.network_id: (v.network_name, v.mtu) for v in old},
                           [v.preserve_on_delete for v in old], [v.tag for v in old], floating)
         for vif, before in zip(vifs, old, strict=True):
             vif.key = before.key
         return vifs
+
+    def _floating(self, context: RequestContext, port_ids: Sequence[str]) -> Mapping[tuple[str, str], list[str]]:
+        """The floating IPs by (port id, fixed address)."""
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for one in self._api.by_ids(context, "floatingips", port_ids, key="port_id"):
+            found[one["port_id"], one["fixed_ip_address"]].append(one["floating_ip_address"])
+        return found
+
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+        """See NetworkAPI. One question, and one for the floating IPs of a hundred ports."""
+        ports = self._api.list(context, "ports", **{HOST: host}, fields=NEWS_FIELDS)
+        ports = [port for port in ports if (port.get("device_owner") or "").startswith("compute:")]
+        floating = self._floating(context, [port["id"] for port in ports])
+        found: dict[str, dict[str, PortNews]] = defaultdict(dict)
+        for port in ports:
+            found[port["device_id"]][port["id"]] = news_of(port, floating)
+        return found
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """See NetworkAPI."""
@@ -187,7 +205,7 @@ class NeutronNetwork:
         """Nothing: Neutron's agents do."""
 
     def plug(self, instance: Instance, vif: VIF) -> None:
-        """libvirt puts the tap where the port says; only a Linux bridge has to be there before."""
+        """The hypervisor driver puts the tap where the port says; only a Linux bridge has to be there before."""
         if vif.details.get("ovs_hybrid_plug"):
             raise exception.BuildAborted(
                 instance_id=instance.uuid,
@@ -201,10 +219,4 @@ class NeutronNetwork:
         self._at.ip("link", "set", "dev", bridge, "up")
 
     def unplug(self, instance: Instance, vif: VIF) -> None:
-        """libvirt takes the tap away with the guest; after a crash of libvirt the name of it may be left in the switch."""
-        if vif.type == "ovs" and shutil.which("ovs-vsctl"):
-            done = run("ovs-vsctl", "--timeout=5", "--if-exists", "del-port", check_name(vif.details["bridge"]),
-                       check_name(vif.devname), check=False)
-            if done.returncode:     # a name without a tap carries nothing: no reason to keep the server
-                LOG.warning("ovs-vsctl del-port %s: %s", vif.devname, done.stderr.strip(),
-                            extra={"instance_uuid": instance.uuid})
+        """Nothing: who has made the tap removes it."""

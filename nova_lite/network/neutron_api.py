@@ -103,13 +103,15 @@ class NeutronAPI:
             return error.code == 409
         return True
 
-    def delete_binding(self, context: RequestContext, port_id: str, host: str) -> None:
-        """Remove one; one that is gone, like its port, is no error."""
+    def delete_binding(self, context: RequestContext, port_id: str, host: str) -> bool:
+        """Remove one; False: it was gone, or its port was."""
         try:
             self._call(context, "DELETE", f"/ports/{port_id}/bindings/{host}")
         except NeutronRefusal as error:
             if error.code != 404:
                 raise
+            return False
+        return True
 
     def drop_waiting(self, context: RequestContext, port_id: str) -> None:
         """Remove the inactive bindings of a port of a server, as of a check or a move that was cut off. One that is left to a

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.context import RequestContext, admin_context
 from nova_lite.network.base import Requests, Wanted
 from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
 from nova_lite.objects.instance import Instance
@@ -64,6 +64,10 @@ class RequestChecker:
             check_owner(found[port_id], server, project)
             if found[port_id].get("device_id"):
                 raise exception.PortInUse(port_id=port_id)
+        # what its policy guarantees is only the service user's to see
+        limited = [p["id"] for p in found.values() if p.get("qos_policy_id") or p.get("qos_network_policy_id")]
+        for port in self._api.by_ids(admin_context(), "ports", limited, fields=["id", "resource_request"]):
+            _check_bandwidth(port)
         return found
 
     def _networks(self, context: RequestContext, requests: Sequence[NetworkRequest],
@@ -108,11 +112,15 @@ def check_port(port: Json) -> None:
     if kind != NORMAL:
         raise exception.UnsupportedNetworkRequest(
             reason=f"Port {port['id']} has VNIC type {kind}: SR-IOV and other hardware ports are not supported, only {NORMAL}.")
+    _check_bandwidth(port)
+    if not port.get("fixed_ips") and port.get("ip_allocation") not in ("deferred", "none"):
+        raise exception.PortRequiresFixedIP(port_id=port["id"])
+
+
+def _check_bandwidth(port: Json) -> None:
     if port.get("resource_request"):
         raise exception.UnsupportedNetworkRequest(
             reason=f"Port {port['id']} asks for guaranteed bandwidth (resource_request), which is not supported.")
-    if not port.get("fixed_ips") and port.get("ip_allocation") not in ("deferred", "none"):
-        raise exception.PortRequiresFixedIP(port_id=port["id"])
 
 
 def check_owner(port: Json, server: str, project: str) -> None:

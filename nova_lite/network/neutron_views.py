@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_lite.network.neutron_api import Json
-from nova_lite.objects.network import VIF, FixedIP
+from nova_lite.objects.network import VIF, FixedIP, PortNews
 
 SUBNET_FIELDS = ["id", "cidr", "ip_version", "gateway_ip", "dns_nameservers", "host_routes", "enable_dhcp", "ipv6_address_mode"]
+NEWS_FIELDS = ["id", "device_id", "device_owner", "fixed_ips", "mac_address", "network_id", "binding:vif_type"]
 ACTIVE = "ACTIVE"
 FAILED = "binding_failed"
 _NAME_LENGTH = 15       # of an interface in Linux
@@ -26,10 +27,21 @@ def make_vif(port: Json, network_name: str, mtu: int | None, subnets: Mapping[st
         subnet = subnets.get(fixed["subnet_id"])
         if subnet is not None:
             addresses.append(_address(fixed["ip_address"], subnet, floating_ips.get((port["id"], fixed["ip_address"]), [])))
-    kind = port.get("binding:vif_type") or "unbound"
+    kind = _kind(port)
     return VIF(id=port["id"], network_id=port["network_id"], network_name=network_name, mac_address=port["mac_address"],
                type=kind, fixed_ips=addresses, mtu=mtu, details=_details(kind, port), preserve_on_delete=preserve, tag=tag,
                active=is_wired(port))
+
+
+def news_of(port: Json, floating_ips: Mapping[tuple[str, str], list[str]]) -> PortNews:
+    """``port`` has NEWS_FIELDS; ``floating_ips`` are by (port id, fixed address)."""
+    addresses = sorted((a["subnet_id"], a["ip_address"], tuple(sorted(floating_ips.get((port["id"], a["ip_address"]), ()))))
+                       for a in port.get("fixed_ips", ()))
+    return PortNews(port["network_id"], port["mac_address"], _kind(port), tuple(addresses))
+
+
+def _kind(port: Json) -> str:
+    return port.get("binding:vif_type") or "unbound"
 
 
 def is_wired(port: Json) -> bool:

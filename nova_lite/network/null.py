@@ -1,7 +1,7 @@
 """No network: guests without nics."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -13,7 +13,7 @@ from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Request
 from nova_lite.network.default_group import DefaultGroup
 from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest
+from nova_lite.objects.network import VIF, NetworkRequest, PortNews
 
 
 class NullNetwork:
@@ -80,8 +80,15 @@ class NullNetwork:
         """No nic."""
         return []
 
+    def announce(self, context: RequestContext, instance: Instance, host: str) -> None:
+        """No nic."""
+
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """Nothing was expected."""
+
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+        """Nothing."""
+        return {}
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """No port."""

@@ -23,6 +23,8 @@ UNSHELVED_IMAGE = "unshelved_image_id"
 """The image of a shelved server whose guest is back: it is needed no more, and may be gone already."""
 DISKS_KEY = "disks_encryption_key_id"
 """The id of the key of its own disks, where they are encrypted."""
+DEVICE_ADDRESSES = "device_addresses"
+"""Where the guest finds its devices, of a server of which any has a tag: see ``ComputeDriver.device_addresses``."""
 UNSHELVED_HOST = "unshelved_host"
 """The host whose guest may have begun to run, on a shelved server: no other may."""
 
@@ -117,6 +119,16 @@ class Instance(Record):
     def disks_key_id(self) -> str:
         """The key manager's id of the key of its own disks; empty: it has none, or not yet."""
         return str(self.system_metadata.get(DISKS_KEY) or "")
+
+    @property
+    def device_addresses(self) -> dict[str, str]:
+        """MAC address of a nic, or id of a block device -> where the guest finds it."""
+        return dict(self.system_metadata.get(DEVICE_ADDRESSES) or {})
+
+    @property
+    def has_device_tags(self) -> bool:
+        """Whether its user wants to find a device by its tag."""
+        return any(vif.tag for vif in self.network_info) or any(device.tag for device in self.block_devices)
 
     def pci_addresses(self, host: str) -> list[str]:
         """The PCI devices of a host that it holds; what one of its moves holds is for the way back."""

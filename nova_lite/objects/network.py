@@ -43,6 +43,17 @@ class FixedIP(Record):
     subnet_id: str | None = None
 
 
+@dataclass(frozen=True)
+class PortNews:
+    """What the network may change of a port while nobody hears of it. ``addresses`` are (subnet id, address, floating IPs),
+    sorted; ``type`` is the VIF type."""
+
+    network_id: str
+    mac_address: str
+    type: str
+    addresses: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
 @dataclass
 class VIF(Record):
     """One nic of a server, as cached in ``instances.network_info``.
@@ -70,6 +81,11 @@ class VIF(Record):
         self.fixed_ips = [f if isinstance(f, FixedIP) else FixedIP.from_primitive(f) for f in self.fixed_ips]
         if not self.devname:
             self.devname = "tap" + self.id[:11]      # an interface name has 15 characters at most; Nova's form
+
+    def news(self) -> PortNews:
+        """What the record knows of the port."""
+        addresses = sorted((f.subnet_id or "", f.address, tuple(sorted(f.floating_ips))) for f in self.fixed_ips)
+        return PortNews(self.network_id, self.mac_address, self.type, tuple(addresses))
 
 
 @dataclass

@@ -12,7 +12,8 @@ DELETING = "deleting"
 
 @dataclass
 class Volume(Record):
-    """``size`` is GiB; ``attachments`` are [{"server_id", "attachment_id"}]; ``image_metadata`` describes the image on it."""
+    """``size`` is GiB; ``attachments`` are [{"server_id", "attachment_id"}], with "device" where it is known;
+    ``image_metadata`` describes the image on it."""
 
     id: str
     status: str

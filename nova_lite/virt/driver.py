@@ -54,6 +54,8 @@ class GuestFiles:
     injected_files: list[dict[str, str]] = field(default_factory=list)
     admin_password: str | None = None
     metadata: dict[str, bytes] = field(default_factory=dict)     # config drive: path inside the drive -> content
+    # the same, from what ``device_addresses`` tells of the new guest; None: no device has a tag
+    metadata_with: Callable[[dict[str, str]], dict[str, bytes]] | None = None
 
 
 @dataclass(frozen=True)
@@ -310,6 +312,10 @@ class ComputeDriver(Protocol):
 
     def trigger_crash_dump(self, instance: Instance) -> None:
         """Tell the guest's kernel to dump itself (an NMI). The one operation of which a second run can be noticed."""
+
+    def device_addresses(self, instance: Instance) -> dict[str, str]:
+        """Where the guest finds its devices: MAC address of a nic, or id of a block device -> the address of a PCI device
+        (``0000:00:05.0``), ``controller:bus:target:unit`` of a drive, or ``bus:port`` on USB. Empty when there is no guest."""
 
     def diagnostics(self, instance: Instance) -> Diagnostics:
         """What is counted of a running guest. Raises VirtDriverError when there is none."""

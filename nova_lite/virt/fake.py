@@ -376,6 +376,11 @@ class FakeDriver:
         self._act("trigger_crash_dump", instance)
         self._known("trigger_crash_dump", instance)
 
+    def device_addresses(self, instance: Instance) -> dict[str, str]:
+        """One PCI slot after the other, as those of a guest that has nothing else."""
+        keys = [vif.mac_address.lower() for vif in instance.network_info] + [device.id for device in instance.block_devices]
+        return {key: f"0000:00:{slot:02x}.0" for slot, key in enumerate(keys, 3)}
+
     def diagnostics(self, instance: Instance) -> Diagnostics:
         """Numbers that look like those of a guest; ``driver`` is one that the clients' schemas know."""
         self._known("diagnostics", instance)

@@ -35,11 +35,13 @@ UNKNOWN = "none"        # so clients of the format call it
 
 def build(instance: Instance, network_info: Sequence[VIF], admin_password: str | None = None,
           injected_files: Sequence[dict[str, str]] = (), random_seed: bytes | None = None,
-          vendor_data: Mapping[str, Any] | None = None) -> dict[str, bytes]:
+          vendor_data: Mapping[str, Any] | None = None,
+          addresses: Mapping[str, str] | None = None) -> dict[str, bytes]:
     """Path -> content of every document, e.g. ``openstack/latest/meta_data.json``.
 
     ``admin_password`` and ``injected_files`` ({"path", "contents" in base64}) belong on a config drive only. Without a
-    ``random_seed`` a new one is made. ``vendor_data`` is what the operator tells all guests. Raises InvalidInput for user
+    ``random_seed`` a new one is made. ``vendor_data`` is what the operator tells all guests. ``addresses`` is where
+    the guest finds its devices (None: as the server's record says it). Raises InvalidInput for user
     data or files that are not base64.
     """
     seed = random_seed if random_seed is not None else secrets.token_bytes(RANDOM_SEED_SIZE)
@@ -47,7 +49,7 @@ def build(instance: Instance, network_info: Sequence[VIF], admin_password: str |
     user_data = _decode(instance.user_data, "user_data") if instance.user_data else None
     documents = {f"openstack/content/{name}": data for name, data in contents.items()}
     for version in (*OPENSTACK_VERSIONS, LATEST):
-        metadata = meta_data(instance, network_info, version, seed)
+        metadata = meta_data(instance, network_info, version, seed, addresses)
         if files:
             metadata["files"] = files
         if admin_password:
@@ -69,8 +71,10 @@ def build(instance: Instance, network_info: Sequence[VIF], admin_password: str |
     return documents
 
 
-def meta_data(instance: Instance, network_info: Sequence[VIF], version: str, random_seed: bytes) -> dict[str, Any]:
+def meta_data(instance: Instance, network_info: Sequence[VIF], version: str, random_seed: bytes,
+              addresses: Mapping[str, str] | None = None) -> dict[str, Any]:
     """meta_data.json at a dated version (``latest`` sorts after all dates)."""
+    found = instance.device_addresses if addresses is None else addresses
     made: dict[str, Any] = {
         "uuid": instance.uuid, "hostname": hostname(instance), "name": instance.display_name,
         "launch_index": instance.launch_index, "availability_zone": instance.availability_zone}
@@ -85,24 +89,27 @@ def meta_data(instance: Instance, network_info: Sequence[VIF], version: str, ran
     if version >= LIBERTY:
         made["project_id"] = instance.project_id
     if version >= NEWTON_ONE:
-        made["devices"] = [_nic(v) for v in network_info if v.tag] + _disks(instance)
+        made["devices"] = [_nic(v, found) for v in network_info if v.tag] + _disks(instance, found)
     if version >= VICTORIA:
         made["dedicated_cpus"] = []
     return made
 
 
-def _nic(vif: VIF) -> dict[str, Any]:
-    return {"type": "nic", "bus": UNKNOWN, "address": UNKNOWN, "mac": vif.mac_address, "tags": [vif.tag]}
+def _nic(vif: VIF, addresses: Mapping[str, str]) -> dict[str, Any]:
+    address = addresses.get(vif.mac_address.lower())
+    return {"type": "nic", "bus": "pci" if address else UNKNOWN, "address": address or UNKNOWN, "mac": vif.mac_address,
+            "tags": [vif.tag]}
 
 
-def _disks(instance: Instance) -> list[dict[str, Any]]:
+def _disks(instance: Instance, addresses: Mapping[str, str]) -> list[dict[str, Any]]:
     names = device_names.assign(instance)
-    return [_disk(instance, device, names.get(device.id)) for device in instance.block_devices if device.tag]
+    return [_disk(instance, device, names.get(device.id), addresses.get(device.id))
+            for device in instance.block_devices if device.tag]
 
 
-def _disk(instance: Instance, device: BlockDevice, name: str | None) -> dict[str, Any]:
-    made = {"type": "disk", "bus": _BUSES.get(device_names.disk_bus(instance, device), UNKNOWN), "address": UNKNOWN,
-            "tags": [device.tag]}
+def _disk(instance: Instance, device: BlockDevice, name: str | None, address: str | None) -> dict[str, Any]:
+    made = {"type": "disk", "bus": _BUSES.get(device_names.disk_bus(instance, device), UNKNOWN),
+            "address": address or UNKNOWN, "tags": [device.tag]}
     if device.volume_id:
         made["serial"] = device.volume_id
     if name:

@@ -46,7 +46,8 @@ class SourceFacts(Record):
 @dataclass
 class Plan(Record):
     """How the guest comes over, as the destination has decided. ``shared``: both hosts have the same directory of guests.
-    ``nics`` by hardware address and ``volumes`` by id are these devices as the destination has them."""
+    ``nics`` by hardware address and ``volumes`` by id are these devices as the destination has them. ``waits_for`` are the
+    ports whose nics are there before the guest, so that Neutron can wire them."""
 
     block: bool = False
     shared: bool = False
@@ -61,6 +62,7 @@ class Plan(Record):
     volumes: dict[str, str] = field(default_factory=dict)
     host: str = ""                  # the destination's name
     post_copy: bool = False         # the destination can let the guest go on before all its memory is there
+    waits_for: list[str] = field(default_factory=list)
 
 
 @dataclass

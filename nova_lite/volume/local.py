@@ -33,15 +33,16 @@ _SETTABLE = ("name", "description", "metadata", "bootable")
 
 @dataclass
 class StoredVolume(Volume):
-    """A record: ``bindings`` are its attachments, [{"id", "server_id", "status"}]."""
+    """A record: ``bindings`` are its attachments, [{"id", "server_id", "status", "device"}]."""
 
     bindings: list[dict[str, str]] = field(default_factory=list)
 
     def public(self) -> Volume:
         """As others see it: only those servers that have it count as attached."""
         made = Volume.from_primitive(self.to_primitive())
-        made.attachments = [{"server_id": b["server_id"], "attachment_id": b["id"]} for b in self.bindings
-                            if b["status"] == ATTACHED]
+        made.attachments = [{"server_id": b["server_id"], "attachment_id": b["id"],
+                             **({"device": b["device"]} if b.get("device") else {})}
+                            for b in self.bindings if b["status"] == ATTACHED]
         return made
 
 
@@ -236,14 +237,15 @@ class LocalVolumes:
                 raise _wrong_status(volume, "reserve", AVAILABLE)
             if mine and not again:
                 raise exception.InvalidVolume(reason=f"volume {volume_id} is attached to server {server_id} already")
-            binding = {"id": str(uuid.uuid4()), "server_id": server_id, "status": ATTACHING if connector else RESERVED}
+            binding = {"id": str(uuid.uuid4()), "server_id": server_id, "status": ATTACHING if connector else RESERVED,
+                       "device": str((connector or {}).get("mountpoint") or "")}
             volume.bindings.append(binding)
             self._write(volume)
         return self._attachment(volume, binding)
 
     def connect(self, context: RequestContext, attachment_id: str, connector: dict[str, Any]) -> Attachment:
         """The host is this machine, so every connector is as good: the answer names the file."""
-        return self._step(context, attachment_id, ATTACHING)
+        return self._step(context, attachment_id, ATTACHING, str(connector.get("mountpoint") or ""))
 
     def encryption(self, context: RequestContext, volume_id: str) -> dict[str, Any]:
         """Files are never encrypted."""
@@ -279,11 +281,11 @@ class LocalVolumes:
             volume.bindings.remove(binding)
             self._write(volume)
 
-    def _step(self, context: RequestContext, attachment_id: str, status: str) -> Attachment:
+    def _step(self, context: RequestContext, attachment_id: str, status: str, device: str = "") -> Attachment:
         with self._lock.held():
             volume, binding = self._bound(context, attachment_id)
             if binding["status"] != ATTACHED:
-                binding["status"] = status
+                binding |= {"status": status, "device": device or binding.get("device", "")}
                 self._write(volume)
         return self._attachment(volume, binding)
 

@@ -127,7 +127,11 @@ def test_disks_come_along_also_where_their_image_is_deleted(drivers, instance, f
     """Then the other host has no copy of it, and all of the disk is copied."""
     def gone(image_id, _path):
         raise exception.ImageNotFound(image_id=image_id)
+    log = [_disk(state, instance).with_name("console.log") for state in states_of]
+    with open(log[0], "a") as stream:
+        stream.write("said before the move\n")
     plan = _go(*drivers, instance, gone if is_deleted else fetch)
+    assert log[1].read_text().endswith("said before the move\n")       # what the guest says from now on is appended
     disk = _disk(states_of[1], instance)
     assert (plan.block, [one["whole"] for one in plan.disks]) == (True, [is_deleted, False])
     assert (_is_whole(disk), _base(disk)) == (True, None if is_deleted else str(disk.parents[1] / "_base" / instance.image.id))

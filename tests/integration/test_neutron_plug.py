@@ -55,7 +55,7 @@ def test_a_bridge_with_a_bad_name_is_none(driver):
         driver.plug(SERVER, _vif(type="bridge", details={"bridge": "-x; reboot"}))
 
 
-def test_open_vswitch_needs_nothing_before_and_hybrid_plugging_is_refused(driver):
+def test_hybrid_plugging_is_refused(driver):
     driver.plug(SERVER, _vif(type="ovs", details={"bridge": "br-int"}))
     with pytest.raises(exception.BuildAborted, match="firewall_driver = openvswitch"):
         driver.plug(SERVER, _vif(type="ovs", details={"bridge": "br-int", "ovs_hybrid_plug": True}))

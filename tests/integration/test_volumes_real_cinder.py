@@ -122,6 +122,8 @@ def test_attach_and_detach(cloud: Cloud) -> None:
     wait_for("in-use", lambda: cloud.status(volume) == "in-use", 30)
     [attachment] = cloud.attachments()
     assert (attachment["instance"], attachment["status"]) == (server, "attached")
+    [told] = cloud.cinder("GET", f"/volumes/{volume}")["volume"]["attachments"]
+    assert told["device"] == "/dev/vdb"
     [listed] = cloud.demo.ok("GET", f"/servers/{server}/os-volume_attachments")["volumeAttachments"]
     assert listed["attachment_id"] == attachment["id"]
     again = cloud.demo.request("POST", f"/servers/{server}/os-volume_attachments",
@@ -230,6 +232,7 @@ def test_cinder_refuses_what_a_server_needs(cloud: Cloud) -> None:
 
 def test_another_projects_volume_is_not_there(cloud: Cloud) -> None:
     made = cloud.cinder("POST", "/volumes", "alt_demo", json={"volume": {"size": 1}})["volume"]["id"]
+    wait_for("the volume", lambda: cloud.cinder("GET", f"/volumes/{made}", "alt_demo")["volume"]["status"] == "available", 60)
     server = cloud.active()
     answer = cloud.demo.request("POST", f"/servers/{server}/os-volume_attachments",
                                 json={"volumeAttachment": {"volumeId": made}})

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Row = dict[str, Any]
+_SECRET = ("binding:host_id", "binding:vif_type", "resource_request")       # of a port: only admins see it
 KEYS = {"networks": "network", "subnets": "subnet", "ports": "port", "security-groups": "security_group",
         "floatingips": "floatingip"}
 
@@ -39,6 +40,7 @@ class FakeNeutron:
         self.group_quota = self.floating_quota = 1000
         self.before: Callable[[str, str], None] = lambda method, what: None     # raise Refused to refuse
         self.new_port_status = "DOWN"
+        self.profiles: list[tuple[str, Row, list[str]]] = []    # what agents hear: host, profile and waiting hosts of a port
         self.auto_network: str | None = None
         self._lock = threading.Lock()
 
@@ -144,7 +146,7 @@ class FakeNeutron:
             if project is not None and what != "subnets" and not self._visible(what, row, project):
                 continue
             if all(_matches(row, key, values) for key, values in query.items()):
-                shown = {k: v for k, v in row.items() if not (project and k in ("binding:host_id", "binding:vif_type"))}
+                shown = {k: v for k, v in row.items() if not (project and k in _SECRET)}
                 found.append({k: v for k, v in shown.items() if not fields or k in fields})
         return copy.deepcopy(found)
 
@@ -286,6 +288,8 @@ class FakeNeutron:
             raise Refused(412, "RevisionNumberConstraintFailed", "Constrained to another revision")
         if "fixed_ips" in values:
             values = {**values, "fixed_ips": [self._filled(a) for a in values["fixed_ips"]]}
+        if "binding:profile" in values:
+            self.profiles.append((port["binding:host_id"], values["binding:profile"], list(port.get("waiting", ()))))
         port.update(values)
         port["revision_number"] += 1
         self._bind(port)
@@ -318,7 +322,7 @@ class FakeNeutron:
             waiting.remove(host)
             return 204, None
         waiting[waiting.index(host)] = port["binding:host_id"]
-        self._update(port, {"binding:host_id": host}, None)
+        self._update(port, {"binding:host_id": host, "binding:profile": {}}, None)      # each binding has its own
         return 200, {"binding": {"host": host, "status": "ACTIVE"}}
 
     @staticmethod

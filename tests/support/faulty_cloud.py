@@ -34,6 +34,8 @@ class FaultyCloud:
             directory, service_user__auth_url=auth_url, service_user__timeout=TIMEOUT, keystone_authtoken__auth_url=auth_url,
             # who asks is known while Keystone is down, however long the tests before it took
             keystone_authtoken__token_cache_time=7200,
+            # the calls of a build are counted, and these would be among them
+            compute__heal_instance_info_cache_interval=0,
             service_user__retries=1, network__vif_plugging_timeout=0, fake__fetch_images=True, fake__hosts=2, fake__delay=0.3,
             fake__state_file=directory / "guests", **options)
         self.made: list[str] = []

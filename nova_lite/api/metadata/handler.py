@@ -87,7 +87,7 @@ class MetadataHandler:
         if req.method == "POST" and _PASSWORD.fullmatch(path):
             return self._set_password(req)
         if req.method not in ("GET", "HEAD"):
-            return _text(405, "Only GET is served here.\n", allow="GET, HEAD")
+            return _text(404, "Not found.\n")       # Neutron's agents have no answer for a 405
         if not path.strip("/"):
             return webob.Response(body=tree.root(), content_type="text/plain", charset="UTF-8")
         guest = self._guest(req)
@@ -95,8 +95,7 @@ class MetadataHandler:
         if found is None:
             return _text(404, "Not found.\n")
         body, content_type = found
-        charset = None if content_type == "application/octet-stream" else "UTF-8"
-        return webob.Response(body=body, content_type=content_type, charset=charset)
+        return webob.Response(body=body, content_type=content_type, charset=_charset(body))
 
     def _set_password(self, req: webob.Request) -> webob.Response:
         """A guest's password, encrypted with its user's key, is kept once; the user reads it at os-server-password."""
@@ -185,5 +184,15 @@ def _size(guest: _Guest) -> int:
     return guest.size
 
 
-def _text(status: int, text: str, **headers: str) -> webob.Response:
-    return webob.Response(status=status, text=text, content_type="text/plain", charset="UTF-8", **headers)
+def _charset(body: bytes) -> str:
+    """Neutron's agents decode a document by its charset and encode it again, gzip unpacked before; without a charset they
+    answer 502. What is no UTF-8 comes through unchanged as ISO-8859-1, which gives each byte a character."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return "ISO-8859-1"
+    return "UTF-8"
+
+
+def _text(status: int, text: str) -> webob.Response:
+    return webob.Response(status=status, text=text, content_type="text/plain", charset="UTF-8")

@@ -46,9 +46,7 @@ def find(tree: Tree, path: str) -> tuple[bytes, str] | None:
     if isinstance(node, dict):
         slashes = parts[:1] != ["openstack"]
         return "\n".join(_entry(name, child, slashes) for name, child in node.items() if name != "_name").encode(), "text/plain"
-    if parts[-1].endswith(".json"):
-        return node, "application/json"
-    return node, "application/octet-stream" if parts[-1] in ("user_data", "user-data") else "text/plain"
+    return node, "application/json" if parts[-1].endswith(".json") else "text/plain"
 
 
 def _entry(name: str, child: Any, slashes: bool) -> str:

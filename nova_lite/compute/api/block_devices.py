@@ -110,7 +110,8 @@ def _device(one: Mapping[str, Any], image_id: str) -> BlockDevice:
         id="", source_type=source, destination_type=destination, source_id=given, boot_index=boot_index,
         size=_size(one.get("volume_size")), volume_id=given if source == VOLUME else None, volume_type=volume_type or None,
         delete_on_termination=_flag(one.get("delete_on_termination")), device_name=_device_name(one.get("device_name")),
-        device_type=one.get("device_type"), disk_bus=_bus(one.get("disk_bus")), guest_format=one.get("guest_format"),
+        device_type=_device_type(one.get("device_type")), disk_bus=_bus(one.get("disk_bus")),
+        guest_format=one.get("guest_format"),
         tag=one.get("tag"))
 
 
@@ -151,6 +152,12 @@ def _flag(value: Any) -> bool:
 def _bus(value: str | None) -> str | None:
     if value and value not in device_names.PREFIXES:
         raise _invalid(f"disk_bus {value} is not one of {', '.join(sorted(device_names.PREFIXES))}.")
+    return value or None
+
+
+def _device_type(value: str | None) -> str | None:
+    if value and value != "disk":
+        raise _invalid(f"device_type {value} is not offered: each block device is a disk.")
     return value or None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import secrets
 import string
 import uuid as uuids
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,7 +146,7 @@ class Creation(Volumes):
                      devices: list[BlockDevice], image: ImageMeta | None) -> ImageMeta:
         """What the servers boot; raises what is wrong with it or with any disk."""
         block_devices.check_local(devices, flavor)
-        self.check_devices(context, devices, request.max_count, request.allow_multiattach)
+        self.check_devices(context, devices, request.max_count, request.allow_multiattach, has_image=image is not None)
         root = next((d for d in devices if d.is_root and d.is_volume), None)
         if image is None:
             assert root is not None     # else `parse` has refused a request without an image
@@ -237,6 +237,11 @@ def _plain_networks(networks: Requests) -> str | list[dict[str, Any]] | None:
 
 def _has_volumes(devices: Sequence[BlockDevice]) -> bool:
     return any(d.is_volume for d in devices)
+
+
+def password_of(asked: Mapping[str, Any]) -> str:
+    """The ``adminPass`` of a request, which may be empty, or a new one."""
+    return str(asked["adminPass"]) if "adminPass" in asked else generate_password()
 
 
 def generate_password(length: int = 12) -> str:

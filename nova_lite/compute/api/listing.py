@@ -146,12 +146,15 @@ def _sort(context: RequestContext, request: ListRequest) -> list[tuple[str, str]
 
 
 def _set_times(query: Query, filters: dict[str, str]) -> None:
-    if "changes-since" in filters:
-        query.changes_since = _time("changes-since", filters.pop("changes-since"))
-    if "changes-before" in filters:
-        query.changes_before = _time("changes-before", filters.pop("changes-before"))
-        if query.changes_since and query.changes_since > query.changes_before:
-            raise exception.Invalid("The value of changes-since must be less than or equal to changes-before.")
+    """Whole seconds are compared, as ``updated`` shows them; the database has microseconds."""
+    since, before = (_time(name, filters.pop(name)) if name in filters else None
+                     for name in ("changes-since", "changes-before"))
+    if since and before and since > before:
+        raise exception.Invalid("The value of changes-since must be less than or equal to changes-before.")
+    if since:
+        query.changes_since = since + datetime.timedelta(microseconds=-since.microsecond % 1000000)
+    if before:
+        query.changes_before = before.replace(microsecond=999999)
 
 
 def _set_deleted(context: RequestContext, query: Query, filters: dict[str, str]) -> None:

@@ -42,13 +42,14 @@ class Volumes(Base):
 
     # new servers ----------------------------------------------------------------------------------------------------------
     def check_devices(self, context: RequestContext, devices: Sequence[BlockDevice], count: int,
-                      allow_multiattach: bool) -> None:
-        """Look up all volumes, snapshots and images that devices name, and complete their sizes. Raises Invalid and kin."""
+                      allow_multiattach: bool, has_image: bool = False) -> None:
+        """Look up all volumes, snapshots and images that devices name, and complete their sizes. ``has_image``: the request
+        names an image, too; then nobody asks whether the root volume is bootable, as in Nova. Raises Invalid and kin."""
         if count > 1 and any(d.source_type == bd.VOLUME for d in devices):
             raise exception.Invalid("Cannot attach one or more volumes to multiple instances")
         for device in devices:
             if device.source_type == bd.VOLUME:
-                self._check_existing(context, device, allow_multiattach)
+                self._check_existing(context, device, allow_multiattach, must_boot=not has_image)
             elif device.source_type == bd.SNAPSHOT:
                 self._check_snapshot(context, device)
             elif device.is_volume and not device.size:
@@ -56,13 +57,13 @@ class Volumes(Base):
             elif device.is_volume and device.source_type == bd.IMAGE:
                 check_image_fits(self._image(context, device.source_id or ""), device)
 
-    def _check_existing(self, context: RequestContext, device: BlockDevice, allow_multiattach: bool) -> None:
+    def _check_existing(self, context: RequestContext, device: BlockDevice, allow_multiattach: bool, must_boot: bool) -> None:
         try:
             volume = self.volume.get(context, device.volume_id or "")
         except exception.NotFound as error:
             raise exception.InvalidBlockDevice(reason=f"failed to get volume {device.volume_id}.") from error
         check_volume(volume, allow_multiattach)
-        if device.is_root and not volume.bootable:
+        if device.is_root and must_boot and not volume.bootable:
             raise exception.VolumeNotBootable(id=volume.id)
         device.size, device.multiattach = volume.size, volume.multiattach
 

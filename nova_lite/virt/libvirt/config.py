@@ -73,8 +73,8 @@ class Disk:
 class Nic:
     """One nic. ``bandwidth`` are libvirt's names: (inbound|outbound, average|peak|burst) -> number.
 
-    ``kind`` says what ``source`` is: bridge: a Linux bridge. ovs: a bridge of Open vSwitch, whose agent knows the tap by
-    ``port_id``. vhostuser: the path of a socket, on which QEMU is ``mode`` (client or server). direct: an interface of the
+    ``kind`` says what ``source`` is: bridge: a Linux bridge. ovs: a bridge of Open vSwitch, on which the host has put the tap
+    (``taps.py``). vhostuser: the path of a socket, on which QEMU is ``mode`` (client or server). direct: an interface of the
     host, with macvtap's ``mode``. hostdev: a PCI function (0000:0a:00.1), its traffic tagged with ``vlan``.
     Without ``offload`` the guest does the checksums itself: nobody else would. ``queues`` above 1: it sends and receives on as
     many CPUs.
@@ -87,7 +87,6 @@ class Nic:
     mtu: int | None = None
     bandwidth: dict[tuple[str, str], int] = field(default_factory=dict)
     kind: str = "bridge"
-    port_id: str = ""
     mode: str = ""
     vlan: int | None = None
     offload: bool = True

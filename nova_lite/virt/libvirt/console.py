@@ -59,6 +59,13 @@ def _port(element: etree._Element | None, name: str) -> int | None:
     return number if number > 0 else None
 
 
+def trim(path: pathlib.Path) -> None:
+    """A log that was copied by QEMU, in whole sectors: without the zeros at its end."""
+    data = path.read_bytes()
+    path.write_bytes(data.rstrip(b"\0"))
+    path.chmod(0o600)
+
+
 def tail(path: pathlib.Path, lines: int | None) -> str:
     """The last ``lines`` lines (None: all), at most MAX_BYTES of them; empty when the guest never ran. Who asks for a number
     of lines gets them with newlines between them and none at the end: clients count."""

@@ -29,17 +29,19 @@ from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFi
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, snapshot, starts, swap
 from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection, again
+from nova_lite.virt.libvirt.device_addresses import addresses_of
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
-from nova_lite.virt.libvirt.guest_nics import GuestNics, remove_tap
+from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.moves import Moves
 from nova_lite.virt.libvirt.quiesce import freeze, thaw
 from nova_lite.virt.libvirt.rbd_disks import disks_of
 from nova_lite.virt.libvirt.serial_server import SerialServer
+from nova_lite.virt.libvirt.taps import Taps
 from nova_lite.virt.libvirt.tpm_state import TpmStates
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 
@@ -58,7 +60,9 @@ class LibvirtDriver:
         self._tpms = TpmStates(conf.libvirt.connection_uri)
         self._volumes = VolumeHost(conf, host, self._connection)
         self._serial: SerialServer | None = None
-        self.live = LiveMigrations(conf, host, connection, self._disks, self._volumes, self._ready, self._working, self._remove)
+        self._taps = Taps(host, conf.network.netns)
+        self.live = LiveMigrations(conf, host, connection, self._disks, self._volumes, self._taps, self._ready, self._working,
+                                   self._remove)
         self._host: Host | None = None
         self._watcher: Watcher | None = None
 
@@ -150,6 +154,7 @@ class LibvirtDriver:
             if timeout and not guest.shut_down(timeout):
                 LOG.info("Guest did not shut down within %d seconds", timeout, extra={"instance_uuid": instance.uuid})
             guest.turn_off()
+            self._taps.remove(instance.network_info)
 
     def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
         """Soft: shut down through the guest and start. Hard, or when it does not answer: pull the plug and start."""
@@ -173,6 +178,7 @@ class LibvirtDriver:
             if instance.config_drive:
                 config_drive.make(paths.rescue_config_drive, files.metadata)
             guest.turn_off()
+            self._taps.make(instance, network_info)
             guest.define(domain_xml.build(config))
             self._boot(instance)
 
@@ -235,11 +241,14 @@ class LibvirtDriver:
     def attach_interface(self, instance: Instance, vif: VIF) -> None:
         """Live where the guest runs, and in its configuration."""
         nics, xml = GuestNics(self._guest(instance)), domain_xml.build_nic(guest_config.nic(instance, vif))
+        if nics.guest.is_active():      # else its start makes it
+            self._taps.make(instance, [vif])
         again(lambda: nics.attach(xml, vif.mac_address))
 
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Ask the guest, several times when it does not answer."""
         GuestNics(self._guest(instance)).detach(vif.mac_address)
+        self._taps.remove([vif])
 
     def snapshot(self, instance: Instance, check: Checker = wanted) -> contextlib.AbstractContextManager[DiskCopy]:
         """By a backup job of QEMU where the guest runs, else by qemu-img; in a pool by a snapshot of its own."""
@@ -323,14 +332,15 @@ class LibvirtDriver:
         self._moves.drop_aside(instance.uuid)
 
     def left_behind(self) -> set[str]:
-        """By the marks that moves leave in the directories, and by secrets of servers that have no guest here."""
-        return self._moves.left_behind() | self._volumes.kept_for() - set(self.power_states())
+        """By the marks that moves leave in the directories, and by secrets and taps of servers that have no guest here."""
+        return self._moves.left_behind() | (self._volumes.kept_for() | self._taps.kept_for()) - set(self.power_states())
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """The marked directories go, last."""
         self._volumes.forget_all(instance_uuid)
         if Guest(self._connection, instance_uuid).power_state() is None:
             self._tpms.remove(instance_uuid)
+            self._taps.forget(instance_uuid)
         self._moves.drop_left_behind(instance_uuid)
 
     def pause(self, instance: Instance) -> None:
@@ -354,6 +364,7 @@ class LibvirtDriver:
         with self._working(instance, states.RUNNING):
             if self.power_state(instance) is None:
                 self._start(instance, network_info)
+            self._taps.make(instance, network_info)     # the host may have started anew meanwhile
             self._boot(instance)
             self._guest(instance).unpause()
             self.unquiesce(instance)        # memory that was saved with file systems frozen
@@ -384,6 +395,11 @@ class LibvirtDriver:
     def trigger_crash_dump(self, instance: Instance) -> None:
         """A non-maskable interrupt."""
         self._guest(instance).inject_nmi()
+
+    def device_addresses(self, instance: Instance) -> dict[str, str]:
+        """Read from the domain."""
+        xml = self._guest(instance).xml()
+        return addresses_of(xml, instance) if xml else {}
 
     def diagnostics(self, instance: Instance) -> Diagnostics:
         """libvirt's statistics of the domain, all by one call."""
@@ -421,7 +437,11 @@ class LibvirtDriver:
         self._config(instance, vifs)    # what cannot be had is told before anything is fetched
         self._disks.make(instance, files, fetch_image)
         if instance.config_drive:
-            config_drive.make(files.config_drive, guest_files.metadata)
+            documents = guest_files.metadata
+            if guest_files.metadata_with is not None:
+                self._define(instance, vifs)        # libvirt gives each device its address now
+                documents = guest_files.metadata_with(self.device_addresses(instance))
+            config_drive.make(files.config_drive, documents)
         self._start(instance, vifs, paused=True)
 
     def _let_run(self, instance: Instance, vifs: list[VIF], check: Checker) -> None:
@@ -469,6 +489,7 @@ class LibvirtDriver:
         """The domain as the server's record says it, to be started next."""
         self._volumes.unlock(instance)
         xml = self._config(instance, vifs)
+        self._taps.make(instance, vifs)
         self._tpms.restore(instance.uuid, self._files(instance))    # last: see tpm_state.py
         self._guest(instance).define(xml)
 
@@ -491,8 +512,7 @@ class LibvirtDriver:
         guest.unplug()
         guest.undefine()
         self._tpms.remove(instance.uuid)
-        for vif in vifs:
-            remove_tap(vif, self._conf.network.netns)
+        self._taps.remove(vifs)
 
     def _undo(self, instance: Instance, vifs: list[VIF]) -> None:
         """After a failed start; what fails here is only logged. The files of a server that ever ran stay: a rebuild has kept

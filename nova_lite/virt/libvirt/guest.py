@@ -10,7 +10,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.objects import states
 from nova_lite.virt.libvirt import paused_copy
-from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 
 LOG = log.getLogger(__name__)
 
@@ -21,6 +21,7 @@ POWER_STATES = {0: states.NOSTATE, 1: states.RUNNING, 2: states.RUNNING, 3: stat
                 5: states.SHUTDOWN, 6: states.CRASHED, 7: states.POWER_SUSPENDED}
 LOOK = 0.5              # seconds between two looks at what libvirt does
 ASK_AGAIN = 10.0        # a guest that is just booting misses the power button
+PULLS, PULL_PAUSE = 3, 1.0      # how often libvirt is asked to end a process; seconds in between
 
 
 class Guest:
@@ -78,8 +79,23 @@ class Guest:
         self.do(lambda domain: domain.managedSaveRemove(0) if domain.hasManagedSaveImage(0) else None)
 
     def unplug(self) -> None:
-        """End the process at once."""
-        self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.destroy()))
+        """End the process at once. One that waits for dead storage does not end within the time that libvirt gives it, so
+        libvirt is asked several times. Raises VirtDriverError when the process is still there then."""
+        pull = self._unless(lambda domain: not domain.isActive(), lambda domain: domain.destroy())
+        for left in reversed(range(PULLS)):
+            try:
+                # once it has taken long, it keeps no other call from the connection that all share
+                self.do(pull, lasts=left < PULLS - 1)
+                return
+            except ConnectionLost:
+                raise
+            except exception.VirtDriverError as error:
+                if not self.is_active():
+                    return
+                if not left:
+                    raise
+                LOG.warning("The guest's process does not end: %s", error, extra={"instance_uuid": self.uuid})
+                time.sleep(PULL_PAUSE)
 
     def turn_off(self) -> None:
         """The same, and its next start boots."""
@@ -101,8 +117,14 @@ class Guest:
         return state not in (states.POWER_PAUSED, states.POWER_SUSPENDED)
 
     def _press_power_button(self) -> None:
+        """What QEMU does not take, as it waits for dead storage, is no error: whoever waits pulls the plug."""
         button = self.lib.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
-        self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.shutdownFlags(button)))
+        try:
+            self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.shutdownFlags(button)))
+        except ConnectionLost:
+            raise
+        except exception.VirtDriverError as error:
+            LOG.warning("The guest's power button does nothing: %s", error, extra={"instance_uuid": self.uuid})
 
     def pause(self) -> None:
         """Stop its CPUs."""

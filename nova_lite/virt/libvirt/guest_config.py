@@ -254,7 +254,7 @@ def nic(instance: Instance, vif: VIF) -> Nic:
     model = _choice(instance, "hw_vif_model", VIF_MODELS, "virtio")
     asked = Asked(instance.flavor, instance.image)
     queues = min(instance.flavor.vcpus, MOST_QUEUES) if asked.agreed_flag("vif_multiqueue_enabled") else 1
-    return Nic(vif.mac_address, str(details[source_key]), vif.devname, model, vif.mtu, limits.vif(asked), kind, vif.id,
+    return Nic(vif.mac_address, str(details[source_key]), vif.devname, model, vif.mtu, limits.vif(asked), kind,
                str(details.get(mode_key, "")), int(details["vlan"]) if kind == "hostdev" and details.get("vlan") else None,
                queues=queues,
                # Open vSwitch in user space passes packets on as it finds them in the tap, unfinished checksums and all

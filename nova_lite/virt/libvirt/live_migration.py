@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import pathlib
 import secrets
 import threading
 import time
@@ -25,7 +26,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.copies import Copies
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
-from nova_lite.virt.libvirt import domain_xml, guest_config, migration_check, migration_xml, paused_copy, post_copy
+from nova_lite.virt.libvirt import console, domain_xml, guest_config, migration_check, migration_xml, paused_copy, post_copy
 from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -41,6 +42,7 @@ from nova_lite.virt.libvirt.files import (
 )
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.libvirt.taps import Taps, is_made_here
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 from nova_lite.virt.live import (
     ABORT,
@@ -68,11 +70,11 @@ class LiveMigrations:
     """See :class:`nova_lite.virt.live.LiveMigrations`. ``working`` tells the watcher that events are of our making."""
 
     def __init__(self, conf: cfg.ConfigOpts, name: str, connection: Connection, disks: DiskMaker, volumes: VolumeHost,
-                 host: Callable[[], Host],
+                 taps: Taps, host: Callable[[], Host],
                  working: Callable[..., contextlib.AbstractContextManager[None]],
                  remove: Callable[[Instance, list[VIF]], None]) -> None:
         self._conf, self._name, self._connection, self._disks, self._volumes = conf, name, connection, disks, volumes
-        self._host, self._working, self._remove = host, working, remove
+        self._taps, self._host, self._working, self._remove = taps, host, working, remove
         self._root = instances_root(conf)
         self._address = conf.libvirt.migration_address or conf.my_ip
         self._copies = Copies()
@@ -129,11 +131,12 @@ class LiveMigrations:
         return not reason
 
     def offer(self, instance: Instance, plan: Plan) -> DiskOffer | None:
-        """The config drive: libvirt copies no disk that a guest cannot write to."""
+        """The config drive, as libvirt copies no disk that a guest cannot write to, and what the guest has said so far."""
         files = self._files(instance)
-        if plan.shared or not files.config_drive.exists():
+        names = [path.name for path in _carried(files) if path.exists() and path.stat().st_size]
+        if plan.shared or not names:
             return None
-        return DiskServer(files.path, self._address).offer([files.config_drive.name], self._disks.disk_format)
+        return DiskServer(files.path, self._address).offer(names, self._disks.disk_format)
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
                 fetch_image: Fetcher, check: Checker = wanted) -> Plan:
@@ -141,16 +144,23 @@ class LiveMigrations:
         files = self._files(instance)
         if not plan.shared:
             migration_check.refuse_shared(files, self._name)
-            self._remove(instance, network_info)
+            # taps of an earlier run stay: Neutron's agent has wired them
+            self._remove(instance, [vif for vif in network_info if not is_made_here(vif)])
             files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
+        self._taps.make(instance, network_info)     # first: they are wired while the disks are made
         self._volumes.unlock(instance)
         if plan.block:
             self._disks.make_like(instance, files, plan.disks, fetch_image)
         if offer is not None:
-            with key_of(offer, files.path) as keys, written_whole(files.config_drive) as part:
-                pull(offer, files.config_drive.name, keys, part, check)
+            with key_of(offer, files.path) as keys:
+                for path in (path for path in _carried(files) if path.name in offer.disks):
+                    with written_whole(path) as part:
+                        pull(offer, path.name, keys, part, check)
+                        if path == files.console_log:
+                            console.trim(part)
         plan.nics = {v.mac_address: domain_xml.build_nic(guest_config.nic(instance, v)) for v in network_info
                      if v.type != "null"}
+        plan.waits_for = [v.id for v in network_info if is_made_here(v) and not v.active]
         plan.volumes = {d.serial: domain_xml.build_disk(guest_config.volume(instance, d))
                         for d in instance.volumes if d.connection_info}
         return plan
@@ -414,6 +424,7 @@ class LiveMigrations:
         self._disks.give(instance.uuid, plan.host)
         if plan.shared:
             self._guest(instance).undefine()
+            self._taps.remove(network_info)
         else:
             self._remove(instance, network_info)
         self._volumes.lock_unless_read(instance)
@@ -425,6 +436,7 @@ class LiveMigrations:
                 guest = self._guest(instance)
                 guest.unplug()
                 guest.undefine()
+                self._taps.remove(network_info)
             else:
                 self._remove(instance, network_info)
 
@@ -472,6 +484,11 @@ class _Call:
             self.error = exception.VirtDriverError(what="Live migration", reason=str(error))
         finally:
             self.ended = True
+
+
+def _carried(files: GuestDirectory) -> tuple[pathlib.Path, pathlib.Path]:
+    """The files that the hypervisors do not copy."""
+    return files.config_drive, files.console_log
 
 
 def is_overdue(job: dict[str, Any], timeout: int) -> bool:

@@ -25,6 +25,8 @@ def build(xml: str, plan: Plan) -> str:
         serial = disk.findtext("serial") or ""
         if serial in plan.volumes:
             _replace(disk, etree.fromstring(plan.volumes[serial]), ("source",))
+    for log in domain.iterfind("devices//log"):
+        log.set("append", "on")     # to what the guest has said at the source
     for graphics in domain.iterfind("devices/graphics"):
         for element in (graphics, *graphics.iterfind("listen")):
             for name in ("listen", "address"):

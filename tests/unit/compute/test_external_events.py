@@ -139,3 +139,58 @@ def test_what_nobody_waits_for_is_dropped(make):
     with events.listen("s"):
         pass
     events.tell("s", "network-vif-plugged", "failed", "one")
+
+
+# before a running guest comes ---------------------------------------------------------------------------------------------
+def _wait_for_guest(events, while_waiting=lambda: None, check=lambda: None, remind=lambda: None):
+    with events.listen("s") as listener:
+        teller = threading.Timer(0.05, while_waiting)
+        teller.start()
+        listener.wait_at_destination(SERVER, ["one", "two"], check, remind)
+        teller.join()
+
+
+def _told(events, *ports):
+    for port in ports:
+        events.tell("s", "network-vif-plugged", "completed", port)
+
+
+def test_a_destination_waits_for_events_and_does_not_ask_for_states(make):
+    states = States(one="ACTIVE", two="ACTIVE")     # at the source
+    events, asked = make(states), []
+
+    def remind():
+        asked.append("remind")
+        _told(events, "one", "two")
+    _wait_for_guest(events, check=lambda: asked.append("check"), remind=remind)
+    assert states.asked == []
+    assert asked[0] == "check"
+    assert asked[-1] == "remind"
+
+
+def test_a_destination_takes_no_guest_whose_ports_are_not_wired_in_time(make):
+    events = make(timeout=1)
+    with pytest.raises(exception.MigrationError, match="did not say within 1 s that port two is wired"):
+        _wait_for_guest(events, lambda: _told(events, "one"))
+
+
+def test_a_destination_takes_no_guest_whose_port_fails(make):
+    events = make()
+    with pytest.raises(exception.MigrationError, match="network-vif-plugged failed for port two"):
+        _wait_for_guest(events, lambda: events.tell("s", "network-vif-plugged", "failed", "two"))
+
+
+def test_a_destination_takes_the_guest_all_the_same_when_that_is_not_fatal(make):
+    _wait_for_guest(make(timeout=1, is_fatal=False))
+
+
+def test_an_abort_ends_the_wait_of_a_destination(make):
+    def aborted():
+        raise exception.LiveMigrationAborted(instance_id="s")
+    with pytest.raises(exception.LiveMigrationAborted):
+        _wait_for_guest(make(), check=aborted)
+
+
+def test_a_destination_that_is_told_not_to_wait_does_not(make):
+    with make(timeout=0).listen("s") as listener:
+        listener.wait_at_destination(SERVER, ["one"], pytest.fail, pytest.fail)

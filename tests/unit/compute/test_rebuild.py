@@ -90,10 +90,14 @@ def test_an_image_that_is_gone_costs_no_disk(make_cloud):
     cloud = make_cloud("h1", fake__fetch_images=True)
     images = image_base.load(cloud.conf)
     server = cloud.active(image=add_image(images, b"old"))
-    image = add_image(images)
+    old, image = cloud.get(server), add_image(images)
     images.delete(OWNER, image.id)
-    cloud.wait_action(begin(cloud, server, image), "error")
-    assert "is not there any more" in cloud.get(server).fault["message"]
+    before = {"image_ref": old.image_ref, "image": old.image.to_primitive()}
+    cloud.wait_action(begin(cloud, server, image, before=before), "error")
+    assert state(cloud, server) == ("error", None, 1)
+    found = cloud.get(server)
+    assert "is not there any more" in found.fault["message"]
+    assert (found.image_ref, found.image) == (old.image_ref, old.image)     # that of the disk
     assert cloud.guests("h1") == {server: 1}
 
 

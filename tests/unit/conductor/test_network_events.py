@@ -127,6 +127,21 @@ def test_many_events_are_few_looks(cloud, neutron, wanted):
     assert neutron.calls.count("GET ports") == 1
 
 
+def test_what_the_comparison_of_ports_finds(cloud, neutron, wanted):
+    """A server that the record knows as the network does costs no question of its own, one whose events were lost does."""
+    neutron.new_port_status = "ACTIVE"
+    servers = [cloud.active(network_request=wanted) for _ in range(2)]
+    [vif] = cloud.get(servers[0]).network_info
+    neutron.add_floating_ip(vif.id, vif.fixed_ips[0].address, "203.0.113.7")
+    neutron.calls.clear()
+    for daemon in cloud.hosts.values():
+        daemon._nics.run()
+    _until(lambda: not any(daemon._turns.is_busy(s) for daemon in cloud.hosts.values() for s in servers))
+    assert cloud.get(servers[0]).network_info[0].fixed_ips[0].floating_ips == ["203.0.113.7"]
+    rounds = 2 * ["GET ports", "GET floatingips"]
+    assert sorted(neutron.calls) == sorted([*rounds, "GET ports", "GET floatingips", "GET subnets"])
+
+
 def test_no_more_addresses_is_said_as_it_is(cloud, neutron):
     network = neutron.add_network(cidr="10.0.0.0/30")
     neutron.add_port(network)

@@ -16,6 +16,17 @@ def test_head_is_alembics(config):
     assert migration.version(config) == (None, schema.head())
 
 
+@pytest.mark.parametrize("url", ["rabbit://cloud:secret@127.0.0.1:1/", "", "fake://"])
+def test_a_service_with_a_broker_needs_a_connection(url, tmp_path):
+    """One that forgot it would take the cloud's messages and look for its servers in a file of its own."""
+    path = tmp_path / "nova-lite.conf"
+    path.write_text(f"[DEFAULT]\n{f'transport_url = {url}' if url else ''}\n")
+    config = conf.load([], config_files=[str(path)])
+    reason = "no such table|unable to open|at nothing" if url == "fake://" else "connection is not set"
+    with pytest.raises(exception.NovaLiteError, match=reason):
+        checks.check_database(config)
+
+
 def test_only_a_synced_database_passes(config):
     database = core.Database(config)
     with database.read() as c, pytest.raises(exception.ConfigError, match="at nothing.*db sync"):

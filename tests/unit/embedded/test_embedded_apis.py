@@ -48,7 +48,8 @@ def test_login_gives_a_catalog_of_all_five_services(conf, passwords):
     catalog = {s["type"]: s["endpoints"][0]["url"] for s in answer.json["token"]["catalog"]}
     assert catalog == {"compute": "http://localhost/v2.1", "identity": "http://localhost/identity/v3",
                        "image": "http://localhost/image", "network": "http://localhost/network",
-                       "block-storage": "http://localhost/volume/v3"}
+                       "block-storage": "http://localhost/volume/v3",
+                       "volumev3": "http://localhost/volume/v3"}        # the type by which many clients ask
     assert answer.json["token"]["expires_at"] > answer.json["token"]["issued_at"]
 
 

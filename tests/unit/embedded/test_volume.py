@@ -81,11 +81,12 @@ def test_the_life_of_a_volume_with_and_without_a_project_in_the_path(cloud, root
 def test_a_volume_in_use_shows_its_server_and_cannot_be_deleted(cloud, conf):
     volume, volumes = _new(cloud), LocalVolumes(conf)
     attachment = volumes.reserve(SERVICE, volume["id"], SERVER)
-    volumes.connect(SERVICE, attachment.id, {})
+    volumes.connect(SERVICE, attachment.id, {"mountpoint": "/dev/vdc"})
     volumes.complete(SERVICE, attachment.id)
     shown = cloud("demo", "GET", f"/volumes/{volume['id']}")["volume"]
-    assert (shown["status"], shown["attachments"][0]["server_id"], shown["attachments"][0]["attachment_id"]) == (
-        "in-use", SERVER, attachment.id)
+    [told] = shown["attachments"]
+    assert (shown["status"], told["server_id"], told["attachment_id"], told["device"]) == (
+        "in-use", SERVER, attachment.id, "/dev/vdc")
     assert [a["instance"] for a in cloud("demo", "GET", "/attachments")["attachments"]] == [SERVER]
     assert cloud("other", "GET", "/attachments")["attachments"] == []
     cloud("demo", "DELETE", f"/volumes/{volume['id']}", status=400)

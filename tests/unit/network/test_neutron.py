@@ -124,7 +124,8 @@ def test_policy_opens_external_networks(driver, neutron):
     ({"project_id": "other"}, exception.PortNotUsable, "not usable for instance of project p"),
     ({"binding:vnic_type": "direct"}, exception.UnsupportedNetworkRequest, "VNIC type direct: SR-IOV"),
     ({"binding:vnic_type": "macvtap"}, exception.UnsupportedNetworkRequest, "macvtap"),
-    ({"resource_request": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}}, exception.UnsupportedNetworkRequest, "bandwidth"),
+    ({"qos_policy_id": "q", "resource_request": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}},
+     exception.UnsupportedNetworkRequest, "bandwidth"),
     ({"fixed_ips": []}, exception.PortRequiresFixedIP, "requires a FixedIP")])
 def test_ports_that_cannot_be_had(driver, neutron, port, error, words):
     made = neutron.add_port(neutron.add_network(), **port)
@@ -414,6 +415,58 @@ def test_ports_of_a_moving_server_wait_on_both_hosts(driver, neutron):
         assert (port["binding:host_id"], port["waiting"]) == ("new", [])
     driver.forget(HOST, server, "new")
     assert port["binding:host_id"] == "new"     # where the server is stays
+
+
+@pytest.fixture
+def leaving(driver, neutron):
+    """A server on "old" with one nic, whose agent on "new" was told to wire it."""
+    server = _build(driver, [NetworkRequest(neutron.add_network())], host="old")
+    [port] = neutron.of(server.uuid)
+    port["binding:profile"] = {"trusted": "true"}
+    neutron.profiles.clear()
+    assert [vif.active for vif in driver.expect(HOST, server, "new")] == [False]
+    driver.announce(HOST, server, "new")
+    assert neutron.profiles == [("old", {"trusted": "true", "migrating_to": "new"}, ["new"])]
+    neutron.profiles.clear()
+    return server
+
+
+def test_an_agent_that_is_told_again_hears_a_change(driver, neutron, leaving):
+    driver.announce(HOST, leaving, "new")
+    assert [profile for _, profile, _ in neutron.profiles] == [{"trusted": "true"}, {"trusted": "true", "migrating_to": "new"}]
+
+
+def test_agents_hear_of_a_port_that_has_come_when_its_old_binding_is_gone(driver, neutron, leaving):
+    driver.move(HOST, leaving, "new")
+    assert neutron.profiles[-1] == ("new", {"trusted": "true"}, [])
+
+
+def test_agents_hear_of_a_port_that_has_come_also_when_its_move_was_cut_off(driver, neutron, leaving):
+    def die(method, what):
+        if method == "DELETE":
+            raise Refused(503, "", "the daemon is killed here")
+    neutron.before = die
+    with pytest.raises(exception.ServiceUnavailable):
+        driver.move(HOST, leaving, "new")
+    neutron.before = lambda method, what: None
+    driver.move(HOST, leaving, "new")
+    driver.forget(HOST, leaving, "old")     # as the end of a live migration does
+    assert neutron.profiles[-1][0::2] == ("new", [])
+    assert "migrating_to" not in neutron.profiles[-1][1]
+
+
+def test_no_profile_names_a_move_that_was_given_up(driver, neutron, leaving):
+    for _ in range(2):
+        driver.forget(HOST, leaving, "new")
+        assert neutron.profiles == [("old", {"trusted": "true"}, [])]
+
+
+@pytest.mark.parametrize("host", ["new", "third"])
+def test_no_profile_names_a_move_that_was_cut_off_when_the_server_moves_by_other_means(driver, neutron, leaving, host):
+    driver.move(HOST, leaving, host)
+    [port] = neutron.of(leaving.uuid)
+    assert port["binding:host_id"] == host
+    assert "migrating_to" not in port["binding:profile"]
 
 
 @pytest.fixture

@@ -95,6 +95,18 @@ def test_tagged_disks_are_devices_too():
     assert "devices" not in _json(documents, "openstack/2015-10-15/meta_data.json")
 
 
+def test_a_tagged_device_is_told_with_its_address():
+    """From the server's record, or as the host has just learned them."""
+    disks = [BlockDevice("d1", "volume", volume_id="v1", device_name="/dev/vdc", tag="data")]
+    addresses = {"d1": "0000:05:00.0", "fa:16:3e:00:00:01": "0000:02:00.0"}
+    noted = _instance(block_devices=disks, system_metadata={"device_addresses": addresses})
+    for documents in (guest_metadata.build(noted, [_vif(True, tag="blue")]),
+                      guest_metadata.build(_instance(block_devices=disks), [_vif(True, tag="blue")], addresses=addresses)):
+        nic, disk = _json(documents, "openstack/latest/meta_data.json")["devices"]
+        assert (nic["bus"], nic["address"]) == ("pci", "0000:02:00.0")
+        assert (disk["bus"], disk["address"]) == ("pci", "0000:05:00.0")
+
+
 def test_vendor_data_is_on_the_drive():
     documents = guest_metadata.build(_instance(), [], vendor_data={"a": 1})
     assert _json(documents, "openstack/latest/vendor_data.json") == {"a": 1}

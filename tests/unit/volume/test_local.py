@@ -75,13 +75,13 @@ def test_the_life_of_an_attachment(volumes, directory):
         volume.id, SERVER, "reserved", {})
     assert seen() == ("reserved", [])
     for _ in range(2):
-        connected = volumes.connect(SERVICE, reserved.id, CONNECTOR)
+        connected = volumes.connect(SERVICE, reserved.id, {**CONNECTOR, "mountpoint": "/dev/vdb"})
         assert connected.connection_info["driver_volume_type"] == "local"
         assert connected.connection_info["data"]["device_path"] == str(directory / f"{volume.id}.raw")
         assert seen() == ("attaching", [])
     for _ in range(2):
         volumes.complete(SERVICE, reserved.id)
-        assert seen() == ("in-use", [{"server_id": SERVER, "attachment_id": reserved.id}])
+        assert seen() == ("in-use", [{"server_id": SERVER, "attachment_id": reserved.id, "device": "/dev/vdb"}])
     assert volumes.connect(SERVICE, reserved.id, CONNECTOR).status == "attached"      # after a crash, once more
     assert [a.id for a in volumes.attachments(SERVICE, SERVER)] == [reserved.id]
     assert volumes.attachments(SERVICE, OTHER) == []

@@ -1,4 +1,5 @@
-"""Nics: libvirt makes the tap and puts it where it belongs, and removes it when the guest ends."""
+"""Nics: libvirt makes the tap and puts it where it belongs, and removes it when the guest ends. ``taps.py`` does so for nics on
+Open vSwitch."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -23,10 +24,16 @@ def element(nic: Nic) -> etree._Element:
 
 
 def _bridge(nic: Nic) -> etree._Element:
-    made = E.interface(E.mac(address=nic.mac), E.source(bridge=nic.source), type="bridge")
-    if nic.kind == "ovs":
-        made.append(E.virtualport(E.parameters(interfaceid=nic.port_id), type="openvswitch"))
-    made.append(E.target(dev=nic.devname))
+    made = E.interface(E.mac(address=nic.mac), E.source(bridge=nic.source), E.target(dev=nic.devname), type="bridge")
+    return _on_tap(made, nic)
+
+
+def _ovs(nic: Nic) -> etree._Element:
+    made = E.interface(E.mac(address=nic.mac), E.target(dev=nic.devname, managed="no"), type="ethernet")
+    return _on_tap(made, nic)
+
+
+def _on_tap(made: etree._Element, nic: Nic) -> etree._Element:
     made.append(E.model(type=nic.model))
     driver = E.driver()
     if not nic.offload and nic.model == "virtio":
@@ -61,7 +68,7 @@ def _hostdev(nic: Nic) -> etree._Element:
 
 
 _KINDS: dict[str, Callable[[Nic], etree._Element]] = {
-    "bridge": _bridge, "ovs": _bridge, "vhostuser": _vhostuser, "direct": _direct, "hostdev": _hostdev}
+    "bridge": _bridge, "ovs": _ovs, "vhostuser": _vhostuser, "direct": _direct, "hostdev": _hostdev}
 
 
 def _tuned(made: etree._Element, nic: Nic) -> etree._Element:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import hmac
 import json
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import oslo_messaging
 import pytest
+import requests
 import webob
 
 from nova_lite import conf as conf_module
@@ -330,7 +332,41 @@ def test_only_the_password_of_a_known_server_can_be_posted(conductor):
     ("POST", "/openstack/latest/meta_data.json"), ("PUT", "/openstack/latest/password"),
     ("DELETE", "/openstack/latest/password"), ("POST", "/latest/user-data")])
 def test_only_get_is_served(conductor, method, path):
-    assert _get(_handler(conductor), path, method=method).status_code == 405
+    assert _get(_handler(conductor), path, method=method).status_code == 404
+
+
+def _by_an_agent_of_neutron(answer):
+    """The body of an answer as Neutron's agents give it to a guest (neutron/common/metadata.py,
+    MetadataProxyHandlerBaseSocketServer._http_response): unpacked, decoded and encoded again."""
+    told = webob.Response(body=answer.body, headerlist=[h for h in answer.headerlist if h[0].lower() != "content-length"])
+    if answer.body[:3] == b"\x1f\x8b\x08":
+        told.content_encoding = "gzip"
+        told.decode_content()
+    encoding = requests.utils.get_encoding_from_headers({"content-type": answer.headers["Content-Type"]})
+    return str(told).encode(encoding).partition(b"\r\n\r\n")[2]
+
+
+_SCRIPT = "#!/bin/sh\necho für alle\n".encode()
+
+
+@pytest.mark.parametrize(("user_data", "read"), [
+    (_SCRIPT, _SCRIPT), (gzip.compress(_SCRIPT, mtime=0), _SCRIPT), (b"\xff\xfe\x00 no text", b"\xff\xfe\x00 no text"),
+    (gzip.compress(b"\x80 neither", mtime=0), b"\x80 neither")])
+def test_user_data_comes_through_an_agent_of_neutron(conductor, user_data, read):
+    conductor.by_address["10.0.0.5"].user_data = base64.b64encode(user_data).decode()
+    for path in ("/openstack/latest/user_data", "/latest/user-data"):
+        answer = _get(_handler(conductor), path)
+        assert answer.body == user_data
+        assert answer.content_type == "text/plain"
+        assert _by_an_agent_of_neutron(answer) == read
+
+
+@pytest.mark.parametrize("path", ["/", "/openstack", "/openstack/latest/meta_data.json", "/latest/meta-data/local-ipv4",
+                                  "/openstack/latest/password", "/openstack/latest/vendor_data2.json"])
+def test_each_document_comes_through_an_agent_of_neutron(conductor, path):
+    answer = _get(_handler(conductor), path)
+    assert answer.status_code == 200
+    assert _by_an_agent_of_neutron(answer) == answer.body
 
 
 def test_head_has_no_body(conductor):

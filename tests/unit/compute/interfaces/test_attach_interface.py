@@ -105,6 +105,8 @@ def test_tags(cloud):
     assert "tag" not in cloud.member.at("2.49").post(cloud.path, {"interfaceAttachment": {"net_id": cloud.second, "tag": "t"}})[
         "interfaceAttachment"]
     assert "tag t is in use" in cloud.attach(400, net_id=cloud.second, tag="t")
+    server = cloud.get(cloud.server)        # where the guest finds it is known to the metadata service
+    assert server.device_addresses[next(vif.mac_address for vif in server.network_info if vif.tag)] == "0000:00:04.0"
 
 
 def test_what_neutron_refuses_on_the_host_is_told_to_who_asked(cloud):

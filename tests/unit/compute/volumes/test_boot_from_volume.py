@@ -32,6 +32,7 @@ def test_from_an_image(cloud):
     [root] = cloud.get(server).block_devices
     assert shown["os-extended-volumes:volumes_attached"] == [{"id": root.volume_id, "delete_on_termination": True}]
     assert (root.device_name, root.attached, root.tag, root.size) == ("/dev/vda", True, "root", 2)
+    assert cloud.get(server).device_addresses[root.id].startswith("0000:00:")
     volume = cloud.volumes.get(cloud.user, root.volume_id)
     assert (volume.status, volume.size, volume.project_id) == ("in-use", 2, "p")
     assert volume.metadata == {"nova_lite_server": server, "nova_lite_device": root.id}
@@ -131,6 +132,12 @@ def test_an_image_on_the_local_disk_with_blank_and_existing_volumes(cloud):
 def test_blank_root_boots_nothing_but_is_allowed(cloud):
     server = cloud.running(made_of("blank", None, 1))
     assert cloud.get(server).is_volume_backed
+
+
+def test_nobody_asks_whether_the_root_volume_is_bootable_when_an_image_is_named_too(cloud):
+    volume = cloud.volume(1)
+    server = cloud.running(existing(volume, 0), imageRef=cloud.image)
+    assert [device.volume_id for device in cloud.get(server).block_devices if device.is_root] == [volume]
 
 
 def test_the_old_mapping(cloud):

@@ -96,6 +96,61 @@ def test_a_guest_that_was_started_anew_is_not_the_one_that_was_copied(guest):
     assert not guest.was_copied_paused()
 
 
+class OnDeadStorage:
+    """A domain whose process waits for its storage: libvirt cannot end it ``busy`` times."""
+
+    def __init__(self, busy: int) -> None:
+        self.busy, self.asked = busy, 0
+
+    def isActive(self):  # noqa: N802
+        return self.busy > 0
+
+    def state(self):
+        return (libvirt.VIR_DOMAIN_RUNNING if self.busy else libvirt.VIR_DOMAIN_SHUTOFF, 0)
+
+    def shutdownFlags(self, _flags):  # noqa: N802
+        raise libvirt.libvirtError("Requested operation is not valid: domain is not running")
+
+    def destroy(self):
+        self.asked += 1
+        self.busy -= 1
+        if self.busy or self.asked % 2:     # it may also end just after libvirt has lost patience
+            raise libvirt.libvirtError("Failed to terminate process 1 with SIGKILL: Device or resource busy")
+
+
+@pytest.fixture
+def stuck(connection, monkeypatch):
+    def make(busy):
+        domain = OnDeadStorage(busy)
+        monkeypatch.setattr(guests, "PULL_PAUSE", 0.0)
+        made = Guest(connection, str(uuid.uuid4()))
+        monkeypatch.setattr(made, "do", lambda function, **_options: _as_driver_error(function, domain))
+        return made, domain
+    return make
+
+
+def _as_driver_error(function, domain):
+    try:
+        return function(domain)
+    except libvirt.libvirtError as error:
+        raise exception.VirtDriverError(what="libvirt", reason=str(error)) from error
+
+
+@pytest.mark.parametrize("busy", [1, 2, 3])
+def test_a_guest_on_dead_storage_is_turned_off(stuck, busy):
+    guest, domain = stuck(busy)
+    assert not guest.shut_down(0.3)
+    guest.unplug()
+    assert domain.asked == busy
+
+
+def test_a_process_that_never_ends_is_told(stuck):
+    guest, domain = stuck(100)
+    with pytest.raises(exception.VirtDriverError, match="Failed to terminate"):
+        guest.unplug()
+    assert domain.asked == guests.PULLS
+
+
 def test_what_lasts_has_a_connection_of_its_own(guest, connection):
     shared = connection.run(lambda c: c)
     assert connection.run_lasting(lambda c: c is shared or c.getURI()) == "test:///default"

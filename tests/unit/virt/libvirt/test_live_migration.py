@@ -14,6 +14,7 @@ from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_x
 from nova_lite.virt.libvirt.connection import ConnectionLost
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.live_migration import LiveMigrations, is_overdue
+from nova_lite.virt.libvirt.taps import Taps
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE, Plan, SourceFacts
 from tests.unit.virt.libvirt.builders import ENCRYPTION, IMAGE, NBD, instance, volume
@@ -24,7 +25,7 @@ libvirt = pytest.importorskip("libvirt")
 def _live(conf, connection=None, disks=None, host=None):
     """Those of the host "one"; ``host`` finds what it has."""
     volumes = VolumeHost(conf, "one", connection)
-    return LiveMigrations(conf, "one", connection, disks, volumes, host, None, lambda _instance, _nics: None)
+    return LiveMigrations(conf, "one", connection, disks, volumes, Taps("one"), host, None, lambda _instance, _nics: None)
 
 
 @pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")

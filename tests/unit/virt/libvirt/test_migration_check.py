@@ -137,7 +137,7 @@ def test_the_directory_of_another_hosts_guest_is_not_made_anew(tmp_path):
     """It was mounted after the check."""
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
     removed = []
-    live = LiveMigrations(conf, "two", None, None, None, None, None, lambda *what: removed.append(what))
+    live = LiveMigrations(conf, "two", None, None, None, None, None, None, lambda *what: removed.append(what))
     files = GuestDirectory(tmp_path / "instances", UUID)
     files.make()
     files.disk.write_text("data")
@@ -149,7 +149,7 @@ def test_the_directory_of_another_hosts_guest_is_not_made_anew(tmp_path):
 
 def test_the_file_that_a_check_needed_goes_unless_there_is_a_newer_one(tmp_path):
     conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
-    live = LiveMigrations(conf, "one", None, None, None, None, None, None)
+    live = LiveMigrations(conf, "one", None, None, None, None, None, None, None)
     live.forget(UUID, "first")      # a guest without a directory has none
     files = GuestDirectory(tmp_path / "instances", UUID)
     files.path.mkdir(parents=True)
