@@ -19,6 +19,7 @@ def check_database(conf: cfg.ConfigOpts) -> None:
 
     from nova_lite.db import core, schema
 
+    _check_connection_is_set(conf)
     try:
         database = core.Database(conf)
     except (sa.exc.ArgumentError, ImportError) as error:
@@ -31,6 +32,19 @@ def check_database(conf: cfg.ConfigOpts) -> None:
         raise exception.ServiceUnavailable(what="The database", reason=first_line(error)) from None
     finally:
         database.dispose()
+
+
+def _check_connection_is_set(conf: cfg.ConfigOpts) -> None:
+    """Raise ConfigError for a service that shares a broker with others, but would use a database file of its own: it would take
+    messages about servers that it does not know."""
+    try:
+        is_alone = oslo_messaging.TransportURL.parse(conf).transport in ("fake", "kombu+memory")
+    except oslo_messaging.MessagingException:
+        return          # told by check_broker
+    said = conf.get_location("connection", "database")
+    if not is_alone and (said is None or said.location is cfg.Locations.opt_default):
+        raise exception.ConfigError(reason="[database] connection is not set: a service with a message broker needs the "
+                                           "database of the cloud")
 
 
 def check_broker(conf: cfg.ConfigOpts, wait: float = BROKER_WAIT) -> None:

@@ -12,6 +12,7 @@ from oslo_policy import opts, policy
 from nova_lite import conf as nova_lite_conf
 from nova_lite import exception, policies
 from nova_lite.context import RequestContext
+from nova_lite.policies import third_party
 
 REFRESH = 1.0
 """Seconds between two looks at the policy files; decisions are remembered no longer than that."""
@@ -31,7 +32,7 @@ class Policy:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         opts.set_defaults(conf, policy_file="policy.yaml")
         self.enforcer = policy.Enforcer(conf)
-        self.enforcer.register_defaults(policies.list_rules())
+        self.enforcer.register_defaults([*policies.list_rules(), *third_party.list_rules()])
         self._lock = threading.Lock()
         self._next_refresh = 0.0
         self._decisions: dict[tuple[str, Key, Key], bool] = {}

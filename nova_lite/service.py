@@ -22,6 +22,7 @@ from oslo_log import log as oslo_log
 from nova_lite import conf as conf_module
 from nova_lite import exception, launcher, log, rpc, wsgi_server
 from nova_lite.checks import check_broker, check_database
+from nova_lite.conf import files
 
 __all__ = ["Manager", "Service", "cfg", "check_broker", "check_database", "check_values", "compute_hosts", "load", "main",
            "run", "serve"]
@@ -210,6 +211,11 @@ def load(name: str, cli_opts: Sequence[cfg.Opt] = (), argv: Sequence[str] | None
             log.setup(conf)
         except (oslo_log.LogConfigError, OSError) as error:
             raise exception.ConfigError(reason=f"Cannot start logging: {error}") from None
+        unknown, exposed = files.unknown(conf, conf_module.list_opts()), files.exposed(conf)
+        if unknown:
+            LOG.warning("options that are not known, and have no effect: %s", ", ".join(unknown))
+        if exposed:
+            LOG.warning("every user of this machine can read the passwords in %s: chmod 640", ", ".join(exposed))
     return conf
 
 
@@ -231,6 +237,10 @@ def run(name: str, function: Callable[[], int | None]) -> int:
         return function() or 0
     except (exception.NovaLiteError, cfg.Error) as error:
         line = " ".join(str(error).split())
+    except OSError as error:
+        if error.filename is None:      # not about a path that the operator has named
+            raise
+        line = f"{error.filename}: {error.strerror}"
     except KeyboardInterrupt:
         line = "interrupted"
     if any(isinstance(handler, FileHandler) for handler in getLogger().handlers):

@@ -1,9 +1,8 @@
-"""Loads the applications of api-paste.ini; ``nova_lite.api.wsgi:application`` is the entry for uWSGI and gunicorn."""
+"""Loads the applications of api-paste.ini; those that uWSGI and gunicorn serve are in ``nova_lite.wsgi``."""
 from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +21,8 @@ Application = Callable[..., Any]
 COMPUTE = "compute"
 METADATA = "metadata"
 CONF_VARIABLE = "NOVA_LITE_CONF"
-"""Names the configuration file of :data:`application`."""
+"""Names the configuration file of :func:`application_of`."""
+LOAD_ERROR = 4      # the exit status by which gunicorn knows that another try is of no use
 
 
 def loadapp(conf: cfg.ConfigOpts, name: str = COMPUTE, services: Services | None = None,
@@ -72,36 +72,25 @@ def metadata_factory(global_conf: dict[str, str], **_local: str) -> Application:
     return handler.factory(loading.current(global_conf).conf)
 
 
-class LazyApplication:
-    """Reads its configuration at the first request, so that importing this module needs none and cannot fail."""
+def application_of(name: str) -> Application:
+    """The application of a server that is not ours, with the options of the file that :data:`CONF_VARIABLE` names. A mistake of
+    the operator, or a neighbour that does not answer, is one line on stderr and the end of the process (SystemExit)."""
+    from nova_lite import concurrency
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._app: Application | None = None
-        self._lock = threading.Lock()
+    # the server made its threads long ago: it is too late for green ones, unless it says that it has them
+    os.environ.setdefault(concurrency.VARIABLE, "threading")
+    concurrency.setup()
+    from nova_lite import service
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        if self._app is None:
-            with self._lock:
-                if self._app is None:
-                    self._app = self._load()
-        return self._app(environ, start_response)
+    made: list[Application] = []
 
-    def _load(self) -> Application:
-        from nova_lite import concurrency
-
-        # the server made its threads long ago: it is too late for green ones, unless it says that it has them
-        os.environ.setdefault(concurrency.VARIABLE, "threading")
-        concurrency.setup()
-        from oslo_log import log
-
-        from nova_lite import conf as nova_lite_conf
-
+    def load() -> None:
         file = os.environ.get(CONF_VARIABLE)
-        conf = nova_lite_conf.load([], config_files=[file] if file else None)
-        log.setup(conf, "nova_lite")
-        return loadapp(conf, self.name)
-
-
-application = LazyApplication(COMPUTE)
-metadata_application = LazyApplication(METADATA)
+        conf = service.load(f"nova-lite-{name}", argv=["--config-file", file] if file else [])
+        if name == COMPUTE:         # the metadata service asks the conductor
+            service.check_database(conf)
+        service.check_broker(conf)
+        made.append(loadapp(conf, name))
+    if service.run(f"nova_lite.wsgi.{name}", load):
+        raise SystemExit(LOAD_ERROR)
+    return made[0]

@@ -21,4 +21,4 @@ def _main() -> int:
 
 def _parsers(subparsers: Any) -> None:
     upgrade = subparsers.add_parser("upgrade", help="may this deployment be upgraded or started?")
-    upgrade.add_subparsers(dest="command", required=True).add_parser("check")
+    upgrade.add_subparsers(dest="command", required=True).add_parser("check", help="ask database, broker and services")

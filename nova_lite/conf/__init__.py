@@ -26,6 +26,7 @@ from nova_lite.conf import (
     metadata,
     network,
     notifications,
+    nova_names,
     pci,
     quota,
     scheduler,
@@ -39,6 +40,8 @@ from nova_lite.conf import (
 
 GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image, network,
           volume, key_manager, share, notifications, quota, console, vnc, spice, serial_console)
+for _module in GROUPS:
+    nova_names.add(_module.GROUP, _module.OPTS)
 
 
 def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

@@ -13,7 +13,11 @@ OPTS = [
     cfg.BoolOpt("allow_resize_to_same_host", default=False, help="A resize may leave the server on its host."),
     cfg.IntOpt("resize_confirm_window", default=0, min=0,
                help="Seconds after which a resize or cold migration that nobody confirmed or reverted is confirmed; 0: never."),
-    cfg.IntOpt("sync_power_state_interval", default=60, min=0, help="Seconds between two full looks at all guests; 0: never."),
+    cfg.IntOpt("sync_power_state_interval", default=60, min=-1,
+               help="Seconds between two full looks at all guests; 0 or -1: never."),
+    cfg.IntOpt("heal_instance_info_cache_interval", default=60, min=-1,
+               help="Seconds between two questions of a host to Neutron for all its ports, by which lost events are found; 0 "
+                    "or -1: never."),
     cfg.IntOpt("shelved_offload_time", default=0, min=-1,
                help="Seconds after which a shelved server leaves its host; 0: at once, -1: never."),
     cfg.IntOpt("reclaim_instance_interval", default=0, min=0,

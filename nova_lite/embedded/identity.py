@@ -16,7 +16,8 @@ from nova_lite.units import isotime
 REGION = "RegionOne"
 DOMAIN = {"id": "default", "name": "Default"}
 SERVICES = (("compute", "nova", "/v2.1"), ("identity", "keystone", "/identity/v3"), ("image", "glance", "/image"),
-            ("network", "neutron", "/network"), ("block-storage", "cinder", "/volume/v3"))
+            ("network", "neutron", "/network"), ("block-storage", "cinder", "/volume/v3"),
+            ("volumev3", "cinderv3", "/volume/v3"))
 
 
 def factory(conf: cfg.ConfigOpts) -> Application:

@@ -1,7 +1,6 @@
 """A small router for the embedded Identity, Image, Network and Block Storage APIs: what the stock clients need, no more."""
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,7 @@ import webob
 import webob.dec
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, json_in
 from nova_lite.identity.base import Token
 from nova_lite.identity.local import LocalIdentity
 
@@ -31,8 +30,8 @@ class Request(webob.Request):
     def json_object(self) -> dict[str, Any]:
         """The body as a JSON object; raises MalformedRequestBody."""
         try:
-            value = json.loads(self.body or b"{}")
-        except (ValueError, RecursionError):
+            value = json_in.loads((self.body or b"{}").decode("utf-8"))
+        except ValueError:
             raise exception.MalformedRequestBody() from None
         if not isinstance(value, dict):
             raise exception.MalformedRequestBody()

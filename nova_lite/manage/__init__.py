@@ -80,16 +80,20 @@ def api_openapi(_conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     print(json.dumps(openapi.document(arguments.microversion), indent=1))
 
 
+AREAS = {"api": "the compute API's description", "db": "the schema of the database", "service": "the processes of this cloud",
+         "network": "embedded networks", "embedded": "a cloud without neighbours: its users, flavors, first image"}
 COMMANDS = (
     Command("api", "openapi", api_openapi, "print the OpenAPI 3.1 document of the compute API", (
-        ("--microversion", {"default": microversions.MAX}),)),
-    Command("db", "sync", db_sync, "bring the schema up to date", (("--revision", {"default": "head"}),)),
+        ("--microversion", {"default": microversions.MAX, "help": "2.1 to the newest, which it is by default"}),)),
+    Command("db", "sync", db_sync, "bring the schema up to date", (
+        ("--revision", {"default": "head", "help": "the newest by default"}),)),
     Command("db", "version", db_version, "say which schema the database has"),
     Command("service", "list", service_list, "list the services and whether they report"),
     Command("network", "create", network_create, "add an embedded network", (
-        ("--name", {"required": True, "dest": "network_name"}), ("--cidr", {"required": True}),
+        ("--name", {"required": True, "dest": "network_name", "help": "by which its users know it"}),
+        ("--cidr", {"required": True, "help": "its addresses, e.g. 10.0.0.0/24"}),
         ("--project", {"default": "", "help": "its only user; without it the network is shared"}),
-        ("--dns", {"action": "append"}))),
+        ("--dns", {"action": "append", "help": "address of a resolver; any number of them"}))),
     Command("embedded", "setup", embedded_setup, "users, flavors, network, image and clouds.yaml for auth_strategy=embedded", (
         ("--image", {"default": "", "dest": "image_file", "help": "qcow2 file of the first image"}),)),
 )
@@ -100,7 +104,7 @@ def add_parsers(subparsers: Any) -> None:
     areas: dict[str, Any] = {}
     for command in COMMANDS:
         if command.area not in areas:
-            parser = subparsers.add_parser(command.area)
+            parser = subparsers.add_parser(command.area, help=AREAS[command.area])
             areas[command.area] = parser.add_subparsers(dest="command", required=True)
         one = areas[command.area].add_parser(command.name, help=command.help)
         one.set_defaults(function=command.function)

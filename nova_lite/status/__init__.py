@@ -10,6 +10,7 @@ from nova_lite import checks, exception
 from nova_lite.db.core import Database
 
 SUCCESS, WARNING, FAILURE = "Success", "Warning", "Failure"
+CONTROL = ("nova-conductor", "nova-scheduler")
 
 
 def database(conf: cfg.ConfigOpts) -> tuple[str, str]:
@@ -37,6 +38,19 @@ def broker(conf: cfg.ConfigOpts) -> tuple[str, str]:
     return SUCCESS, "reachable"
 
 
+def control(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """At least one conductor and one scheduler report: without them each request waits."""
+    from nova_lite.db import services
+
+    db = Database(conf)
+    db.check()
+    with db.read() as connection:
+        rows = [row for binary in CONTROL for row in services.list_all(connection, binary=binary)]
+    up = {row["binary"] for row in rows if services.is_up(row, conf.compute.service_down_time)}
+    missing = sorted({*CONTROL} - up)
+    return (FAILURE, f"no {' and no '.join(missing)} reports") if missing else (SUCCESS, "a conductor and a scheduler report")
+
+
 def computes(conf: cfg.ConfigOpts) -> tuple[str, str]:
     """At least one compute host reports."""
     from nova_lite.db import services
@@ -52,7 +66,8 @@ def computes(conf: cfg.ConfigOpts) -> tuple[str, str]:
 
 
 CHECKS: tuple[tuple[str, Callable[[cfg.ConfigOpts], tuple[str, str]]], ...] = (
-    ("Database", database), ("Clock", own_clock), ("Message broker", broker), ("Compute hosts", computes))
+    ("Database", database), ("Clock", own_clock), ("Message broker", broker),
+    ("Conductor and scheduler", control), ("Compute hosts", computes))
 
 
 def upgrade_check(conf: cfg.ConfigOpts) -> int:

@@ -132,6 +132,19 @@ def test_manage_network_create(config):
     one_line(run("manage", "--config-file", path, "network", "create", "--name", "x", "--cidr", "10.9.0.0/99"), "manage")
 
 
+def test_manage_names_what_is_not_there(config, tmp_path):
+    path = config()
+    assert "nosuch" in one_line(run("manage", "--config-file", path, "db", "sync", "--revision", "nosuch"), "manage")
+    run("manage", "--config-file", path, "db", "sync")
+    told = one_line(run("manage", "--config-file", path, "embedded", "setup", "--image", tmp_path / "nosuch"), "manage")
+    assert told.endswith(f"{tmp_path}/nosuch: No such file or directory")
+
+
+def test_manage_says_what_each_area_and_option_is(config):
+    assert "the schema of the database" in run("manage", "--help").stdout
+    assert "the newest by default" in run("manage", "db", "sync", "--help").stdout
+
+
 def test_manage_needs_a_command(config):
     assert "area" in one_line(run("manage"), "manage")
     assert "command" in one_line(run("manage", "db"), "manage")
@@ -147,5 +160,6 @@ def test_status_tells_each_check(config):
     done = run("status", "--config-file", path, "upgrade", "check")
     assert done.stdout.splitlines() == ["Database: Success: reachable and at the newest schema",
                                         "Clock: Success: as the database's", "Message broker: Success: reachable",
+                                        "Conductor and scheduler: Failure: no nova-conductor and no nova-scheduler reports",
                                         "Compute hosts: Failure: none of 0 compute hosts reports"]
     assert done.returncode == 2

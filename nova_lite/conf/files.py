@@ -1,0 +1,55 @@
+"""What is wrong with the files of options: names that nobody reads, passwords that everybody can."""
+from __future__ import annotations
+
+import pathlib
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from oslo_config import cfg
+from stevedore import extension, named
+
+# start of a group's name -> the libraries that have options there; none is loaded for nothing
+_LIBRARIES = {"DEFAULT": ("oslo.log", "oslo.messaging"), "oslo_messaging": ("oslo.messaging",),
+              "oslo_concurrency": ("oslo.concurrency",), "oslo_policy": ("oslo.policy",)}
+# their options depend on a plugin, or are a WSGI filter's own
+_OPEN = {"barbican", "barbican_service_user", "cors", "healthcheck", "key_manager", "keystone_authtoken", "oslo_limit",
+         "oslo_middleware", "service_user", "vault"}
+
+
+def unknown(conf: cfg.ConfigOpts, ours: Iterable[tuple[str, Iterable[cfg.Opt]]]) -> list[str]:
+    """``[group] name`` of each option in the files of ``conf`` that neither ``ours`` nor a library knows, in order: a misspelt
+    one, or one of Nova's that is not here. Raises ConfigFileParseError."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    for path in _paths(conf):
+        cfg.ConfigParser(str(path), sections).parse()
+    left = {(group, name.replace("-", "_")) for group, names in sections.items() for name in names if group not in _OPEN}
+    left -= set(_names(ours))
+    asked = {library for start, libraries in _LIBRARIES.items() for library in libraries
+             if any(group.startswith(start) for group, _ in left)}
+    loaded: Iterable[extension.Extension] = named.NamedExtensionManager("oslo.config.opts", sorted(asked), invoke_on_load=True)
+    for library in loaded:
+        left -= set(_names(library.obj or ()))
+    return [f"[{group}] {name}" for group, name in sorted(left)]
+
+
+def exposed(conf: cfg.ConfigOpts) -> list[str]:
+    """The files of ``conf`` that every user of this machine can read: they hold passwords."""
+    return [str(path) for path in _paths(conf) if path.stat().st_mode & stat.S_IROTH
+            and all(directory.stat().st_mode & stat.S_IXOTH for directory in path.resolve().parents)]
+
+
+def _paths(conf: cfg.ConfigOpts) -> list[pathlib.Path]:
+    found = [pathlib.Path(path) for path in conf.config_file or ()]
+    for directory in conf.config_dir or ():
+        found += sorted(pathlib.Path(directory).glob("*.conf"))
+    return found
+
+
+def _names(options: Iterable[tuple[Any, Iterable[cfg.Opt]]]) -> Iterator[tuple[str, str]]:
+    for group, some in options:
+        name = group.name if isinstance(group, cfg.OptGroup) else group or "DEFAULT"
+        for option in some:
+            yield name, option.dest
+            for old in option.deprecated_opts:
+                yield old.group or name, (old.name or option.name).replace("-", "_")

@@ -1,0 +1,29 @@
+"""The rules of those who extend the API: the ``oslo.policy.policies`` entry points of packages that have resources in it."""
+from __future__ import annotations
+
+from importlib import metadata
+
+from oslo_policy import policy
+
+from nova_lite import exception
+
+EXTENSIONS = "nova_lite.api.v21.extensions"
+_OURS = "nova-lite"
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Those of all installed packages but ours. Raises ConfigError for rules that cannot be loaded."""
+    extenders = {_package(entry) for entry in metadata.entry_points(group=EXTENSIONS)} - {_OURS}
+    found: list[policy.RuleDefault] = []
+    for entry in metadata.entry_points(group="oslo.policy.policies"):
+        if _package(entry) in extenders:
+            try:
+                found += entry.load()()
+            except Exception as error:
+                raise exception.ConfigError(reason=f"the policy rules of {_package(entry)} ({entry.value}) cannot be loaded: "
+                                                   f"{type(error).__name__}: {error}") from error
+    return found
+
+
+def _package(entry: metadata.EntryPoint) -> str:
+    return entry.dist.name.lower().replace("_", "-") if entry.dist is not None else ""

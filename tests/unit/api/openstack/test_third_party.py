@@ -1,0 +1,64 @@
+"""A package of somebody else's that extends the API, with rules of its own."""
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+MODULE = '''
+from nova_lite.api.openstack.routes import Route
+from oslo_policy import policy
+
+def greet(_req):
+    return {"greeting": "hello"}
+
+ROUTES = [Route("GET", "/os-greeting", greet, "acme:greet", response={"type": "object"})]
+
+def list_rules():
+    return [policy.RuleDefault("acme:greet", "role:greeter")]
+'''
+ASK = '''
+import sys
+import oslo_messaging
+import webob
+from nova_lite import conf
+from nova_lite.api import wsgi
+made = conf.load([], config_files=[], state_path=sys.argv[1], api__auth_strategy="noauth2", network__driver="null",
+                 database__connection="sqlite://")
+oslo_messaging.TransportURL.parse(made)         # registers transport_url
+made.set_override("transport_url", "fake://")
+app = wsgi.loadapp(made)
+for roles in ("reader", "greeter"):
+    request = webob.Request.blank("/v2.1/os-greeting", headers={"X-Auth-Token": "user:project", "X-Roles": roles})
+    print(roles, request.get_response(app).status_int)
+'''
+
+
+@pytest.fixture
+def site(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A directory in which such a package is installed."""
+    (tmp_path / "acme_greeting.py").write_text(MODULE)
+    info = tmp_path / "acme_greeting-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-greeting\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[nova_lite.api.v21.extensions]\ngreeting = acme_greeting\n"
+                                           "[oslo.policy.policies]\nacme = acme_greeting:list_rules\n")
+    return tmp_path
+
+
+def _ask(site: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-W", "ignore", "-c", ASK, str(site)], capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(site), "XDG_CACHE_HOME": str(site)})
+
+
+def test_its_rules_are_taken_up(site):
+    done = _ask(site)
+    assert done.stdout.splitlines()[-2:] == ["reader 403", "greeter 200"], done.stderr
+
+
+def test_rules_that_cannot_be_loaded_are_named(site):
+    (site / "acme_greeting.py").write_text(MODULE.replace("def list_rules", "def other"))
+    assert "ConfigError: the policy rules of acme-greeting (acme_greeting:list_rules) cannot be loaded" in _ask(site).stderr
