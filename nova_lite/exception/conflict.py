@@ -117,7 +117,9 @@ class NoMoreFixedIps(NovaLiteError):
 
 
 class Gone(NovaLiteError):
-    msg_fmt = "%(what)s is not there any more: Nova removed it in %(release)s."
+    """Its words are the standard ones (webob.exc.HTTPGone), for which clients look."""
+
+    msg_fmt = "This resource is no longer available. No forwarding address is given."
     code = 410
 
 

@@ -35,9 +35,9 @@ _FAULT = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalP
     {"code": shapes.INTEGER, "message": shapes.STRING})}
 
 
-def _handler(name: str, what: str, release: str) -> Callable[..., NoReturn]:
+def _handler(name: str, release: str) -> Callable[..., NoReturn]:
     def gone(_req: Request, **_parameters: Any) -> NoReturn:
-        raise exception.Gone(what=what, release=release)
+        raise exception.Gone
 
     gone.__name__ = name
     gone.__doc__ = f"Gone since Nova {release}."
@@ -49,9 +49,9 @@ def _rows() -> Iterator[Route]:
         for path, methods in paths.items():
             for method in methods.split():
                 name = f"{method.lower()}{path.translate({ord('/'): '.', ord('{'): None, ord('}'): None})}"
-                yield Route(method, path, _handler(name, f"{method} {path}", release), None, status=410, response=_FAULT)
+                yield Route(method, path, _handler(name, release), None, status=410, response=_FAULT)
     for path, action, release in _REMOVED_ACTIONS:
-        yield Route("POST", path, _handler(action, f"The action {action}", release), None, action=action, status=410,
+        yield Route("POST", path, _handler(action, release), None, action=action, status=410,
                     response=_FAULT)
 
 

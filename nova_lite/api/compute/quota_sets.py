@@ -56,7 +56,8 @@ def update(req: Request, project_id: str) -> dict[str, Any]:
     body = req.json_in["quota_set"]
     # as Nova does: limits that are kept in Keystone are not changed here, and nobody is told
     there = req.services.conf.quota.driver == quotas.KEYSTONE
-    wanted = {name: int(value) for name, value in body.items() if name in quotas.RESOURCES and not there}
+    known = at_version(schema.RESOURCES, req.version) or ()
+    wanted = {name: int(value) for name, value in body.items() if name in known and not there}
     force = strutils.bool_from_string(body.get("force", False), strict=True)
     user = params.last(req, "user_id") or ""
     limits = req.services.db.write(_update, req, project_id, user, wanted, force)
@@ -86,7 +87,7 @@ def _update(conn: sa.Connection, req: Request, project_id: str, user_id: str, wa
 
 
 def _limits(req: Request, limits: Mapping[str, int]) -> dict[str, int]:
-    """The limits that have a name at the request's microversion; those of networks are kept elsewhere and have none here."""
+    """The limits that have a name at the request's microversion. Those of networks limit nothing, and are kept as in Nova."""
     return {name: limits.get(name, -1) for name in at_version(schema.RESOURCES, req.version) or ()}
 
 

@@ -10,7 +10,7 @@ from nova_lite.api.compute.schemas import server_evacuate as schema
 from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
-from nova_lite.compute.api.create import generate_password
+from nova_lite.compute.api.create import password_of
 
 PATH = "/servers/{server_id}/action"
 _POLICY = "os_compute_api:os-evacuate"
@@ -21,9 +21,9 @@ def evacuate(req: Request, server_id: str) -> dict[str, Any] | None:
     says so, and then the password in the disk cannot be changed."""
     instance, asked = find(req, server_id, _POLICY), req.argument
     shared = not req.since("2.14") and strutils.bool_from_string(asked["onSharedStorage"], strict=True)
-    if shared and asked.get("adminPass"):
+    if shared and "adminPass" in asked:
         raise exception.Invalid("admin password can't be changed on existing disk")
-    password = None if shared else asked.get("adminPass") or generate_password()
+    password = None if shared else password_of(asked)
     host = asked.get("host")
     forced = strutils.bool_from_string(asked.get("force", False), strict=True)
     if forced and not host:

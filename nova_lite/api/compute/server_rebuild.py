@@ -11,7 +11,7 @@ from nova_lite.api.compute.schemas.shapes import LOCATION
 from nova_lite.api.compute.servers import RULE, find, short_ipv6, shown
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
-from nova_lite.compute.api.create import generate_password
+from nova_lite.compute.api.create import password_of
 from nova_lite.compute.api.rebuild import RebuildRequest
 
 PATH = "/servers/{server_id}/action"
@@ -31,7 +31,7 @@ def rebuild(req: Request, server_id: str) -> webob.Response:
     if "trusted_image_certificates" in asked:
         req.can(f"{_POLICY}:trusted_certs", {"project_id": instance.project_id, "user_id": instance.user_id})
     if req.services.conf.api.enable_instance_password:
-        request.admin_password = asked.get("adminPass") or generate_password()
+        request.admin_password = password_of(asked)
     req.services.compute.rebuild(req.context, instance, request)
     server = _answer(req, server_id, request)
     return webob.Response(status=202, json_body={"server": server}, location=req.link("self", "servers", server_id))
@@ -57,7 +57,7 @@ def _answer(req: Request, server_id: str, request: RebuildRequest) -> dict[str, 
         server["key_name"] = now.key_name
     if req.since("2.57"):
         server["user_data"] = now.user_data
-    if request.admin_password:
+    if request.admin_password is not None:
         server["adminPass"] = request.admin_password
     return server
 

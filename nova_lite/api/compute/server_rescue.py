@@ -8,7 +8,7 @@ from nova_lite.api.compute.schemas.server_actions import no_argument
 from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
-from nova_lite.compute.api.create import generate_password
+from nova_lite.compute.api.create import password_of
 
 PATH = "/servers/{server_id}/action"
 _RESCUE, _UNRESCUE = "os_compute_api:os-rescue", "os_compute_api:os-unrescue"
@@ -20,10 +20,10 @@ def rescue(req: Request, server_id: str) -> dict[str, Any]:
     asked = req.argument or {}
     password = None
     if req.services.conf.api.enable_instance_password:
-        password = asked.get("adminPass") or generate_password()
+        password = password_of(asked)
     image = str(asked.get("rescue_image_ref") or "").rstrip("/").rpartition("/")[2]
     req.services.compute.rescue(req.context, instance, image or None, password, req.since("2.87"))
-    return {"adminPass": password} if password else {}
+    return {"adminPass": password} if password is not None else {}
 
 
 def unrescue(req: Request, server_id: str) -> None:

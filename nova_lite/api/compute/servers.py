@@ -16,7 +16,7 @@ from nova_lite.api.openstack import links, pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api import validate
-from nova_lite.compute.api.create import CreateRequest, generate_password
+from nova_lite.compute.api.create import CreateRequest, password_of
 from nova_lite.compute.api.listing import ListRequest, sort_pairs
 from nova_lite.objects.instance import Instance
 
@@ -110,7 +110,7 @@ def create(req: Request) -> webob.Response:
         "id": first, "links": links.links(req, "servers", first),
         "OS-DCF:diskConfig": "AUTO" if created.auto_disk_config else "MANUAL",
         "security_groups": [{"name": name} for name in request.security_groups]}
-    if request.admin_password:
+    if request.admin_password is not None:
         shown["adminPass"] = request.admin_password
     return webob.Response(status=202, json_body={"server": shown}, location=req.link("self", "servers", first))
 
@@ -135,7 +135,7 @@ def _creation(req: Request, server: dict[str, Any]) -> CreateRequest:
         allow_external_network=req.can("network:attach_external_network", fatal=False),
         allow_multiattach=req.since("2.60"))
     if req.services.conf.api.enable_instance_password:
-        request.admin_password = server.get("adminPass") or generate_password()
+        request.admin_password = password_of(server)
     _choose_host(req, server, request)
     if request.networks and not isinstance(request.networks, str):
         req.can(f"{RULE}create:attach_network")

@@ -13,9 +13,10 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.api.openstack import faults, microversions, validation
 from nova_lite.api.openstack.routes import Route, Schema, as_tuple, at_version, response_at, status_at
+from nova_lite.policies import third_party
 
 LOG = log.getLogger(__name__)
-NAMESPACE = "nova_lite.api.v21.extensions"
+NAMESPACE = third_party.EXTENSIONS
 _STRICT_QUERIES = (2, 102)
 _PATH = "_path"
 

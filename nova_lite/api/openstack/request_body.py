@@ -5,7 +5,7 @@ import json
 import math
 from typing import Any
 
-from nova_lite import exception
+from nova_lite import exception, json_in
 from nova_lite.api.openstack import faults
 
 CONTENT_TYPES = ("application/json", "application/vnd.openstack.compute+json")
@@ -23,14 +23,14 @@ def read_json(environ: dict[str, Any]) -> Any:
         raise faults.UnsupportedMediaType(content_type=content_type)
     try:
         text = raw.decode("utf-8")
-        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        value = json_in.loads(text, parse_constant=_refuse, parse_float=_finite)
         if "\\u" in text:
             # a half of a surrogate pair is no text, and PostgreSQL stores no NUL
             plain = json.dumps(value, ensure_ascii=False)
             plain.encode("utf-8")
             if "\\u0000" in plain:
                 raise ValueError("NUL")
-    except (ValueError, RecursionError):
+    except ValueError:
         raise exception.MalformedRequestBody() from None
     return value
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import webob
@@ -68,7 +68,7 @@ class Router:
         if bound.query is not None:
             self._check_query(environ, bound)
         if route.policy is not None:
-            self.services.policy.can(context, route.policy)
+            self._check_policy(context, route.policy, parameters)
         # what webob's own attributes would do, at once; filters before us may have set theirs
         environ.setdefault("webob.adhoc_attrs", {}).update(
             context=context, version=version, services=self.services, json_in=document,
@@ -107,6 +107,15 @@ class Router:
             if entry.first <= wanted <= entry.last:
                 return entry, parameters, document
         raise faults.ResourceNotFound()
+
+    def _check_policy(self, context: RequestContext, rule: str, parameters: Mapping[str, str]) -> None:
+        """Raises PolicyNotAuthorized or, as in Nova, InstanceNotFound for a server that the caller cannot see at all."""
+        try:
+            self.services.policy.can(context, rule)
+        except exception.PolicyNotAuthorized:
+            if "server_id" in parameters:
+                self.services.compute.get(context, parameters["server_id"])
+            raise
 
     @staticmethod
     def _check_query(environ: dict[str, Any], bound: Bound) -> None:

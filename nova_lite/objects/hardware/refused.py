@@ -1,6 +1,8 @@
 """What Nova can give a guest and nova_lite cannot: told before the server is made, never left out in silence."""
 from __future__ import annotations
 
+import re
+
 from nova_lite import exception
 from nova_lite.objects.hardware.asked import Asked, is_true
 
@@ -11,10 +13,16 @@ _FLAGS = {"mem_encryption": "guests with encrypted memory are not offered", "loc
 _VALUES = {"pmem": "persistent memory is not offered", "viommu_model": "an IOMMU is not offered",
            "maxphysaddr_mode": "the width of addresses cannot be chosen", "cpu_dedicated_mask": "there is no mixed CPU policy",
            "sound_model": "guests have no sound", "redirected_usb_ports": "USB redirection is not offered"}
+# what hosts are chosen by elsewhere, with the suffix of a group of resources or without; images have the same names
+_OF_PLACEMENT = re.compile(r"(trait|resources)[^:]*:.+|group_policy|traits_required|capabilities:.+")
+# what is read as a number here; more than 20 digits are none of a guest's, and Python reads 4300 at most
+_NUMBERS = re.compile(r"(hw|quota|pci_passthrough|accel)[:_]")
+_TOO_LONG = re.compile(r"\d{21}")
 
 
 def check(asked: Asked) -> None:
     """Raises InvalidHardware."""
+    _check_given(asked)
     for name, reason in _FLAGS.items():
         for key, value in _both(asked, name):
             if is_true(value):
@@ -30,6 +38,17 @@ def check(asked: Asked) -> None:
     profile = asked.spec("accel:device_profile")
     if profile is not None:
         raise exception.InvalidHardware(reason=f"accel:device_profile={profile}: there is no accelerator service")
+
+
+def _check_given(asked: Asked) -> None:
+    for whose, given in ((f"flavor {asked.flavor.name}", asked.flavor.extra_specs),
+                         ("image", asked.image.properties if asked.image is not None else {})):
+        for key, value in given.items():
+            if _OF_PLACEMENT.fullmatch(key):
+                raise exception.InvalidHardware(reason=f"{whose}: {key}={value}: there is no Placement; aggregates with "
+                                                       "aggregate_instance_extra_specs choose hosts")
+            if _NUMBERS.match(key) and _TOO_LONG.search(str(value)):
+                raise exception.InvalidHardware(reason=f"{whose}: {key} has a number of more than 20 digits")
 
 
 def _both(asked: Asked, name: str) -> list[tuple[str, str]]:

@@ -88,6 +88,15 @@ def test_bad_bodies(servers, member, argument):
     member.post(f"/servers/{servers.active(member)}/action", {"changePassword": argument}, 400)
 
 
+@pytest.mark.parametrize("body", [{"os-resetState": {"state": "error"}}, {"migrate": None}, {"injectNetworkInfo": None},
+                                  {"os-migrateLive": {"host": None, "block_migration": False, "disk_over_commit": False}}])
+def test_what_only_an_admin_may_is_404_on_a_server_that_one_cannot_see(servers, cloud, member, body):
+    path = f"/servers/{servers.active(member)}/action"
+    member.at("2.1").post(path, body, 403)
+    cloud.client("x", "project2").at("2.1").post(path, body, 404)
+    member.at("2.1").post("/servers/x/action", body, 404)
+
+
 def test_for_whom(servers, cloud, member, host):
     server = servers.active(member)
     for version, body in (("2.1", PASSWORD), ("2.17", DUMP)):

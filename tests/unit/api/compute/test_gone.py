@@ -5,6 +5,7 @@ from nova_lite.api.compute import gone
 from nova_lite.api.openstack.registry import Registry
 
 ROWS = [row for row in gone.ROUTES if row.status == 410]
+GONE = "This resource is no longer available. No forwarding address is given."      # what Nova and WebOb say, clients match it
 PATHS = {(row.method, row.path) for row in ROWS if not row.path.startswith("/servers/{server_id}/action")}
 
 
@@ -18,14 +19,14 @@ def test_gone_at_every_microversion(member, version):
     for row in ROWS:
         body = {row.action: None} if row.action else {"anything": 1} if row.method in ("POST", "PUT") else None
         message = member.at(version).fault(row.method, row.path.replace("{", "").replace("}", ""), 410, body)
-        assert "Nova removed it in" in message
+        assert message == GONE
 
 
 def test_the_fault_is_a_compute_fault(member):
     response = member.call("GET", "/os-cells")
     assert (response.status, list(response.json)) == ("410 Gone", ["computeFault"])
     assert response.headers["OpenStack-API-Version"] == "compute 2.1"
-    assert response.json["computeFault"]["message"] == "GET /os-cells is not there any more: Nova removed it in 20.0.0."
+    assert response.json["computeFault"]["message"] == GONE
 
 
 def test_no_body_is_needed(member):

@@ -135,6 +135,7 @@ def test_a_key_goes_with_the_server(servers, cloud, member):
 
 def test_password_of_the_user_is_kept_and_may_be_disabled(servers, member):
     assert member.post("/servers", servers.body(adminPass="secret"), 202)["server"]["adminPass"] == "secret"
+    assert member.post("/servers", servers.body(adminPass=""), 202)["server"]["adminPass"] == ""
 
 
 @pytest.mark.parametrize(("config_drive", "kept"), [(True, ["secret"]), (False, [])])
@@ -154,7 +155,7 @@ def test_image_properties_that_are_shown(servers, cloud, member):
     admin = RequestContext(project_id="admin", user_id="admin", is_admin=True)
     kept = {"hw_disk_bus": "virtio", "os_distro": "debian", "img_version": 7, "architecture": "x86_64", "hw_boot_menu": True,
             "os_command_line": "é" * 200}
-    hidden = {"colour": "red", "owner:note!": "x", "trait:CUSTOM_A": "required", "hw_x": "1", "os_type": None,
+    hidden = {"colour": "red", "owner:note!": "x", "hw_x": "1", "os_type": None,
               "kernel_id": str(uuid.uuid4()), "block_device_mapping": []}
     cloud.services.image.update(admin, servers.image, {"properties": {**kept, **hidden}})
     server, client = servers.active(member), member.at("2.98")

@@ -169,6 +169,17 @@ def test_changes_since_shows_deleted_ones(servers, cloud, member):
     member.fault("GET", f"/servers/{gone}", 404)
 
 
+def test_changes_are_compared_by_the_seconds_that_are_shown(servers, member):
+    servers.set(servers.create(member, name="one"), updated_at=datetime.datetime(2026, 1, 2, 3, 4, 5, 678901))
+    updated = member.get("/servers/detail")["servers"][0]["updated"]
+    assert updated == "2026-01-02T03:04:05Z"
+    both = member.at("2.66")
+    assert names(both, f"changes-before={updated}") == names(both, f"changes-since={updated}") == ["one"]
+    assert names(both, f"changes-before={updated}&changes-since={updated}") == ["one"]
+    assert names(both, "changes-since=2026-01-02T03:04:05.5Z") == []        # it was at :05, as far as anybody is told
+    assert names(both, "changes-before=2026-01-02T03:04:04Z") == names(both, "changes-since=2026-01-02T03:04:06Z") == []
+
+
 def test_changes_before_shows_deleted_ones_too(servers, member, admin):
     past = units.utcnow() - datetime.timedelta(days=2)
     for name, values in (("gone", {"deleted": 2, "deleted_at": past, "vm_state": "deleted"}), ("old", {}), ("older", {})):

@@ -84,7 +84,8 @@ def test_v2_drops_what_the_schema_does_not_know(api: Client):
 
 @pytest.mark.parametrize("body", [
     b"", b"{", b"null x", b"\xff\xfe", b'{"thing": NaN}', b'{"thing": {"name": "n", "notes": {"a": 1e999}}}',
-    b'{"thing": {"name": "\\ud800"}}', b'{"thing": {"name": "n", "notes": {"a": "\\u0000"}}}', b"[" * 100_000])
+    b'{"thing": {"name": "\\ud800"}}', b'{"thing": {"name": "n", "notes": {"a": "\\u0000"}}}', b"[" * 100_000,
+    b'{"thing": {"name": "n", "notes": ' + b'{"a":' * 900 + b"1" + b"}" * 902])
 def test_what_is_not_json_for_every_store_is_malformed(api: Client, body):
     assert fault(api("/v2.1/things", "POST", body), "badRequest", 400) == "Malformed request body"
 
