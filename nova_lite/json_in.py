@@ -1,4 +1,4 @@
-"""JSON of somebody whom we do not know."""
+"""Reads JSON that a client or another service sent."""
 from __future__ import annotations
 
 import json

@@ -27,6 +27,8 @@ def unknown(conf: cfg.ConfigOpts, ours: Iterable[tuple[str, Iterable[cfg.Opt]]])
     left -= set(_names(ours))
     asked = {library for start, libraries in _LIBRARIES.items() for library in libraries
              if any(group.startswith(start) for group, _ in left)}
+    if not asked:
+        return [f"[{group}] {name}" for group, name in sorted(left)]
     loaded: Iterable[extension.Extension] = named.NamedExtensionManager("oslo.config.opts", sorted(asked), invoke_on_load=True)
     for library in loaded:
         left -= set(_names(library.obj or ()))

@@ -1,4 +1,4 @@
-"""The rules of those who extend the API: the ``oslo.policy.policies`` entry points of packages that have resources in it."""
+"""The policy rules of other packages that add resources to the API (their ``oslo.policy.policies`` entry points)."""
 from __future__ import annotations
 
 from importlib import metadata

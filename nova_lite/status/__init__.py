@@ -10,7 +10,6 @@ from nova_lite import checks, exception
 from nova_lite.db.core import Database
 
 SUCCESS, WARNING, FAILURE = "Success", "Warning", "Failure"
-CONTROL = ("nova-conductor", "nova-scheduler")
 
 
 def database(conf: cfg.ConfigOpts) -> tuple[str, str]:
@@ -42,12 +41,13 @@ def control(conf: cfg.ConfigOpts) -> tuple[str, str]:
     """At least one conductor and one scheduler report: without them each request waits."""
     from nova_lite.db import services
 
+    needed = {services.CONDUCTOR, services.SCHEDULER}
     db = Database(conf)
     db.check()
     with db.read() as connection:
-        rows = [row for binary in CONTROL for row in services.list_all(connection, binary=binary)]
+        rows = [row for binary in sorted(needed) for row in services.list_all(connection, binary=binary)]
     up = {row["binary"] for row in rows if services.is_up(row, conf.compute.service_down_time)}
-    missing = sorted({*CONTROL} - up)
+    missing = sorted(needed - up)
     return (FAILURE, f"no {' and no '.join(missing)} reports") if missing else (SUCCESS, "a conductor and a scheduler report")
 
 
@@ -58,7 +58,7 @@ def computes(conf: cfg.ConfigOpts) -> tuple[str, str]:
     db = Database(conf)
     db.check()
     with db.read() as connection:
-        rows = services.list_all(connection, binary="nova-compute")
+        rows = services.list_all(connection, binary=services.COMPUTE)
     up = [r for r in rows if services.is_up(r, conf.compute.service_down_time)]
     if not up:
         return FAILURE, f"none of {len(rows)} compute hosts reports"

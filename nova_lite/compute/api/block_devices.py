@@ -111,8 +111,7 @@ def _device(one: Mapping[str, Any], image_id: str) -> BlockDevice:
         size=_size(one.get("volume_size")), volume_id=given if source == VOLUME else None, volume_type=volume_type or None,
         delete_on_termination=_flag(one.get("delete_on_termination")), device_name=_device_name(one.get("device_name")),
         device_type=_device_type(one.get("device_type")), disk_bus=_bus(one.get("disk_bus")),
-        guest_format=one.get("guest_format"),
-        tag=one.get("tag"))
+        guest_format=one.get("guest_format"), tag=one.get("tag"))
 
 
 def _check_source(source: str, destination: str, given: str | None, boot_index: int | None, image_id: str) -> None:

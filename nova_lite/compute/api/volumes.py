@@ -42,7 +42,7 @@ class Volumes(Base):
 
     # new servers ----------------------------------------------------------------------------------------------------------
     def check_devices(self, context: RequestContext, devices: Sequence[BlockDevice], count: int,
-                      allow_multiattach: bool, has_image: bool = False) -> None:
+                      allow_multiattach: bool, has_image: bool) -> None:
         """Look up all volumes, snapshots and images that devices name, and complete their sizes. ``has_image``: the request
         names an image, too; then nobody asks whether the root volume is bootable, as in Nova. Raises Invalid and kin."""
         if count > 1 and any(d.source_type == bd.VOLUME for d in devices):
