@@ -12,7 +12,12 @@ _FLAGS = {"mem_encryption": "guests with encrypted memory are not offered", "loc
           "firmware_stateless": "firmware without variables is not offered"}
 _VALUES = {"pmem": "persistent memory is not offered", "viommu_model": "an IOMMU is not offered",
            "maxphysaddr_mode": "the width of addresses cannot be chosen", "cpu_dedicated_mask": "there is no mixed CPU policy",
-           "sound_model": "guests have no sound", "redirected_usb_ports": "USB redirection is not offered"}
+           "sound_model": "guests have no sound", "redirected_usb_ports": "USB redirection is not offered",
+          "maxphysaddr_bits": "the width of addresses cannot be chosen", "usb_model": "the USB controller cannot be chosen",
+          "tpm_secret_security": "what a TPM keeps is not encrypted"}
+# property of an image -> why
+_PROPERTIES = {"hw_emulation_architecture": "guests of another architecture are not emulated",
+               **dict.fromkeys(("kernel_id", "ramdisk_id"), "guests boot from their disk only")}
 # what hosts are chosen by elsewhere, with the suffix of a group of resources or without; images have the same names
 _OF_PLACEMENT = re.compile(r"(trait|resources)[^:]*:.+|group_policy|traits_required|capabilities:.+")
 # what is read as a number here; more than 20 digits are none of a guest's, and Python reads 4300 at most
@@ -31,6 +36,10 @@ def check(asked: Asked) -> None:
         for key, value in _both(asked, name):
             if value not in ("", "0"):
                 raise exception.InvalidHardware(reason=f"{key}={value}: {reason}")
+    for name, reason in _PROPERTIES.items():
+        given = asked.property(name)
+        if given is not None:
+            raise exception.InvalidHardware(reason=f"image: {name}={given}: {reason}")
     policy = asked.either("pci_numa_affinity_policy")
     if policy in ("required", "socket") and asked.spec("pci_passthrough:alias") is not None:
         raise exception.InvalidHardware(reason=f"hw:pci_numa_affinity_policy={policy}: PCI devices are not chosen by their "

@@ -199,6 +199,7 @@ class GuestConfig:
     serial_ports: int = 1
     boot_menu: bool = False
     local_time: bool = False
+    has_hpet: bool = False
     scsi_model: str | None = None
     guest_agent: bool = False
     watchdog: str | None = None

@@ -86,6 +86,7 @@ def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirecto
         nics=tuple(nic(instance, vif) for vif in vifs if vif.type != "null"), graphics=_graphics(instance, host),
         rng=_rng(asked), firmware=_firmware(instance, files, host, machine), tpm=_tpm(instance, host),
         boot_menu=is_true(asked.either("boot_menu")), local_time=_property(instance, "os_type", "linux") == "windows",
+        has_hpet=is_true(asked.property("hw_time_hpet")),
         scsi_model=_choice(instance, "hw_scsi_model", SCSI_MODELS, "virtio-scsi"), guest_agent=has_agent(instance),
         watchdog=devices.watchdog(asked), serial_ports=devices.serial_ports(asked), cells=cells,
         hostdevs=_hostdevs(instance, hostdevs),

@@ -92,5 +92,5 @@ def _clock(config: GuestConfig) -> etree._Element:
     element = E.clock(offset="localtime" if config.local_time else "utc")
     if config.virt_type == "kvm":
         element.extend([E.timer(name="pit", tickpolicy="delay"), E.timer(name="rtc", tickpolicy="catchup")])
-    element.append(E.timer(name="hpet", present="no"))
+    element.append(E.timer(name="hpet", present="yes" if config.has_hpet else "no"))
     return element

@@ -42,7 +42,7 @@ CASES = {
     "image_properties": (instance(properties={
         "hw_disk_bus": "scsi", "hw_scsi_model": "virtio-scsi", "hw_vif_model": "e1000", "hw_video_model": "vga",
         "hw_machine_type": "q35", "hw_firmware_type": "uefi", "os_type": "windows", "hw_qemu_guest_agent": "yes",
-        "hw_pointer_model": "ps2mouse", "hw_cdrom_bus": "sata"}, config_drive=True), [vif()], KVM),
+        "hw_pointer_model": "ps2mouse", "hw_cdrom_bus": "sata", "hw_time_hpet": "yes"}, config_drive=True), [vif()], KVM),
     "secure_boot_and_tpm": (instance({"hw:tpm_version": "2.0", "hw:tpm_model": "tpm-crb"}, properties={
         "hw_machine_type": "q35", "hw_firmware_type": "uefi", "os_secure_boot": "required", "hw_input_bus": "virtio"}),
         [vif()], KVM),
