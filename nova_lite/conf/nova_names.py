@@ -13,9 +13,14 @@ _SAME: dict[str, dict[str, str]] = {
                            "resume_guests_state_on_host_boot force_config_drive instance_name_template cpu_allocation_ratio "
                            "ram_allocation_ratio disk_allocation_ratio reserved_host_cpus reserved_host_memory_mb"},
     "console": {"vnc": "server_listen server_proxyclient_address proxy_listen=novncproxy_host",
+                "spice": "server_listen server_proxyclient_address proxy_listen=html5proxy_host",
+                "serial_console": "server_proxyclient_address=proxyclient_address proxy_listen=serialproxy_host",
                 "consoleauth": "token_ttl"},
+    "libvirt": {"libvirt": "migration_address=live_migration_inbound_addr"},
     "metadata": {"DEFAULT": "listen=metadata_listen port=metadata_listen_port workers=metadata_workers",
-                 "api": "cache_seconds=metadata_cache_expiration", "neutron": "shared_secret=metadata_proxy_shared_secret"},
+                 "api": "cache_seconds=metadata_cache_expiration vendor_data_file=vendordata_jsonfile_path",
+                 "neutron": "shared_secret=metadata_proxy_shared_secret"},
+    "pci": {"pci": "device_spec=passthrough_whitelist"},
     "network": {"DEFAULT": "vif_plugging_timeout vif_plugging_is_fatal"},
     # not enabled_filters: Nova leaves room to Placement, so its filters are others
     "scheduler": {"filter_scheduler": "host_subset_size isolated_hosts isolated_images"},
