@@ -11,7 +11,6 @@ import logging
 import math
 import pathlib
 import secrets
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +19,22 @@ from lxml import etree
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.copies import Copies
 from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
-from nova_lite.virt.libvirt import console, domain_xml, guest_config, migration_check, migration_xml, paused_copy, post_copy
+from nova_lite.virt.libvirt import (
+    console,
+    domain_xml,
+    guest_config,
+    migration_check,
+    migration_job,
+    migration_xml,
+    paused_copy,
+    post_copy,
+)
 from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -53,7 +61,6 @@ from nova_lite.virt.live import (
     SPLIT,
     WHOLE,
     Plan,
-    Progress,
     Report,
     SourceFacts,
     Waits,
@@ -169,7 +176,7 @@ class LiveMigrations:
     def has_begun(self, instance: Instance) -> bool:
         """See LiveMigrations."""
         guest = self._guest(instance)
-        return self._files(instance).moved_to.exists() and not self._job(guest) and not self._is_gone(guest)
+        return self._files(instance).moved_to.exists() and not migration_job.statistics(guest) and not self._is_gone(guest)
 
     def begin_anew(self, instance: Instance) -> None:
         """See LiveMigrations."""
@@ -178,7 +185,7 @@ class LiveMigrations:
     def turn(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
         """See LiveMigrations. A copy that has outlived a daemon is only looked at."""
         guest = self._guest(instance)
-        at_once = self.post_copy(instance) != WHOLE or bool(self._job(guest)) or self._is_gone(guest)
+        at_once = self.post_copy(instance) != WHOLE or bool(migration_job.statistics(guest)) or self._is_gone(guest)
         return self._copies.turn(ask, at_once=at_once)
 
     def post_copy(self, instance: Instance) -> str:
@@ -193,7 +200,7 @@ class LiveMigrations:
             if self._has_left(guest):
                 return None
             call = None
-            if not self._job(guest) and self.post_copy(instance) == WHOLE:
+            if not migration_job.statistics(guest) and self.post_copy(instance) == WHOLE:
                 self._check_can_leave(guest)
                 if guest.power_state() == states.POWER_PAUSED:
                     guest.note_paused_copy()
@@ -202,7 +209,7 @@ class LiveMigrations:
                     write_mark(self._files(instance).moved_to, self._name)
                 LOG.info("moving to %s: %s", plan.address, "with its disks" if plan.block else "memory only",
                          extra={"instance_uuid": instance.uuid})
-                call = _Call(lambda: self._migrate(guest, plan))
+                call = migration_job.Call(lambda: self._migrate(guest, plan))
             aborted = self._watch(guest, instance, call, report, plan)
             deadline = time.monotonic() + REST_SECONDS
             while not self._has_left(guest):
@@ -213,7 +220,7 @@ class LiveMigrations:
                 lost = self._mend(guest, instance, plan, call.error if call is not None else None, report, waits, deadline)
                 if lost:
                     return lost
-                call = _Call(lambda: self._migrate(guest, plan, mend=True))
+                call = migration_job.Call(lambda: self._migrate(guest, plan, mend=True))
                 self._watch(guest, instance, call, report, plan, deadline)
             else:
                 return None
@@ -245,7 +252,7 @@ class LiveMigrations:
         """Why nobody will have the rest; empty: the pause is over."""
         until = time.monotonic() + _MEND_SECONDS
         while True:
-            if report(_progress(self._job(guest), BROKEN)) == GIVE_UP:
+            if report(migration_job.progress(migration_job.statistics(guest), in_post_copy=True)) == GIVE_UP:
                 return "its new host was declared down, or it is being deleted"
             if time.monotonic() >= until:
                 return ""
@@ -275,14 +282,14 @@ class LiveMigrations:
             flags |= lib.VIR_MIGRATE_TLS
         guest.do(lambda domain: domain.migrateToURI3(plan.uri, parameters, flags), must_exist=True, once=True, lasts=True)
 
-    def _watch(self, guest: Guest, instance: Instance, call: _Call | None, report: Report, plan: Plan,
+    def _watch(self, guest: Guest, instance: Instance, call: migration_job.Call | None, report: Report, plan: Plan,
                deadline: float = math.inf) -> bool:
         """Until the copy has ended, or is broken; True when it was aborted, on request or because it takes too long. An attempt
         to take it up may hang: then until it is given up, or ``deadline``."""
         done, tried, reported = set[str](), set[str](), 0.0
         while True:
             has_ended = call is None or call.ended     # before the look at the job: a call ends after its job
-            job, memory = self._job(guest), post_copy.of(guest) if plan.post_copy else WHOLE
+            job, memory = migration_job.statistics(guest), post_copy.of(guest) if plan.post_copy else WHOLE
             if memory != WHOLE and not (switched := self._files(instance).switched).exists():
                 LOG.info("live migration: the guest goes on at %s", plan.address, extra={"instance_uuid": instance.uuid})
                 write_mark(switched, self._name)
@@ -299,10 +306,10 @@ class LiveMigrations:
             wanted = None
             if time.monotonic() - reported >= _REPORT_SECONDS:
                 reported = time.monotonic()
-                wanted = report(_progress(job, memory))
+                wanted = report(migration_job.progress(job, in_post_copy=memory != WHOLE))
                 if memory == BROKEN and (wanted == GIVE_UP or time.monotonic() > deadline):
                     return False
-                if wanted != ABORT and is_overdue(job, self._conf.libvirt.live_migration_completion_timeout):
+                if wanted != ABORT and migration_job.is_overdue(job, self._conf.libvirt.live_migration_completion_timeout):
                     wanted = self._conf.libvirt.live_migration_timeout_action
             # a guest that has gone on there cannot come back
             asked = wanted in (ABORT, FORCE_COMPLETE) and wanted not in done and job and memory == WHOLE
@@ -327,14 +334,6 @@ class LiveMigrations:
                     extra={"instance_uuid": instance.uuid})
             return False
         return True
-
-    def _job(self, guest: Guest) -> dict[str, Any]:
-        """The statistics of what libvirt does with the guest now; {}: nothing."""
-        try:
-            found = guest.do(lambda domain: domain.jobStats()) or {}
-        except exception.VirtDriverError:        # no process any more
-            return {}
-        return found if found.get("type", 0) in (guest.lib.VIR_DOMAIN_JOB_BOUNDED, guest.lib.VIR_DOMAIN_JOB_UNBOUNDED) else {}
 
     def _has_left(self, guest: Guest) -> bool:
         """Whether the guest is at the destination: libvirt removes the domain a moment after its process has ended."""
@@ -466,42 +465,9 @@ class LiveMigrations:
         return str(guest.do(lambda domain: domain.XMLDesc(flags), must_exist=True))
 
 
-class _Call:
-    """A call that lasts as long as the copy, in a thread of its own."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self.ended, self.flowed, self._function = False, False, function     # flowed: memory has followed a guest that went on
-        self.error: exception.NovaLiteError | None = None
-        threading.Thread(target=self._run, name="live-migration", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._function()
-        except exception.NovaLiteError as error:
-            self.error = error
-        except Exception as error:
-            LOG.exception("live migration")
-            self.error = exception.VirtDriverError(what="Live migration", reason=str(error))
-        finally:
-            self.ended = True
-
-
 def _carried(files: GuestDirectory) -> tuple[pathlib.Path, pathlib.Path]:
     """The files that the hypervisors do not copy."""
     return files.config_drive, files.console_log
-
-
-def is_overdue(job: dict[str, Any], timeout: int) -> bool:
-    """Whether a copy, by libvirt's statistics of it, takes longer than ``timeout`` seconds for each GiB, and for two at least,
-    as in Nova: the guest writes faster than is copied. 0: never."""
-    size = sum(int(job.get(f"{what}_total", 0)) for what in ("memory", "disk"))
-    return timeout > 0 and int(job.get("time_elapsed", 0)) / 1000 > timeout * max(2.0, size / units.GiB)
-
-
-def _progress(job: dict[str, Any], memory: str = WHOLE) -> Progress:
-    numbers = {f"{what}_{part}": int(job.get(f"{what}_{part}", 0))
-               for what in ("memory", "disk") for part in ("total", "processed", "remaining")}
-    return Progress.from_primitive({**numbers, "post_copy": memory != WHOLE})
 
 
 def _bracketed(address: str) -> str:

@@ -10,10 +10,11 @@ from lxml import etree
 import nova_lite.conf
 from nova_lite.exception import ImageNotFound, VirtDriverError
 from nova_lite.units import GiB
-from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_xml
+from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_job, migration_xml
 from nova_lite.virt.libvirt.connection import ConnectionLost
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.live_migration import LiveMigrations, is_overdue
+from nova_lite.virt.libvirt.live_migration import LiveMigrations
+from nova_lite.virt.libvirt.migration_job import is_overdue
 from nova_lite.virt.libvirt.taps import Taps
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE, Plan, SourceFacts
@@ -115,7 +116,7 @@ def test_a_copy_goes_on_though_the_connection_was_lost_on_which_it_was_asked_for
     def job(_guest):
         looked.append(jobs[len(looked)])
         return looked[-1]
-    monkeypatch.setattr(live, "_job", job)
+    monkeypatch.setattr(migration_job, "statistics", job)
     live._watch(None, instance(), types.SimpleNamespace(ended=True, error=error), lambda _progress: None, Plan())
     assert len(looked) == looks
 
@@ -142,7 +143,7 @@ def test_a_copy_that_broke_is_taken_up_as_long_as_the_other_host_waits_for_the_r
     guest = types.SimpleNamespace(lib=libvirt, is_active=lambda: active, unplug=lambda: told.append("unplug"))
     live = _live(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)))
     monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._MEND_SECONDS", 0)
-    monkeypatch.setattr(live, "_job", lambda _guest: {})
+    monkeypatch.setattr(migration_job, "statistics", lambda _guest: {})
     why = live._mend(guest, instance(), Plan(), failure, lambda _progress: wanted, lambda: waits, time.monotonic() + seconds)
     assert (bool(why), told) == (bool(lost), ["unplug"] if lost else [])
     assert lost in why
@@ -153,7 +154,7 @@ def test_an_attempt_to_take_a_copy_up_that_hangs_is_not_waited_for_once_it_is_gi
     live = _live(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)))
     live._files(instance()).make()
     monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: BROKEN)
-    monkeypatch.setattr(live, "_job", lambda _guest: {})
+    monkeypatch.setattr(migration_job, "statistics", lambda _guest: {})
     hangs = types.SimpleNamespace(ended=False, error=None)
     assert not live._watch(None, instance(), hangs, lambda _progress: wanted, Plan(post_copy=True), time.monotonic() + seconds)
 
@@ -232,7 +233,8 @@ def _watch(tmp_path, monkeypatch, takes, report, refusals=(), **options):
     monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._REPORT_SECONDS", 0.01)
     monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: WHOLE)
     ends = len(refusals) + 1
-    monkeypatch.setattr(live, "_job", lambda _guest: {} if len(log) == ends else {"type": 2, "time_elapsed": 3_000})
+    monkeypatch.setattr(migration_job, "statistics",
+                        lambda _guest: {} if len(log) == ends else {"type": 2, "time_elapsed": 3_000})
     live._watch(_Domain(log, refusals), instance(), None, report, Plan(post_copy=takes))
     return log
 
