@@ -44,6 +44,12 @@ class DatabaseGroups:
         with self._db.read() as c:
             return security_groups.choose(c, project_id, names)
 
+    def of_ports(self, port_ids: Sequence[str]) -> list[str]:
+        """See StoredGroups."""
+        with self._db.read() as c:
+            ids = {group for some in port_groups.groups_of(c, port_ids).values() for group in some}
+            return [group["name"] for group in security_groups.list_groups(c, uuids=ids)]
+
     def list_all(self, context: RequestContext, every_project: bool = False) -> list[SecurityGroup]:
         """See GroupsAPI."""
         project = context.project_id or ""

@@ -18,7 +18,8 @@ Requests = list[NetworkRequest] | str | None
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request for nics that passed the checks, as it is to be kept with the server. ``security_groups`` are names."""
+    """A request for nics that passed the checks, as it is to be kept with the server. ``security_groups`` are the names of the
+    groups that the ports will be in: those of the request for new ports, their own for ports of the user."""
 
     requests: Requests
     security_groups: list[str] = field(default_factory=list)
@@ -107,6 +108,9 @@ class StoredGroups(GroupsAPI, Protocol):
 
     def choose(self, project_id: str, names: Sequence[str]) -> list[tuple[str, str]]:
         """(id, name) of groups for the nics of a project's new server, by names or ids, each once."""
+
+    def of_ports(self, port_ids: Sequence[str]) -> list[str]:
+        """The names of the groups of these ports, each once."""
 
 
 class FloatingIPsAPI(Protocol):

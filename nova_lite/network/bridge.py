@@ -59,15 +59,22 @@ class BridgeNetwork:
         project = server.project_id if server else context.project_id or ""
         self._store.check_requests(project, _primitives(requests), count)
         if list(security_groups) == [NAME] or self._store.groups is None:
-            return Wanted(requests, default_group.names(project, security_groups))
+            return Wanted(requests, self._on_ports(requests, default_group.names(project, security_groups)))
         chosen = self._store.groups.choose(project, security_groups)
-        names = [name for _, name in chosen]
+        names = self._on_ports(requests, [name for _, name in chosen])
         if requests == "none":
             return Wanted(requests, names)
         wanted = [NetworkRequest.from_primitive(request) for request in _primitives(requests)]
         for request in wanted:
             request.security_groups = [group for group, _ in chosen]
         return Wanted(wanted, names)
+
+    def _on_ports(self, requests: Requests, names: list[str]) -> list[str]:
+        """The names of the groups that the ports will be in; ``names`` are those of new ports."""
+        asked = _primitives(requests)
+        brought = [request["port_id"] for request in asked if request.get("port_id")]
+        theirs = self._store.groups.of_ports(brought) if brought and self._store.groups is not None else []
+        return list(dict.fromkeys([*(names if len(brought) < len(asked) else ()), *theirs]))
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """See NetworkAPI; an admin sees those of all projects."""

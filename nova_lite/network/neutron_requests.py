@@ -27,7 +27,8 @@ class RequestChecker:
         """See ``NetworkAPI.validate``."""
         project = server.project_id if server else context.project_id or ""
         if requests == "none":
-            return Wanted(requests, self._groups(context, project, groups)[1])
+            self._groups(context, project, groups)
+            return Wanted(requests)
         if not requests or isinstance(requests, str):
             found = available(self._api, context, project, may_use_external)
             if len(found) > 1:
@@ -43,13 +44,22 @@ class RequestChecker:
         for request in made:
             if request.address:
                 self._check_address(context, request)
-        return Wanted(made, names)
+        return Wanted(made, self._on_ports(context, made, ports, networks, names))
+
+    def _on_ports(self, context: RequestContext, requests: Sequence[NetworkRequest], ports: Mapping[str, Json],
+                  networks: Mapping[str, Json], names: Sequence[str]) -> list[str]:
+        """The names of the groups that the ports will be in; ``names`` are those of new ones, where their network filters."""
+        filtered = any(not r.port_id and networks.get(r.network_id or "", {}).get("port_security_enabled") is not False
+                       for r in requests)
+        ids = {group for port in ports.values() for group in port.get("security_groups", ())}
+        theirs = self._api.by_ids(context, "security-groups", ids, fields=["id", "name"])
+        return list(dict.fromkeys([*(names if filtered else ()), *(group["name"] or group["id"] for group in theirs)]))
 
     def _nothing(self, context: RequestContext, project: str, requests: Requests, groups: Sequence[str]) -> Wanted:
         """The project has no network: a server without nics, or ("auto") one on the network that Neutron will make."""
         names = self._groups(context, project, groups)[1]
         if requests != "auto":
-            return Wanted("none", names)
+            return Wanted("none")
         self._api.auto_allocated_network(context, project, dry_run=True)
         return Wanted("auto", names)
 

@@ -27,9 +27,9 @@ class NullNetwork:
                  security_groups: Sequence[str] = ("default",), may_use_external: bool = False,
                  server: Instance | None = None) -> Wanted:
         """See NetworkAPI."""
-        groups = default_group.names(server.project_id if server else context.project_id or "", security_groups)
+        default_group.names(server.project_id if server else context.project_id or "", security_groups)
         if not requests or requests in ("auto", "none"):
-            return Wanted(requests, groups)
+            return Wanted(requests)
         for request in requests:
             if not isinstance(request, NetworkRequest):
                 raise exception.InvalidInput(reason=f"networks: {requests!r} is neither auto nor none")
@@ -37,7 +37,7 @@ class NullNetwork:
                 raise exception.PortNotFound(port_id=request.port_id)
             if request.network_id:
                 raise exception.NetworkNotFound(network_id=request.network_id)
-        return Wanted(requests, groups)
+        return Wanted(requests)
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """None."""

@@ -8,6 +8,7 @@ from typing import Any
 from nova_lite.objects.base import Record
 
 IMAGE, VOLUME, SNAPSHOT, BLANK, LOCAL = "image", "volume", "snapshot", "blank", "local"
+MAX_LOCAL = 3           # disks of the host that a request may name, its root disk among them
 
 
 @dataclass

@@ -140,10 +140,10 @@ class Instance(Record):
         return dataclasses.replace(self.flavor, root_gb=0) if self.is_volume_backed else self.flavor
 
     @property
-    def ephemeral_gb(self) -> int:
-        """GiB of the empty disk beside the root disk; 0: none."""
-        asked = [d.size for d in self.block_devices if d.is_ephemeral]
-        return sum(self.flavor.ephemeral_gb if size is None else size for size in asked) if asked else self.flavor.ephemeral_gb
+    def ephemeral_disks(self) -> list[int]:
+        """GiB of each empty disk beside the root disk, at most MAX_LOCAL: those asked for, else the one of the flavor."""
+        asked = [self.flavor.ephemeral_gb if d.size is None else d.size for d in self.block_devices if d.is_ephemeral]
+        return [size for size in asked or [self.flavor.ephemeral_gb] if size]
 
     @property
     def swap_mb(self) -> int:

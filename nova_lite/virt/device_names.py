@@ -14,7 +14,7 @@ from nova_lite.objects.instance import Instance
 
 PREFIXES = {"virtio": "vd", "scsi": "sd", "sata": "sd", "ide": "hd", "usb": "sd"}
 DEFAULT_BUS = "virtio"
-ROOT, EPHEMERAL, SWAP = "root", "ephemeral", "swap"
+ROOT, SWAP = "root", "swap"
 _FORM = re.compile(r"(?:/dev/)?((?:vd|sd|hd)[a-z]{1,2})")
 
 
@@ -51,6 +51,11 @@ def next_device_name(instance: Instance, bus: str | None = None) -> str:
     return f"/dev/{next_free(bus or disk_bus(instance), assign(instance).values())}"
 
 
+def ephemeral(number: int) -> str:
+    """The key of the name of an empty disk of the host, counted from 0; Nova's word for it, too."""
+    return f"ephemeral{number}"
+
+
 def config_drive_key(prefix: str) -> str:
     """The key of the config drive's name on buses with this prefix: which bus it is may be the host's to choose."""
     return f"config-drive {prefix}"
@@ -66,9 +71,8 @@ def _local(instance: Instance) -> dict[str, str]:
     letters = _letters()
     prefix = PREFIXES.get(bus, PREFIXES[DEFAULT_BUS])
     names = {ROOT: prefix + next(letters)}
-    for kind, wanted in ((EPHEMERAL, instance.ephemeral_gb), (SWAP, instance.swap_mb)):
-        if wanted:
-            names[kind] = prefix + next(letters)
+    for kind in (*map(ephemeral, range(len(instance.ephemeral_disks))), *([SWAP] if instance.swap_mb else [])):
+        names[kind] = prefix + next(letters)
     if instance.config_drive:
         names |= {config_drive_key(p): prefix + next(letters) if p == prefix else p + "a" for p in _cdrom_prefixes(instance)}
     return names

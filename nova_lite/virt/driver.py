@@ -143,7 +143,7 @@ class ComputeDriver(Protocol):
         """Fetch an image for guests to come, unless it is there. Raises what ``fetch_image`` raises, ImageUnacceptable."""
 
     def clear(self, instance: Instance, network_info: list[VIF], keep_ephemeral: bool) -> None:
-        """End the guest and remove it with its files, but (``keep_ephemeral``) its empty disk: it is about to be spawned anew,
+        """End the guest and remove it with its files, but (``keep_ephemeral``) its empty disks: it is about to be spawned anew,
         with the volumes that it has."""
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:

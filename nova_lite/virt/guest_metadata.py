@@ -183,9 +183,9 @@ def ec2_meta_data(instance: Instance, network_info: Sequence[VIF]) -> dict[str, 
 def _ec2_devices(instance: Instance, root: str) -> dict[str, str]:
     names = device_names.assign(instance)
     made = {"ami": root.removeprefix("/dev/"), "root": root}
-    for key, kind in (("ephemeral0", device_names.EPHEMERAL), ("swap", device_names.SWAP)):
+    for kind in (*map(device_names.ephemeral, range(len(instance.ephemeral_disks))), device_names.SWAP):
         if kind in names:
-            made[key] = names[kind]
+            made[kind] = names[kind]
     volumes = [d for d in instance.block_devices if d.is_volume and not d.is_root]
     return made | {f"ebs{number}": names[device.id] for number, device in enumerate(volumes)}
 

@@ -108,4 +108,4 @@ def test_a_keystone_that_hangs_holds_nobody_for_long(neighbours: Neighbours, key
 
 
 def test_errors_have_the_form_of_the_api(neighbours: Neighbours, make: Make) -> None:
-    fault(make()("/v2.1/nothing", token=neighbours.token("demo")), "itemNotFound", 404)
+    fault(make()("/v2.1/things/conflict", token=neighbours.token("demo")), "conflictingRequest", 409)

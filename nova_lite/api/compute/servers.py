@@ -18,6 +18,7 @@ from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.create import CreateRequest, password_of
 from nova_lite.compute.api.listing import ListRequest, sort_pairs
+from nova_lite.network.default_group import NAME as DEFAULT_GROUP
 from nova_lite.objects.instance import Instance
 
 RULE = "os_compute_api:servers:"
@@ -109,7 +110,7 @@ def create(req: Request) -> webob.Response:
     shown: dict[str, Any] = {
         "id": first, "links": links.links(req, "servers", first),
         "OS-DCF:diskConfig": "AUTO" if created.auto_disk_config else "MANUAL",
-        "security_groups": [{"name": name} for name in request.security_groups]}
+        "security_groups": server.get("security_groups", [{"name": DEFAULT_GROUP}])}
     if request.admin_password is not None:
         shown["adminPass"] = request.admin_password
     return webob.Response(status=202, json_body={"server": shown}, location=req.link("self", "servers", first))
@@ -172,7 +173,7 @@ def short_ipv6(text: str | None) -> str | None:
 
 def _security_groups(server: dict[str, Any]) -> list[str]:
     names = [group["name"] for group in server.get("security_groups", []) if group.get("name")]
-    return list(dict.fromkeys(names)) or ["default"]
+    return list(dict.fromkeys(names)) or [DEFAULT_GROUP]
 
 
 # change and delete ------------------------------------------------------------------------------------------------------

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova_lite.api.openstack import faults, links, loading, microversions, parameters
+from nova_lite.api.openstack.router import VERSION
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 
@@ -46,44 +47,49 @@ def _choice(version: dict[str, Any], root: str, path: str) -> dict[str, Any]:
 
 def show(req: Request, version_id: str) -> dict[str, Any]:
     """GET /v2.1/versions/{version_id}"""
+    wanted = "v2.0" if microversions.LEGACY_V2 in req.environ else version_id
     for version in _known():
-        if version["id"] == version_id:
+        if version["id"] == wanted:
             return {"version": _full(version, links.bookmark(req))}
     raise faults.ResourceNotFound()
 
 
 class Versions:
-    """The application at ``/``: 200 with all versions for the path itself, 300 with the same path below each for any other."""
+    """The application at ``/``: 200 with all versions for the path itself, 300 with the same path below each for any other.
+    As in Nova, the method does not matter here and below."""
 
     def __init__(self, link_prefix: str) -> None:
         self.link_prefix = link_prefix
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         root, path = links.public_url(environ, self.link_prefix), environ.get("PATH_INFO", "")
-        if environ["REQUEST_METHOD"] == "GET" and path in ("", "/"):
-            return _answer(start_response, "200 OK", {"versions": [_brief(version, root) for version in _known()]})
-        return _answer(start_response, "300 Multiple Choices",
+        if not path.strip("/"):
+            return _answer(environ, start_response, "200 OK", {"versions": [_brief(version, root) for version in _known()]})
+        return _answer(environ, start_response, "300 Multiple Choices",
                        {"choices": [_choice(version, root, path) for version in _known()]})
 
 
 class OneVersion:
-    """The application at ``/v2.1`` and ``/v2``."""
+    """The application at ``/v2.1``, which tells the microversion, and at ``/v2``, which has none."""
 
     def __init__(self, version_id: str, link_prefix: str) -> None:
         self.version_id, self.link_prefix = version_id, link_prefix
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            return faults.respond(faults.MethodNotAllowed(("GET", "HEAD")), start_response)
         root = _VERSION_AT_END.sub("", links.public_url(environ, self.link_prefix))
         version = next(version for version in _known() if version["id"] == self.version_id)
-        return _answer(start_response, "200 OK", {"version": _full(version, root)})
+        headers: list[tuple[str, str]] = []
+        if version["version"]:
+            environ[VERSION] = microversions.requested(environ)
+            headers = microversions.headers_of(environ[VERSION])
+        return _answer(environ, start_response, "200 OK", {"version": _full(version, root)}, headers)
 
 
-def _answer(start_response: Callable[..., Any], status: str, content: dict[str, Any]) -> list[bytes]:
+def _answer(environ: dict[str, Any], start_response: Callable[..., Any], status: str, content: dict[str, Any],
+            headers: Sequence[tuple[str, str]] = ()) -> list[bytes]:
     body = json.dumps(content, separators=(",", ":")).encode()
-    start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
-    return [body]
+    start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *headers])
+    return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
 
 
 def factory(global_conf: dict[str, str], version: str = "", **_local: str) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import http
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import webob.exc
@@ -19,6 +19,7 @@ LOG = log.getLogger(__name__)
 NAMES = {400: "badRequest", 401: "unauthorized", 403: "forbidden", 404: "itemNotFound", 405: "badMethod",
          409: "conflictingRequest", 413: "overLimit", 415: "badMediaType", 429: "overLimit", 501: "notImplemented",
          503: "serviceUnavailable"}
+_TYPE = "application/json; charset=UTF-8"
 _PHRASES = {status.value: f"{status.value} {status.phrase}" for status in http.HTTPStatus}
 
 Answer = tuple[str, list[tuple[str, str]], bytes]
@@ -30,18 +31,9 @@ class ResponseMismatch(AssertionError):
 
 
 class ResourceNotFound(exception.NotFound):
-    """No such path, or not at the microversion that was asked for."""
+    """Not at the microversion that was asked for."""
 
     msg_fmt = "The resource could not be found."
-
-
-class MethodNotAllowed(exception.NovaLiteError):
-    msg_fmt = "The method is not allowed for this resource."
-    code = 405
-
-    def __init__(self, allowed: Iterable[str]) -> None:
-        super().__init__()
-        self.headers = [("Allow", ", ".join(sorted(allowed)))]
 
 
 class UnsupportedMediaType(exception.NovaLiteError):
@@ -69,7 +61,7 @@ def make(error: Exception) -> Answer:
             headers.append(("Retry-After", seconds))
         content["retryAfter"] = seconds
     body = json.dumps({NAMES.get(code, "computeFault"): content}, separators=(",", ":")).encode()
-    return status_line(code), [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *headers], body
+    return status_line(code), [("Content-Type", _TYPE), ("Content-Length", str(len(body))), *headers], body
 
 
 def _read(error: Exception) -> tuple[int, str, list[tuple[str, str]]]:

@@ -25,6 +25,14 @@ _FORM = re.compile(r"[1-9]\d{0,5}\.(?:0|[1-9]\d{0,5})")
 VARY = [("Vary", HEADER), ("Vary", LEGACY_HEADER)]
 
 
+class NotServed(exception.InvalidGlobalAPIVersion):
+    """Its answer has the headers of the version that was asked for."""
+
+    def __init__(self, version: str, newest: str) -> None:
+        super().__init__(req_ver=version, min_ver=MIN, max_ver=newest)
+        self.headers = headers_of(version)
+
+
 class InvalidVersionString(exception.Invalid):
     msg_fmt = "API Version String %(version)s is of invalid format. Must be of format MajorNum.MinorNum."
 
@@ -32,7 +40,7 @@ class InvalidVersionString(exception.Invalid):
 def requested(environ: Mapping[str, Any]) -> str:
     """The microversion of a request: of its headers, :data:`MIN` without any.
 
-    Raises InvalidVersionString (400) and InvalidGlobalAPIVersion (406).
+    Raises InvalidVersionString (400) and NotServed (406).
     """
     if environ.get(LEGACY_V2):
         return MIN
@@ -57,19 +65,20 @@ def _resolve(modern: str | None, legacy: str | None, newest: str) -> str:
 
 
 def check_known(version: str, newest: str = MAX) -> None:
-    """Raise InvalidVersionString (400) or InvalidGlobalAPIVersion (406) for a microversion that is not served."""
+    """Raise InvalidVersionString (400) or NotServed (406) for a microversion that is not served."""
     if not _FORM.fullmatch(version):
         raise InvalidVersionString(version=version)
     if not as_tuple(MIN) <= as_tuple(version) <= as_tuple(newest):
-        raise exception.InvalidGlobalAPIVersion(req_ver=version, min_ver=MIN, max_ver=newest)
+        raise NotServed(version, newest)
 
 
 def answer_headers(environ: Mapping[str, Any], version: str | None) -> list[tuple[str, str]]:
-    """The headers that tell the microversion in use; ``version`` None: it could not be found out. None below /v2."""
-    if environ.get(LEGACY_V2):
-        return []
-    if version is None:
-        return VARY
+    """The headers that tell the microversion in use; none below /v2, and for ``version`` None: it could not be found out."""
+    return [] if version is None or environ.get(LEGACY_V2) else headers_of(version)
+
+
+def headers_of(version: str) -> list[tuple[str, str]]:
+    """The headers of an answer that tell its microversion."""
     return [(HEADER, f"compute {version}"), (LEGACY_HEADER, version), *VARY]
 
 

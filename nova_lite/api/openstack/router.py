@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import webob
+import webob.exc
 
 from nova_lite import exception
 from nova_lite.api.openstack import faults, links, microversions, validation
@@ -28,6 +29,14 @@ _NO_BODY = ("204", "304")
 Headers = list[tuple[str, str]]
 
 
+class _Target(NamedTuple):
+    """The routes of one path and method, by action; with the path parameters, and the project in the URL, if any."""
+
+    actions: Mapping[str | None, list[Entry]]
+    parameters: dict[str, str]
+    project: str | None
+
+
 class Router:
     """The WSGI application behind /v2.1 and /v2.
 
@@ -42,11 +51,14 @@ class Router:
             if rule not in services.policy:
                 raise exception.ConfigError(reason=f"{named_by[0]} names the policy {rule}, which does not exist")
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         version: str | None = None
         try:
+            target = self._target(environ)
+            if target is None:
+                return webob.exc.HTTPNotFound()(environ, start_response)
             version = environ[VERSION] = microversions.requested(environ)
-            status, headers, body = self._answer(environ, version)
+            status, headers, body = self._answer(environ, version, target)
         except faults.ResponseMismatch:
             raise
         except Exception as error:
@@ -54,12 +66,12 @@ class Router:
         start_response(status, headers + microversions.answer_headers(environ, version))
         return [body]
 
-    def _answer(self, environ: dict[str, Any], version: str) -> faults.Answer:
+    def _answer(self, environ: dict[str, Any], version: str, target: _Target) -> faults.Answer:
         context: RequestContext = environ[CONTEXT]
         self.services.policy.set_admin(context)
         legacy = microversions.LEGACY_V2 in environ
-        entry, parameters, document = self._find(environ, version, context)
-        route = entry.route
+        entry, document = self._entry(environ, version, context, target)
+        route, parameters = entry.route, target.parameters
         bound = entry.at(version, legacy)
         if bound.body is not None:
             if route.action is None:
@@ -76,24 +88,28 @@ class Router:
         result = route.handler(Request(environ), **parameters)
         return self._write(entry, bound, result)
 
-    def _find(self, environ: dict[str, Any], version: str, context: RequestContext) -> tuple[Entry, dict[str, str], Any]:
-        """The entry, the path parameters and, for an action, the body."""
+    def _target(self, environ: dict[str, Any]) -> _Target | None:
+        """What path and method lead to; None: nowhere, at no microversion. Raises Invalid."""
         try:
             path = environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8")
         except UnicodeError:
             raise exception.Invalid("The URL is not UTF-8 encoded") from None
         found = self.registry.find(path)
         if found is None or "\0" in path:
-            raise faults.ResourceNotFound()
+            return None
         endpoint, parameters, project = found
+        actions = endpoint.methods.get(environ["REQUEST_METHOD"])
+        return None if actions is None else _Target(actions, parameters, project)
+
+    @staticmethod
+    def _entry(environ: dict[str, Any], version: str, context: RequestContext, target: _Target) -> tuple[Entry, Any]:
+        """The entry and, for an action, the body."""
+        project, actions = target.project, target.actions
         if project is not None:
             if project != context.project_id:
                 raise exception.Invalid(f"Malformed request URL: URL's project_id '{project}' doesn't match Context's "
                                         f"project_id '{context.project_id}'")
             environ[links.PROJECT] = project
-        actions = endpoint.methods.get(environ["REQUEST_METHOD"])
-        if actions is None:
-            raise faults.MethodNotAllowed(endpoint.methods)
         document, action = None, None
         if None not in actions:
             document = read_json(environ)
@@ -105,7 +121,7 @@ class Router:
         wanted = as_tuple(version)
         for entry in actions[action]:
             if entry.first <= wanted <= entry.last:
-                return entry, parameters, document
+                return entry, document
         raise faults.ResourceNotFound()
 
     def _check_policy(self, context: RequestContext, rule: str, parameters: Mapping[str, str]) -> None:

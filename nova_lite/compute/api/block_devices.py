@@ -15,14 +15,13 @@ from oslo_utils import strutils, uuidutils
 
 from nova_lite import exception
 from nova_lite.compute.api import image_mapping
-from nova_lite.objects.block_device import BLANK, IMAGE, LOCAL, SNAPSHOT, VOLUME, BlockDevice
+from nova_lite.objects.block_device import BLANK, IMAGE, LOCAL, MAX_LOCAL, SNAPSHOT, VOLUME, BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import device_names
 
 Mappings = Sequence[Mapping[str, Any]]
-MAX_LOCAL = 3           # disks of the host that a request may name, its root disk among them
 MAX_DEVICES = 26        # letters of disk names
 ROOT = "vda"
 _EPHEMERAL = re.compile(r"ephemeral\d+")
@@ -216,10 +215,7 @@ def check_local(devices: Sequence[BlockDevice], flavor: Flavor) -> None:
     """Raise Invalid or its kin (400) for disks of the host that the flavor does not give."""
     if sum(not d.is_volume for d in devices) > MAX_LOCAL:
         raise _invalid("You specified more local devices than the limit allows")
-    ephemeral = [d for d in devices if d.is_ephemeral]
-    if len(ephemeral) > 1:
-        raise _invalid("More than one ephemeral drive requested.")
-    if sum(flavor.ephemeral_gb if d.size is None else d.size for d in ephemeral) > flavor.ephemeral_gb:
+    if sum(flavor.ephemeral_gb if d.size is None else d.size for d in devices if d.is_ephemeral) > flavor.ephemeral_gb:
         raise exception.Invalid("Ephemeral disks requested are larger than the instance type allows. If no size is given in "
                                 "one block device mapping, flavor ephemeral size will be used.")
     swap = [d for d in devices if d.is_swap]
@@ -235,8 +231,10 @@ def for_server(devices: Sequence[BlockDevice], flavor: Flavor, image: ImageMeta,
     kept = [dataclasses.replace(d, id=str(uuid.uuid4())) for d in devices if _says_something(d)]
     made = Instance("", "", "", "", flavor, image=image, block_devices=kept, config_drive=config_drive)
     names = device_names.assign(made)
-    local = {d.id: names.get(device_names.SWAP if d.is_swap else device_names.EPHEMERAL if d.is_ephemeral
-                             else device_names.ROOT) for d in kept if not d.is_volume}
+    local = {d.id: names.get(device_names.SWAP if d.is_swap else device_names.ROOT)
+             for d in kept if not d.is_volume and not d.is_ephemeral}
+    empty = [d for d in kept if d.is_ephemeral and d.size != 0]
+    local |= {d.id: names.get(device_names.ephemeral(number)) for number, d in enumerate(empty)}
     for device in made.block_devices:
         name = names.get(device.id) or local.get(device.id)
         device.device_name = f"/dev/{name}" if name else None

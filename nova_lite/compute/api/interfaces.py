@@ -51,7 +51,7 @@ class Interfaces(Base):
         ``states.check`` raises (409), InterfaceAttachFailed (500) and ServiceUnavailable."""
         _check(context, instance, "attach_interface")
         with _as_nova_answers():
-            request = self._checked(context, instance, request, may_use_external)
+            request, groups = self._checked(context, instance, request, may_use_external)
         request.key = uuids.uuid4().hex[:16]
         lease = float(self.conf.conductor.lease_seconds)
         action_id, host = self.db.write(_begin, context, instance.uuid, "attach_interface", request, None, lease)
@@ -64,6 +64,7 @@ class Interfaces(Base):
         vif = next((v for v in found.network_info if v.key == request.key), None)
         if vif is None:
             raise exception.InterfaceAttachFailed(instance_id=instance.uuid, reason="it was detached again meanwhile")
+        self.db.write(_join_groups, instance.uuid, vif.id, groups)
         return vif, self.network.port_states(context, [vif.id]).get(vif.id, "DOWN")
 
     def detach_interface(self, context: RequestContext, instance: Instance, port_id: str) -> None:
@@ -92,17 +93,18 @@ class Interfaces(Base):
             self.wakeups.send(self.compute_rpc.external_instance_event, context, instance.host, [event])
 
     def _checked(self, context: RequestContext, instance: Instance, request: NetworkRequest,
-                 may_use_external: bool) -> NetworkRequest:
-        """The request with what the network knows; one that names nothing means the only network of the server's project."""
+                 may_use_external: bool) -> tuple[NetworkRequest, list[str]]:
+        """The request with what the network knows, and the names of the port's security groups. A request that names nothing
+        means the only network of the server's project."""
         named = [request] if request.network_id or request.port_id else None
-        wanted = self.network.validate(context, named, 1, may_use_external=may_use_external, server=instance).requests
-        if isinstance(wanted, list) and wanted:
-            [made] = wanted
+        wanted = self.network.validate(context, named, 1, may_use_external=may_use_external, server=instance)
+        if isinstance(wanted.requests, list) and wanted.requests:
+            [made] = wanted.requests
             made.tag = request.tag
-            return made
-        if wanted == "none" or not self.network.list_networks(context):
+            return made, wanted.security_groups
+        if wanted.requests == "none" or not self.network.list_networks(context):
             raise exception.InterfaceAttachFailedNoNetwork(project_id=instance.project_id)
-        return request
+        return request, wanted.security_groups
 
     def _wait(self, instance_uuid: str, action_id: int) -> None:
         deadline = time.monotonic() + ATTACH_SECONDS
@@ -147,6 +149,15 @@ def _check(context: RequestContext, instance: Instance, verb: str) -> str:
     if not instance.host:
         raise exception.InstanceNotReady(instance_id=instance.uuid)
     return instance.host
+
+
+def _join_groups(connection: sa.Connection, uuid: str, port_id: str, names: list[str]) -> None:
+    """Views show the groups of a new nic, too."""
+    instance = instances.get(connection, uuid, lock=True)
+    before = instance.security_groups if any(vif.id != port_id for vif in instance.network_info) else []
+    now = list(dict.fromkeys([*before, *names]))
+    if now != instance.security_groups:
+        instances.update(connection, uuid, {"security_groups": now})
 
 
 def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: str, request: NetworkRequest | None,

@@ -18,6 +18,7 @@ from nova_lite import concurrency, exception, units
 from nova_lite.keymgr import KeyManager
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
+from nova_lite.virt import device_names
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
 from nova_lite.virt.libvirt import encrypted_images, encryption, images, snapshot
 from nova_lite.virt.libvirt.disk_store import DiskStore
@@ -25,7 +26,7 @@ from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory,
 from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
-MAKE_EPHEMERAL = ("mkfs.ext4", "-q", "-F", "-L", "ephemeral0")
+_MAKE_EPHEMERAL = ("mkfs.ext4", "-q", "-F", "-L")       # and a label
 MAKE_SWAP = ("mkswap",)
 
 
@@ -43,13 +44,15 @@ class DiskMaker(DiskStore):
         self._looked_at: dict[tuple[str, str], tuple[int, int]] = {}       # id, format -> its file's ctime (ns), virtual size
 
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
-        """Root (unless it is a volume), ephemeral and swap disk, as far as they are not there. BuildAborted or OSError."""
+        """Root (unless it is a volume), ephemeral disks and swap disk, as far as they are not there. BuildAborted, OSError."""
         passphrase = self._passphrase(instance)
         from_volume = any(device.is_volume and device.is_root for device in instance.block_devices)
         if not from_volume and not self._is_there(files.disk):
             self._make_root(instance, files, fetch, passphrase)
-        if instance.ephemeral_gb and not self._is_there(files.ephemeral):
-            self._make_formatted(files.ephemeral, instance.ephemeral_gb * units.GiB, *MAKE_EPHEMERAL, passphrase=passphrase)
+        for number, (path, size) in enumerate(files.sized_ephemerals(instance)):
+            if not self._is_there(path):
+                label = device_names.ephemeral(number)
+                self._make_formatted(path, size * units.GiB, *_MAKE_EPHEMERAL, label, passphrase=passphrase)
         if instance.swap_mb and not self._is_there(files.swap):
             self._make_formatted(files.swap, instance.swap_mb * units.MiB, *MAKE_SWAP, passphrase=passphrase)
 
@@ -105,8 +108,9 @@ class DiskMaker(DiskStore):
         self.check(instance, files)
         if files.disk.exists() and instance.flavor.root_gb:
             grow(files.disk, self.disk_format, instance.flavor.root_gb)
-        if files.ephemeral.exists():
-            grow(files.ephemeral, "raw", instance.ephemeral_gb)
+        for path, size in files.sized_ephemerals(instance):
+            if path.exists():
+                grow(path, "raw", size)
         if files.swap.exists():
             swap = images.disk(files.swap, self.disk_format, bool(passphrase))
             if swap.size != instance.swap_mb * units.MiB:
@@ -119,7 +123,7 @@ class DiskMaker(DiskStore):
         if files.disk.exists():
             images.base_of(files.disk, self.disk_format)
         if encryption.of_disks(instance) is not None:
-            for path in (files.ephemeral, files.swap):
+            for path in (*files.ephemerals, files.swap):
                 if path.exists():
                     encrypted_images.check_alone(path)
 
@@ -160,7 +164,8 @@ class DiskMaker(DiskStore):
 
     def facts(self, instance: Instance, files: GuestDirectory) -> list[dict[str, Any]]:
         """``SourceFacts.disks``."""
-        return [self._facts(path, instance) for path in (files.disk, files.ephemeral, files.swap) if path.exists()]
+        return [self._facts(path, instance) for path in (files.disk, *files.ephemerals, files.swap)
+                if path.exists()]
 
     def _facts(self, path: pathlib.Path, instance: Instance) -> dict[str, Any]:
         found = images.disk(path, self.disk_format, encryption.of_disks(instance) is not None)

@@ -130,11 +130,11 @@ class LibvirtDriver:
         self._disks.cache(image, fetch_image)
 
     def clear(self, instance: Instance, network_info: list[VIF], keep_ephemeral: bool) -> None:
-        """As destroy, but the ephemeral disk may stay."""
+        """As destroy, but the ephemeral disks may stay."""
         with self._working(instance, None):
             files = self._files(instance)
             self._moves.take(instance.uuid)
-            self._remove(instance, network_info, keep=[files.binding, *([files.ephemeral] if keep_ephemeral else [])])
+            self._remove(instance, network_info, keep=[files.binding, *(files.ephemerals if keep_ephemeral else ())])
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """End the guest and remove domain, saved memory, files and taps."""

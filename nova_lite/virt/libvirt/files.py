@@ -14,6 +14,8 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite import concurrency, durable
+from nova_lite.objects.block_device import MAX_LOCAL
+from nova_lite.objects.instance import Instance
 
 PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests
@@ -27,7 +29,9 @@ _BEGUN_SECONDS = 3600   # after these nobody is at it any more, also where the c
 NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
 NEW = "new"             # with the host that a guest was moved to: it is no move, but built there, and has never run yet
 REMOVED = "removed"     # in its place: the removal of what this host has of the guest has begun
-POOLED = frozenset(("disk", "disk.eph0", "disk.swap"))      # the disks that may be in a pool instead of the directory
+EPHEMERALS = tuple(f"disk.eph{number}" for number in range(MAX_LOCAL))
+SWAP = "disk.swap"
+POOLED = frozenset(("disk", *EPHEMERALS, SWAP))      # the disks that may be in a pool instead of the directory
 SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
 
 
@@ -59,8 +63,8 @@ class GuestDirectory:
     def __init__(self, root: pathlib.Path, uuid: str) -> None:
         self.path = root / uuid
         self.disk = self.path / "disk"
-        self.ephemeral = self.path / "disk.eph0"
-        self.swap = self.path / "disk.swap"
+        self.ephemerals = tuple(self.path / name for name in EPHEMERALS)    # as many as a guest can have
+        self.swap = self.path / SWAP
         self.config_drive = self.path / "disk.config"
         self.rescue_disk = self.path / "disk.rescue"
         self.rescue_config_drive = self.path / "disk.config.rescue"
@@ -78,7 +82,11 @@ class GuestDirectory:
     @property
     def movable(self) -> tuple[pathlib.Path, ...]:
         """What a guest takes with it to another host; some of it may not be there."""
-        return self.disk, self.ephemeral, self.swap, self.config_drive, self.nvram, self.tpm
+        return self.disk, *self.ephemerals, self.swap, self.config_drive, self.nvram, self.tpm
+
+    def sized_ephemerals(self, instance: Instance) -> list[tuple[pathlib.Path, int]]:
+        """The ephemeral disks that the server has, with their GiB."""
+        return list(zip(self.ephemerals, instance.ephemeral_disks, strict=False))
 
     def make(self) -> None:
         """Create it."""

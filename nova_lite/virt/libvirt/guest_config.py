@@ -199,7 +199,8 @@ def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[
     tune = limits.disk(Asked(instance.flavor, instance.image))
     names = device_names.assign(instance)
     secret = luks_secret(instance, host)
-    own = ((device_names.ROOT, files.disk, host.disk_format), (device_names.EPHEMERAL, files.ephemeral, "raw"),
+    own = ((device_names.ROOT, files.disk, host.disk_format),
+           *((device_names.ephemeral(number), path, "raw") for number, path in enumerate(files.ephemerals)),
            (device_names.SWAP, files.swap, "raw"))
     disks = [placed(Disk("", names[kind], bus, images.OVERLAY if secret else form, cache=host.cache_mode, tune=tune,
                          discard=True, luks_secret=secret), path, host)

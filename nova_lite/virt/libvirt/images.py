@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from nova_lite import exception
-from nova_lite.virt.libvirt.files import BASES
+from nova_lite.virt.libvirt.files import BASES, EPHEMERALS, SWAP
 
 QCOW2_MAGIC = b"QFI\xfb"
 EXTERNAL_DATA = 1 << 2
@@ -28,7 +28,7 @@ _LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
 FORMATS = ("qcow2", "raw")
 OVERLAY = "qcow2"     # the format of disks that may stand on a base image
 _OVERLAYS = ("disk", "disk.rescue")     # in the format of [libvirt] images_type; others are raw unless they are encrypted
-_ENCRYPTED = (*_OVERLAYS, "disk.eph0", "disk.swap")     # config drives never are
+_ENCRYPTED = (*_OVERLAYS, *EPHEMERALS, SWAP)     # config drives never are
 _LOOKS = 100
 
 

@@ -25,10 +25,12 @@ from nova_lite.virt.libvirt import images, quiesce
 from nova_lite.virt.libvirt.config import Auth, DiskPool
 from nova_lite.virt.libvirt.disks import MAKE_SWAP, DiskMaker, sparse
 from nova_lite.virt.libvirt.files import (
+    EPHEMERALS,
     NOBODY,
     PART,
     POOLED,
     SHARED,
+    SWAP,
     GuestDirectory,
     Mark,
     image_name,
@@ -41,8 +43,8 @@ RBD = "rbd"                     # of [libvirt] images_type
 OWNER = "nova_lite.owner"       # a note on an image: whose it is, and perhaps a word (SHARED)
 ASIDE = "nova_lite.aside"       # another: the host that a move has begun from, and the move's uuid
 _COPY = "nova_lite_copy"        # the snapshot of which an image is made
-_ROOT, _EPHEMERAL, _SWAP = "disk", "disk.eph0", "disk.swap"
-_MADE_BY_MOVES = (_EPHEMERAL, _SWAP)    # what a resize may have added; never the root disk
+_ROOT = "disk"
+_MADE_BY_MOVES = (*EPHEMERALS, SWAP)    # what a resize may have added; never the root disk
 
 
 def disks_of(conf: cfg.ConfigOpts, host: str) -> DiskMaker:
@@ -123,9 +125,10 @@ class RbdDisks(DiskMaker):
             raise exception.VirtDriverError(what="Moving a guest", reason=f"{image_name(files.disk)} is not in {self.identity}")
         if _ROOT in there and instance.flavor.root_gb:
             self._grow(image_name(files.disk), instance.flavor.root_gb * units.GiB)
-        if _EPHEMERAL in there:
-            self._grow(image_name(files.ephemeral), instance.ephemeral_gb * units.GiB)
-        if _SWAP in there and instance.swap_mb:
+        for path, size in files.sized_ephemerals(instance):
+            if path.name in there:
+                self._grow(image_name(path), size * units.GiB)
+        if SWAP in there and instance.swap_mb:
             self._fit_swap(files.swap, instance.swap_mb * units.MiB)
         super().make(instance, files, fetch)
 

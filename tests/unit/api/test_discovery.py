@@ -43,7 +43,7 @@ def test_an_unknown_version(api: Client):
 
 
 @pytest.mark.parametrize(("path", "method"), [("/servers/x", "GET"), ("/v3/servers", "GET"), ("/v2.10/x", "GET"),
-                                              ("/", "POST")])
+                                              ("/servers", "POST")])
 def test_choices(api: Client, path, method):
     response = api(path, method)
     assert response.status_code == 300
@@ -52,8 +52,38 @@ def test_choices(api: Client, path, method):
         ("v2.1", [{"rel": "self", "href": f"http://cloud:8774/v2.1{path}"}])]
 
 
-def test_only_get_of_a_version(api: Client):
-    assert api("/v2.1/", "POST").headers["Allow"] == "GET, HEAD"
+@pytest.mark.parametrize("path", ["/", "//", "/v2.1", "/v2.1/", "/v2.1//", "/v2", "/v2/"])
+def test_versions_are_shown_whatever_the_method(api: Client, path):
+    """As in Nova. The answer to HEAD has the headers of the others, but no body."""
+    shown = api(path)
+    for method in ("HEAD", "POST", "PUT", "PATCH", "DELETE"):
+        response = api(path, method)
+        assert (response.status_code, response.headers["Content-Length"]) == (200, str(len(shown.body)))
+        assert response.body == (b"" if method == "HEAD" else shown.body)
+
+
+def _version_headers(response):
+    return [value for name, value in response.headers.items() if name.lower().endswith("-api-version") or name == "Vary"]
+
+
+@pytest.mark.parametrize(("asked", "used"), [(None, "2.1"), ("2.90", "2.90"), ("latest", microversions.MAX)])
+def test_the_version_in_use_is_answered(api: Client, asked, used):
+    expected = [f"compute {used}", used, "OpenStack-API-Version", "X-OpenStack-Nova-API-Version"]
+    for path in ("/v2.1", "/v2.1/"):
+        assert _version_headers(api(path, version=asked)) == expected
+    for path in ("/", "/v2", "/v2/", "/servers"):
+        assert _version_headers(api(path, version=asked)) == []
+
+
+def test_a_version_that_is_not_served_is_refused(api: Client):
+    fault(api("/v2.1/", version="2.9999"), "computeFault", 406)
+    fault(api("/v2.1/", version="two"), "badRequest", 400)
+    for path in ("/", "/v2/"):
+        assert api(path, version="2.9999").status_code == 200
+
+
+def test_v2_knows_of_no_version_but_itself(api: Client):
+    assert api("/v2/versions/v2.1").json["version"]["id"] == "v2.0"
 
 
 def test_a_public_url_replaces_ours(make: Make):

@@ -58,7 +58,7 @@ def test_so_does_one_with_a_port_of_the_users(driver, neutron):
     port = neutron.add_port(neutron.add_network())
     neutron.calls.clear()
     _build(driver, [NetworkRequest(port_id=port)])
-    assert neutron.calls == ["GET ports", "GET networks", "PUT ports", "GET subnets"]
+    assert neutron.calls == ["GET ports", "GET networks", "GET security-groups", "PUT ports", "GET subnets"]
 
 
 def test_many_nics_cost_no_more(driver, neutron):

@@ -2,7 +2,7 @@
 import pytest
 
 from nova_lite.virt import device_names
-from tests.unit.virt.libvirt.builders import instance, volume
+from tests.unit.virt.libvirt.builders import blanks, instance, volume
 
 
 def _names(made):
@@ -11,9 +11,16 @@ def _names(made):
 
 def test_the_hosts_own_disks_come_first_then_the_volumes():
     made = instance(ephemeral_gb=1, swap=64, block_devices=[volume(1), volume(2)])
-    assert device_names.assign(made) == {"root": "vda", "ephemeral": "vdb", "swap": "vdc", volume(1).id: "vdd",
+    assert device_names.assign(made) == {"root": "vda", "ephemeral0": "vdb", "swap": "vdc", volume(1).id: "vdd",
                                          volume(2).id: "vde"}
     assert device_names.next_device_name(made) == "/dev/vdf"
+
+
+def test_each_ephemeral_disk_has_a_name():
+    made = instance(ephemeral_gb=4, swap=64, block_devices=[volume(1), *blanks(2, 1)])
+    assert device_names.assign(made) == {"root": "vda", "ephemeral0": "vdb", "ephemeral1": "vdc", "swap": "vdd",
+                                         volume(1).id: "vde"}
+    assert _names(instance(ephemeral_gb=4, block_devices=blanks(0))) == ["vda"]
 
 
 def test_a_root_volume_is_the_first():

@@ -146,3 +146,7 @@ def test_ec2_names_the_disks():
     documents = guest_metadata.build(server, [])
     assert _json(documents, "ec2/latest/meta-data.json")["block-device-mapping"] == {
         "ami": "vda", "root": "/dev/vda", "ephemeral0": "vdb", "swap": "vdc", "ebs0": "vdd", "ebs1": "vde"}
+    server.block_devices = [BlockDevice(name, "blank", "local", size=1) for name in ("e1", "e2")]
+    documents = guest_metadata.build(server, [])
+    assert _json(documents, "ec2/latest/meta-data.json")["block-device-mapping"] == {
+        "ami": "vda", "root": "/dev/vda", "ephemeral0": "vdb", "ephemeral1": "vdc", "swap": "vdd"}

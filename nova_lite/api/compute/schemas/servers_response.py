@@ -120,5 +120,5 @@ INDEX: Json = _list(_object({"id": p.UUID, "name": _STRING, "links": LINKS}))
 CREATE: Json = {"oneOf": [
     _object({"reservation_id": _STRING}),
     _object({"server": _object({"id": p.UUID, "links": LINKS, "OS-DCF:diskConfig": {"enum": ["AUTO", "MANUAL"]},
-                                "security_groups": {"type": "array", "items": _object({"name": _STRING})},
+                                "security_groups": {"type": "array", "items": _object({"name": _STRING}, ("name",))},
                                 "adminPass": _STRING}, ("adminPass", "security_groups"))})]}

@@ -164,7 +164,7 @@ class ServerView:
         shown["OS-EXT-STS:vm_state"] = row["vm_state"]
         shown["OS-EXT-STS:power_state"] = row["power_state"]
         shown["os-extended-volumes:volumes_attached"] = self._volumes(row["block_devices"])
-        if row["security_groups"]:
+        if row["security_groups"] and row["network_info"] and not row["deleted"]:      # they are those of the ports
             shown["security_groups"] = [{"name": name} for name in row["security_groups"]]
         if self.wants_hosts:
             status = hosts.get(row["host"], "") if row["host"] else ""

@@ -58,7 +58,15 @@ def test_a_new_server_names_its_groups(servers, cloud, member):
         assert "more" in member.at("2.37").fault("POST", "/servers", 400, body)
     body = servers.body(security_groups=[{"name": web}], networks="none")
     bare = servers.row(member.at("2.37").post("/servers", body, 202)["server"]["id"])
-    assert (bare["security_groups"], bare["network_request"]) == (["web"], "none")
+    assert (bare["security_groups"], bare["network_request"]) == ([], "none")
+
+
+def test_a_new_server_has_the_groups_of_the_ports_that_it_is_given(servers, cloud, member):
+    member.post("/os-security-groups", {"security_group": {"name": "web", "description": ""}})
+    for groups, shown in ((["web"], ["web"]), ([], [])):
+        port = cloud.db.write(networks.create_port, servers.network, "project1", groups=groups)["uuid"]
+        row = servers.row(servers.create(member, networks=[{"port": port}]))
+        assert row["security_groups"] == shown
 
 
 class Network:

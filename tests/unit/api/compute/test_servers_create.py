@@ -263,7 +263,9 @@ def group_of(cloud: Cloud, project: str = "project1") -> str:
 
 def test_a_security_group_may_be_named_twice(servers, member):
     body = servers.body(security_groups=[{"name": "default"}, {"name": "default"}])
-    assert member.post("/servers", body, 202)["server"]["security_groups"] == [{"name": "default"}]
+    server = member.post("/servers", body, 202)["server"]
+    assert server["security_groups"] == [{"name": "default"}, {"name": "default"}]
+    assert servers.row(server["id"])["security_groups"] == ["default"]
 
 
 @pytest.mark.parametrize("hostname", ["my_host.example.org", "x", "h" * 255])

@@ -43,12 +43,51 @@ def test_a_creation_asks_once_and_keeps_what_it_learned(servers, neutron, user):
     assert neutron.calls == ["GET networks"]
 
 
-def test_security_groups_are_shown_by_name(servers, neutron, user):
+def _shown_groups(user, server):
+    """The names that show and the list of details agree on; None: neither has the key."""
+    one = user.get(f"/servers/{server}")["server"]
+    [listed] = [s for s in user.get("/servers/detail")["servers"] if s["id"] == server]
+    found, missing = one.get("security_groups"), [{"name": "there is no such key"}]
+    assert one.get("security_groups", missing) == listed.get("security_groups", missing)
+    return None if found is None else [group["name"] for group in found]
+
+
+def test_security_groups_are_the_requests_until_there_are_ports(servers, neutron, user):
+    """The answer says what the request said. Views have none of a server without ports, then those of the ports, by name."""
     network, group = neutron.add_network(project_id="project1"), neutron.add_group("web", "project1")
-    body = servers.body(networks=[{"uuid": network}], security_groups=[{"name": group}])
+    body = servers.body(networks=[{"uuid": network}], security_groups=[{"name": group}, {"name": group}, {}])
     created = user.post("/servers", body, 202)["server"]
-    assert created["security_groups"] == [{"name": "web"}]
+    assert created["security_groups"] == [{"name": group}, {"name": group}, {}]
     assert servers.row(created["id"])["network_request"][0]["security_groups"] == [group]
+    assert _shown_groups(user, created["id"]) is None
+    servers.set(created["id"], network_info=[servers.vif()])
+    assert _shown_groups(user, created["id"]) == ["web"]
+    assert user.put(f"/servers/{created['id']}", {"server": {"name": "b"}})["server"]["security_groups"] == [{"name": "web"}]
+    servers.set(created["id"], vm_state="error", network_info=[])
+    assert _shown_groups(user, created["id"]) is None
+
+
+def test_security_groups_of_a_request_that_names_none(servers, neutron, user):
+    network = neutron.add_network(project_id="project1")
+    created = user.post("/servers", servers.body(networks=[{"uuid": network}]), 202)["server"]
+    assert created["security_groups"] == [{"name": "default"}]
+    servers.set(created["id"], network_info=[servers.vif()])
+    assert _shown_groups(user, created["id"]) == ["default"]
+    created = user.post("/servers", servers.body(networks="none", security_groups=[]), 202)["server"]
+    assert created["security_groups"] == []
+    servers.set(created["id"], vm_state="active", task_state=None)
+    assert _shown_groups(user, created["id"]) is None
+
+
+def test_security_groups_of_the_users_ports_are_shown(servers, neutron, user):
+    network, group = neutron.add_network(project_id="project1"), neutron.add_group("web", "project1")
+    open_network = neutron.add_network("open", project_id="project1", port_security_enabled=False)
+    theirs, bare = (neutron.add_port(network, project_id="project1", security_groups=some) for some in ([group], []))
+    for wanted, shown in (([{"port": theirs}], ["web"]), ([{"port": bare}], None), ([{"uuid": open_network}], None),
+                          ([{"uuid": network}, {"port": theirs}], ["default", "web"])):
+        server = user.post("/servers", servers.body(networks=wanted), 202)["server"]["id"]
+        servers.set(server, network_info=[servers.vif()])
+        assert _shown_groups(user, server) == shown
 
 
 @pytest.mark.parametrize(("network", "port", "status", "words"), [

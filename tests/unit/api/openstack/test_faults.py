@@ -39,16 +39,28 @@ def test_an_unexpected_error_names_its_class_and_hides_its_text(api: Client, cap
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_a_wrong_method_is_told_the_right_ones(api: Client):
-    response = api("/v2.1/things/x", "PATCH")
-    fault(response, "badMethod", 405)
-    assert response.headers["Allow"] == "DELETE, GET"
+@pytest.mark.parametrize(("path", "method"), [
+    ("/v2.1/nowhere", "GET"), ("/v2.1/things/x/y/z", "GET"), ("/v2.1/demo/nowhere", "GET"), ("/v2.1/demo", "GET"),
+    ("/v2.1/things/%00", "GET"), ("/v2.1/things/x", "PATCH"), ("/v2.1/things", "PUT"), ("/v2.1/things", "FOO"),
+    ("/v2/things", "DELETE")])
+def test_an_unknown_path_or_method_is_not_found(api: Client, path, method):
+    """Nova's answers, which WebOb makes in the form that Accept asks for: before the microversion is looked at."""
+    for accept, kind, body in (
+            (None, "text/plain; charset=UTF-8", "404 Not Found\n\nThe resource could not be found.\n\n   "),
+            ("application/json", "application/json",
+             r'{"message": "The resource could not be found.<br /><br />\n\n\n", "code": "404 Not Found", '
+             r'"title": "Not Found"}'),
+            ("*/*", "text/html; charset=UTF-8", "<html>\n <head>\n  <title>404 Not Found</title>\n </head>\n <body>\n"
+             "  <h1>404 Not Found</h1>\n  The resource could not be found.<br /><br />\n\n\n\n </body>\n</html>")):
+        response = api(path, method, version="2.9999", **({"Accept": accept} if accept else {}))
+        assert (response.status, response.text) == ("404 Not Found", body)
+        own = {name: value for name, value in response.headers.items() if "request-id" not in name.lower()}
+        assert own == {"Content-Type": kind, "Content-Length": str(len(body))}
+    assert api(path, "HEAD").body == b""
 
 
-@pytest.mark.parametrize("path", ["/v2.1/nowhere", "/v2.1/things/x/y/z", "/v2.1/demo/nowhere", "/v2.1/demo",
-                                  "/v2.1/things/%00"])
-def test_an_unknown_path_is_not_found(api: Client, path):
-    assert fault(api(path), "itemNotFound", 404) == "The resource could not be found."
+def test_faults_name_their_charset(api: Client):
+    assert api("/v2.1/things/conflict").headers["Content-Type"] == "application/json; charset=UTF-8"
 
 
 def test_a_path_that_is_not_utf8_is_a_bad_request(api: Client):

@@ -44,7 +44,7 @@ def test_since_compares_numbers_not_text(api: Client):
 def test_a_malformed_version_is_a_bad_request(api: Client, headers):
     response = api("/v2.1/things/x", **headers)
     assert "of invalid format" in fault(response, "badRequest", 400)
-    assert response.headers.getall("Vary") == VARY
+    assert versions_of(response) == (None, None, [])
 
 
 @pytest.mark.parametrize("version", ["2.0", "1.1", "3.1", "2.9999"])
@@ -52,11 +52,11 @@ def test_a_version_out_of_range_is_not_acceptable(api: Client, version):
     response = api("/v2.1/things/x", version=version)
     assert fault(response, "computeFault", 406) == (
         f"Version {version} is not supported by the API. Minimum is 2.1 and maximum is {microversions.MAX}.")
+    assert versions_of(response) == (f"compute {version}", version, VARY)
 
 
 def test_faults_carry_the_version(api: Client):
     assert versions_of(api("/v2.1/things/conflict", version="2.9")) == ("compute 2.9", "2.9", VARY)
-    assert versions_of(api("/v2.1/nowhere", version="2.9")) == ("compute 2.9", "2.9", VARY)
 
 
 def test_a_method_out_of_range_is_not_found(api: Client):

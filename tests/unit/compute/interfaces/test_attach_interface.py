@@ -49,6 +49,22 @@ def test_a_port_of_the_users_is_bound_and_unbound(cloud):
     assert set(cloud.neutron.ports) == {port}
 
 
+def test_views_show_the_security_groups_of_nics_that_came_later(cloud):
+    """A server without nics is in no group; with its first nic it is in those of that nic."""
+    def shown():
+        return cloud.member.get(f"/servers/{cloud.server}")["server"].get("security_groups")
+
+    group = cloud.neutron.add_group("web")
+    assert shown() == [{"name": "default"}]
+    cloud.attach(port_id=cloud.neutron.add_port(cloud.second, security_groups=[group]))
+    assert shown() == [{"name": "default"}, {"name": "web"}]
+    for port in cloud.nics():
+        cloud.detach(port)
+    assert shown() is None
+    cloud.attach(port_id=cloud.neutron.add_port(cloud.second, security_groups=[group]))
+    assert shown() == [{"name": "web"}]
+
+
 def test_a_port_of_another_project_is_nobodys_here(cloud):
     before, port = cloud.nics(), cloud.neutron.add_port(cloud.second, project_id="other")
     assert cloud.attach(400, port_id=port) == f"Port {port} not usable for instance {cloud.server}."

@@ -184,10 +184,23 @@ def test_swap_and_ephemeral_disks_of_the_flavor(cloud):
     ephemeral = {"source_type": "blank", "destination_type": "local", "volume_size": 2, "boot_index": -1}
     server = cloud.running(local_image(cloud), swap, ephemeral, imageRef=cloud.image, flavorRef="e")
     found = cloud.get(server)
-    assert (found.swap_mb, found.ephemeral_gb) == (256, 2)
+    assert (found.swap_mb, found.ephemeral_disks) == (256, [2])
     assert cloud.member.get(f"/servers/{server}")["server"]["os-extended-volumes:volumes_attached"] == []
     plain = cloud.get(cloud.running(flavorRef="e"))
-    assert (plain.swap_mb, plain.ephemeral_gb, plain.block_devices) == (512, 4, [])
+    assert (plain.swap_mb, plain.ephemeral_disks, plain.block_devices) == (512, [4], [])
+
+
+def test_several_ephemeral_disks_within_the_flavor(cloud):
+    server = cloud.running(local_image(cloud), local_blank(3), local_blank(1), imageRef=cloud.image, flavorRef="e")
+    found = cloud.get(server)
+    assert found.ephemeral_disks == [3, 1]
+    assert [d.device_name for d in found.block_devices if d.is_ephemeral] == ["/dev/vdb", "/dev/vdc"]
+    on_volume = cloud.running(made_of("image", cloud.image, 2), *[local_blank(1)] * 3, flavorRef="e")
+    assert cloud.get(on_volume).ephemeral_disks == [1, 1, 1]
+    legacy = [{"device_name": "/dev/vdb", "virtual_name": f"ephemeral{number}", "volume_size": 2} for number in (0, 1)]
+    body = {"name": "vm", "flavorRef": "e", "imageRef": cloud.image, "block_device_mapping": legacy}
+    old = cloud.member.at("2.1").post("/servers", {"server": body}, 202)["server"]["id"]
+    assert cloud.get(old).ephemeral_disks == [2, 2]
 
 
 # what is refused ----------------------------------------------------------------------------------------------------------
@@ -222,6 +235,10 @@ def refusals(cloud):
         ([local_image(cloud)] + [local_blank(1)] * 3,
          {"imageRef": cloud.image, "flavorRef": "e"}, "You specified more local devices than the limit allows"),
         ([local_image(cloud), local_blank(5)],
+         {"imageRef": cloud.image, "flavorRef": "e"}, "Ephemeral disks requested are larger"),
+        ([local_image(cloud), local_blank(3), local_blank(2)],
+         {"imageRef": cloud.image, "flavorRef": "e"}, "Ephemeral disks requested are larger"),
+        ([local_image(cloud), local_blank(1), {"source_type": "blank", "destination_type": "local"}],
          {"imageRef": cloud.image, "flavorRef": "e"}, "Ephemeral disks requested are larger"),
         ([local_image(cloud), local_blank(513, guest_format="swap")],
          {"imageRef": cloud.image, "flavorRef": "e"}, "Swap drive requested is larger"),

@@ -24,6 +24,12 @@ def instance(specs=None, properties=None, disk_format="qcow2", **values):
                        "created_at": datetime.datetime(2026, 1, 31, 10, 20, 30), **values})
 
 
+def blanks(*sizes):
+    """Empty disks of the host, of so many GiB."""
+    return [BlockDevice(f"{number:08d}-0000-4000-8000-0000000000eb", "blank", "local", size=size)
+            for number, size in enumerate(sizes)]
+
+
 def vif(number=1, **values):
     return VIF(**{"id": f"{number:08d}-0000-4000-8000-000000000000", "network_id": "n", "network_name": "private",
                   "mac_address": f"fa:16:3e:00:00:{number:02x}", "type": "bridge", "mtu": 1450,

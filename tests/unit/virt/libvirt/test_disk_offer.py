@@ -13,7 +13,7 @@ from nova_lite.virt.libvirt import copying
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.moves import Moves
 
-from .builders import IMAGE, instance
+from .builders import IMAGE, blanks, instance
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-storage-daemon"), reason="qemu-storage-daemon is not installed")
 MIB = 1 << 20
@@ -132,12 +132,14 @@ def test_directories_with_commas_in_their_names(make_host, fetch):
     """To QEMU a comma begins another option."""
     old, new = make_host("old,locking=on"), make_host("new,x=y")
     old.guest.mkdir(parents=True)
-    made = instance(swap=1)
+    made = instance(swap=1, ephemeral_gb=2, block_devices=blanks(1, 1))
     old.moves.fit(made, fetch)
     old.moves.set_aside(made, MOVE)
     new.moves.receive(made, old.moves.offer(made), fetch, MOVE)
-    assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.swap", "moved-to"]
-    assert (new.guest / "disk.swap").read_bytes() == (old.root / f"{made.uuid}_resize" / "disk.swap").read_bytes()
+    assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "moved-to"]
+    for name in ("disk.eph0", "disk.eph1", "disk.swap"):
+        copy, source = new.guest / name, old.root / f"{made.uuid}_resize" / name
+        assert subprocess.run(["cmp", copy, source], check=False).returncode == 0
 
 
 # a copy that does not end ---------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from nova_lite.virt.libvirt import encrypted_images, images
 from nova_lite.virt.libvirt.disks import DiskMaker, takes_direct_io
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 
-from .builders import IMAGE, instance
+from .builders import IMAGE, blanks, instance
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
 MIB = 1 << 20
@@ -302,12 +302,43 @@ def test_raw_images_and_raw_disks(conf, files, tmp_path):
 
 def test_ephemeral_and_swap_disks_are_formatted(conf, files, image):
     DiskMaker(conf).make(instance(ephemeral_gb=1, swap=16), files, Fetch(image))
-    assert files.ephemeral.stat().st_size == 1024 * MIB
-    with open(files.ephemeral, "rb") as stream:
+    assert files.ephemerals[0].stat().st_size == 1024 * MIB
+    with open(files.ephemerals[0], "rb") as stream:
         stream.seek(1024 + 56)
         assert stream.read(2) == b"\x53\xef"       # ext4's magic number
     with open(files.swap, "rb") as stream:
         assert stream.read(4096)[-10:] == b"SWAPSPACE2"
+
+
+def _label(path):
+    """Of the ext4 file system on a raw disk."""
+    with open(path, "rb") as stream:
+        stream.seek(1024 + 120)
+        return stream.read(16).rstrip(b"\0").decode()
+
+
+def test_several_ephemeral_disks(conf, files, image, tmp_path):
+    """Made, grown to what a resize says, told to another host, made like these there, and each kept that is there."""
+    maker, server = DiskMaker(conf), instance(root_gb=1, ephemeral_gb=3, swap=16, block_devices=blanks(2, 1))
+    maker.make(server, files, Fetch(image))
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.eph1", "disk.swap"]
+    assert [path.stat().st_size // (1024 * MIB) for path in files.ephemerals[:2]] == [2, 1]
+    assert [_label(path) for path in files.ephemerals[:2]] == ["ephemeral0", "ephemeral1"]
+    os.truncate(files.ephemerals[1], 512 * MIB)
+    maker.fit(server, files, Fetch(image))
+    facts = maker.facts(server, files)
+    assert [(fact["name"].rpartition("/")[2], fact["size"] // MIB) for fact in facts] == [
+        ("disk", 1024), ("disk.eph0", 2048), ("disk.eph1", 1024), ("disk.swap", 16)]
+    there = GuestDirectory(tmp_path / "there", server.uuid)
+    there.make()
+    maker.make_like(server, there, facts, Fetch(image))
+    assert [path.stat().st_size for path in there.ephemerals[:2]] == [path.stat().st_size for path in files.ephemerals[:2]]
+    assert {path.name for path in files.path.iterdir()} <= {path.name for path in files.movable}
+    files.remove(files.ephemerals)
+    assert sorted(os.listdir(files.path)) == ["disk.eph0", "disk.eph1"]
+    files.ephemerals[0].write_bytes(b"what the user has on it")
+    maker.make(server, files, Fetch(image))
+    assert files.ephemerals[0].read_bytes() == b"what the user has on it"
 
 
 def _refused(path, claimed):
@@ -538,7 +569,7 @@ def test_encrypted_disks_are_all_of_them(locked, files, image, tmp_path):
     subprocess.run(["qemu-io", "-f", "qcow2", "-c", "write -P 7 1M 1M", image], check=True, capture_output=True)
     locked.make(instance(root_gb=1, ephemeral_gb=1, swap=16, **LOCKED), files, Fetch(image))
     assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.swap"]
-    for path, size in ((files.disk, 1024 * MIB), (files.ephemeral, 1024 * MIB), (files.swap, 16 * MIB)):
+    for path, size in ((files.disk, 1024 * MIB), (files.ephemerals[0], 1024 * MIB), (files.swap, 16 * MIB)):
         found = info(path)
         assert (found["encrypted"], found["virtual-size"]) == (True, size)
         assert path.stat().st_mode & 0o777 == 0o600
@@ -547,9 +578,21 @@ def test_encrypted_disks_are_all_of_them(locked, files, image, tmp_path):
     assert info(files.disk)["backing-filename"] == str(instances_root(locked._keys._conf) / "_base" / IMAGE)
     assert not images.qcow2_header(image).luks
     assert _clear(tmp_path, files.disk)[MIB:2 * MIB] == b"\x07" * MIB
-    assert b"ephemeral0" in _clear(tmp_path, files.ephemeral)
-    assert b"ephemeral0" not in files.ephemeral.read_bytes()
+    assert b"ephemeral0" in _clear(tmp_path, files.ephemerals[0])
+    assert b"ephemeral0" not in files.ephemerals[0].read_bytes()
     assert b"SWAPSPACE2" in _clear(tmp_path, files.swap)
+
+
+def test_all_ephemeral_disks_are_encrypted(locked, files, image, tmp_path):
+    server = instance(root_gb=1, ephemeral_gb=2, block_devices=blanks(1, 1), **LOCKED)
+    locked.make(server, files, Fetch(image))
+    for path in files.ephemerals[:2]:
+        assert images.qcow2_header(path).luks
+    assert b"ephemeral1" in _clear(tmp_path, files.ephemerals[1])
+    assert 2.9 * 1024 * MIB < images.overcommitted(files.path.parent, "qcow2") < 3.1 * 1024 * MIB
+    files.ephemerals[1].write_bytes(b"x" * 512)
+    with pytest.raises(OSError, match="is not"):
+        locked.check(server, files)
 
 
 def test_encrypted_disks_grow_and_swap_is_made_anew(locked, files, image, tmp_path):
@@ -558,7 +601,7 @@ def test_encrypted_disks_grow_and_swap_is_made_anew(locked, files, image, tmp_pa
     locked.fit(instance(root_gb=1, ephemeral_gb=1, swap=16, **LOCKED), files, Fetch(image))
     assert files.swap.stat().st_ino == before
     locked.fit(instance(root_gb=2, ephemeral_gb=2, swap=32, **LOCKED), files, Fetch(image))
-    assert [info(path)["virtual-size"] // MIB for path in (files.disk, files.ephemeral, files.swap)] == [2048, 2048, 32]
+    assert [info(path)["virtual-size"] // MIB for path in (files.disk, files.ephemerals[0], files.swap)] == [2048, 2048, 32]
     assert b"SWAPSPACE2" in _clear(tmp_path, files.swap)
     locked.fit(instance(root_gb=2, ephemeral_gb=2, swap=0, **LOCKED), files, Fetch(image))
     assert not files.swap.exists()
@@ -588,7 +631,7 @@ def test_the_word_of_a_raw_disk_for_its_format_counts_for_nothing(conf, files, i
     qemu_img("create", "-q", "-f", "qcow2", huge, "1P")
     header = bytearray(huge.read_bytes()[:512])
     header[35] = 2
-    with open(files.ephemeral, "r+b") as stream:
+    with open(files.ephemerals[0], "r+b") as stream:
         stream.write(header)
     assert images.overcommitted(files.path.parent, "qcow2") <= before
 
@@ -625,9 +668,9 @@ def test_an_encrypted_disk_that_says_something_else_is_not_opened(locked, files,
     locked.check(server, files)
     if lie == "backing file":
         (other := tmp_path / "other").write_bytes(bytes(MIB))
-        encrypted_images.create(files.ephemeral, units.GiB, KEY, other, "raw")
+        encrypted_images.create(files.ephemerals[0], units.GiB, KEY, other, "raw")
     elif lie == "no format":
-        files.ephemeral.write_bytes(b"x" * 512)
+        files.ephemerals[0].write_bytes(b"x" * 512)
     else:
         qemu_img("create", "-q", "-f", "qcow2", files.swap, "16M")
     for ask in (lambda: locked.check(server, files), lambda: locked.fit(server, files, Fetch(image))):

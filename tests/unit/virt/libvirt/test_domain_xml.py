@@ -16,7 +16,7 @@ from nova_lite.virt.libvirt.config import Auth, DiskPool
 from nova_lite.virt.libvirt.files import GuestDirectory
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
-from .builders import BLOCK, ENCRYPTION, FILE, ISCSI, KVM, NBD, RBD, TCG, UUID, instance, vif, volume
+from .builders import BLOCK, ENCRYPTION, FILE, ISCSI, KVM, NBD, RBD, TCG, UUID, blanks, instance, vif, volume
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 SCHEMA = pathlib.Path("/usr/share/libvirt/schemas/domain.rng")
@@ -61,6 +61,7 @@ CASES = {
         for number, kind in enumerate((one["connection_info"] for one in (RBD, ISCSI, NBD, FILE, BLOCK)), 1)]), [], TCG),
     "encrypted_disks": (instance({"hw:ephemeral_encryption": "true"}, system_metadata={"disks_encryption_key_id": "key"},
                                  ephemeral_gb=2, swap=64, config_drive=True, block_devices=[volume(1, **NBD)]), [], KVM),
+    "ephemeral_disks": (instance(ephemeral_gb=4, swap=64, block_devices=[volume(1, **NBD), *blanks(2, 1, 1)]), [], KVM),
     "bound": (instance({"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2", "hw:mem_page_size": "2MB"}, vcpus=4), [], KVM, (
         BoundCell(256, 0, {0: "2", 1: "3"}, 2048, True), BoundCell(256, 1, {2: "6", 3: "7"}, 2048, True))),
     "shares_a_node": (instance({"hw:numa_nodes": "1"}, vcpus=2),

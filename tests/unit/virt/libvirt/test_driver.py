@@ -90,10 +90,11 @@ def test_a_start_that_fails_costs_a_server_that_ever_ran_no_disk(driver, tmp_pat
     server = instance(ephemeral_gb=1, host="h1", launched_at=datetime.datetime(2026, 2, 1) if launched else None)
     files = GuestDirectory(instances_root(driver._conf), UUID)
     files.make()
-    files.ephemeral.write_bytes(b"what the user has on it")
+    for path in files.ephemerals:
+        path.write_bytes(b"what the user has on it")
     with pytest.raises(exception.BuildFailed, match="Glance"):
         driver.spawn(server, [], GuestFiles([], None), _no_image)
-    assert files.ephemeral.exists() == launched
+    assert [path.exists() for path in files.ephemerals] == [launched] * len(files.ephemerals)
     driver.destroy(server, [])
     assert not files.path.exists()
 
@@ -180,7 +181,8 @@ def offered(driver):
     files.make()
     write_mark(files.owner, "h1")
     write_mark(files.moved_to, "h1")
-    files.ephemeral.write_bytes(b"what the user has on it")
+    for path in files.ephemerals[:2]:
+        path.write_bytes(b"what the user has on it")
     files.config_drive.write_bytes(b"password")
     driver.live.offer(instance(host="h1"), Plan())
     pid = int((files.path / "offer.pid").read_text())
@@ -207,7 +209,7 @@ def test_nobody_serves_the_config_drive_of_a_guest_whose_directory_is_gone(drive
                 driver.destroy(server, [])
     if how == "built anew":
         driver.clear(server, [], True)
-        assert sorted(path.name for path in files.path.iterdir()) == ["disk.eph0", "owner"]
+        assert sorted(path.name for path in files.path.iterdir()) == ["disk.eph0", "disk.eph1", "owner"]
     elif how == "set aside":
         driver.set_aside(server, [], 0, "a move")
         driver.drop_aside(server)

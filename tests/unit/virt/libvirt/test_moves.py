@@ -247,9 +247,9 @@ def test_a_host_that_tidies_up_takes_no_directory_that_another_one_is_just_makin
 def test_what_is_kept_keeps_its_owner(tmp_path):
     files = GuestDirectory(tmp_path, "guest")
     files.make()
-    for path in (files.disk, files.ephemeral):
+    for path in (files.disk, files.ephemerals[0]):
         path.write_text("x")
     write_mark(files.owner, "one")
-    files.remove([files.ephemeral])
+    files.remove([files.ephemerals[0]])
     assert sorted(os.listdir(files.path)) == ["disk.eph0", "owner"]
     assert files.is_of("one")

@@ -14,12 +14,12 @@ from nova_lite import exception
 from nova_lite.objects import states
 from nova_lite.virt.libvirt.disk_store import DiskStore
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
+from nova_lite.virt.libvirt.files import EPHEMERALS, GuestDirectory, instances_root
 from nova_lite.virt.libvirt.moves import Moves
 from nova_lite.virt.libvirt.rbd import Pool
 from nova_lite.virt.libvirt.rbd_disks import RbdDisks, disks_of, split_address
 
-from .builders import IMAGE, UUID, instance
+from .builders import IMAGE, UUID, blanks, instance
 
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
 MOVE, OTHER = "30000000-0000-4000-8000-000000000003", "40000000-0000-4000-8000-000000000004"
@@ -307,6 +307,24 @@ def test_the_way_back(hosts, images, fetch, same):
     assert all(not image["snapshots"] and not image["notes"].get("nova_lite.aside") for image in images.values())
     assert (a.moves.left_behind(), b.moves.left_behind()) == (set(), set())
     assert sorted(path.name for path in a.files.path.iterdir()) == ["owner"]
+
+
+def test_several_ephemeral_disks(hosts, images, fetch):
+    a, b = hosts("a"), hosts("b")
+    server = dataclasses.replace(SERVER, flavor=dataclasses.replace(SERVER.flavor, ephemeral_gb=3), block_devices=blanks(2, 1))
+    build(a, fetch, server)
+    own = ["disk", "disk.eph0", "disk.eph1", "disk.swap"]
+    assert [images[_image(name)]["size"] for name in own] == [GIB, 2 * GIB, GIB, 16 * MIB]
+    assert a.disks.names(UUID) == own
+    go(a, b, fetch)
+    assert _owners(images) == dict.fromkeys(own, "b")
+    b.moves.drop_received(server, MOVE)
+    a.moves.bring_back(server, MOVE)
+    assert _owners(images) == dict.fromkeys(own, "a")
+    a.disks.remove(UUID, keep=EPHEMERALS)
+    assert list(_owners(images)) == ["disk.eph0", "disk.eph1"]
+    destroy(a)
+    assert images == {}
 
 
 def test_a_resize_where_it_is(hosts, images, fetch):
