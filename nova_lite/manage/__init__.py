@@ -16,11 +16,12 @@ from nova_lite.db.core import Database
 
 @dataclass(frozen=True)
 class Command:
-    """``nova-lite-manage <area> <name>``; ``arguments`` are those of argparse's add_argument."""
+    """``nova-lite-manage <area> <name>``; ``arguments`` are those of argparse's add_argument. The function may answer the exit
+    status; None is 0."""
 
     area: str
     name: str
-    function: Callable[[cfg.ConfigOpts, argparse.Namespace], None]
+    function: Callable[[cfg.ConfigOpts, argparse.Namespace], int | None]
     help: str
     arguments: tuple[tuple[str, dict[str, Any]], ...] = field(default=())
 
@@ -55,6 +56,14 @@ def service_list(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
               f"{units.isotime(row['last_seen_at'])}")
 
 
+def action_list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+    """List what is under way, oldest first."""
+    from nova_lite.manage import open_actions
+
+    for line in open_actions.lines(Database(conf), arguments.on_host, arguments.older_than):
+        print(line)
+
+
 def network_create(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     """Add a network of the embedded driver."""
     from nova_lite.db import networks
@@ -80,9 +89,14 @@ def api_openapi(_conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     print(json.dumps(openapi.document(arguments.microversion), indent=1))
 
 
-AREAS = {"api": "the compute API's description", "db": "the schema of the database", "service": "the processes of this cloud",
-         "network": "embedded networks", "embedded": "a cloud without neighbours: its users, flavors, first image"}
+AREAS = {"action": "what is being done to servers", "api": "the compute API's description", "db": "the schema of the database",
+         "service": "the processes of this cloud", "network": "embedded networks",
+         "embedded": "a cloud without neighbours: its users, flavors, first image"}
 COMMANDS = (
+    Command("action", "list", action_list, "list what is under way, oldest first, with step and holder", (
+        ("--host", {"dest": "on_host", "default": None, "metavar": "HOST",
+                    "help": "only what this host works on, and what is done to the servers on it"}),
+        ("--older-than", {"default": 0.0, "type": float, "metavar": "SECONDS", "help": "only what began so long ago"}))),
     Command("api", "openapi", api_openapi, "print the OpenAPI 3.1 document of the compute API", (
         ("--microversion", {"default": microversions.MAX, "help": "2.1 to the newest, which it is by default"}),)),
     Command("db", "sync", db_sync, "bring the schema up to date", (
