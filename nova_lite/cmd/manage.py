@@ -14,10 +14,10 @@ def main() -> int:
     return service.run(NAME, _main)
 
 
-def _main() -> None:
+def _main() -> int | None:
     conf = service.load(NAME, [cfg.SubCommandOpt("area", handler=manage.add_parsers, title="areas")])
     try:
-        conf.area.function(conf, conf.area)
+        return conf.area.function(conf, conf.area)
     except (exc.SQLAlchemyError, ImportError) as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise exception.ServiceUnavailable(what="The database", reason=cause) from None

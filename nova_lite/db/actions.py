@@ -320,6 +320,36 @@ def check_not_busy(conn: sa.Connection, verb: str, instance_uuid: str) -> None:
             raise exception.InstanceIsBusy(action=verb, instance_id=instance_uuid, state=operation.action)
 
 
+# what operators see ------------------------------------------------------------------------------------------------
+def list_open(conn: sa.Connection, host: str | None = None, min_age: float = 0.0) -> list[dict[str, Any]]:
+    """All open actions, oldest first: the columns of the action, its ``age`` and the seconds that are ``left`` of its lease,
+    ``task_state`` and ``server_host`` of its server (None: it is gone), and in ``said`` the last error among its events.
+    ``host``: those that a host works on, or whose server is there. ``min_age``: in seconds."""
+    servers = models.instances
+    query = sa.select(T, servers.c.task_state, servers.c.host.label("server_host")).outerjoin(
+        servers, servers.c.uuid == T.c.instance_uuid).where(T.c.state.in_(OPEN))
+    if host is not None:
+        query = query.where(sa.or_(T.c.host == host, servers.c.host == host))
+    now = clock.read(conn)
+    if min_age:
+        query = query.where(T.c.start_time <= now - datetime.timedelta(seconds=min_age))
+    found = [dict(row._mapping) for row in conn.execute(query.order_by(T.c.start_time, T.c.id))]
+    said = _last_words(conn, [row["id"] for row in found])
+    for row in found:
+        row["age"] = max(0.0, (now - row["start_time"]).total_seconds())
+        row["left"] = (row["lease_until"] - now).total_seconds() if row["lease_until"] is not None else None
+        row["said"] = said.get(row["id"])
+    return found
+
+
+def _last_words(conn: sa.Connection, ids: Sequence[int]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for some in (ids[start:start + 500] for start in range(0, len(ids), 500)):
+        query = sa.select(E.c.action_id, E.c.details).where(E.c.action_id.in_(some), E.c.details.is_not(None))
+        found.update((row.action_id, row.details) for row in conn.execute(query.order_by(E.c.id)))
+    return found
+
+
 # what users see ----------------------------------------------------------------------------------------------------
 def get(conn: sa.Connection, action_id: int) -> Action | None:
     """One action by its id."""

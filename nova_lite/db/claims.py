@@ -214,6 +214,14 @@ def hosts_of(conn: sa.Connection, instance_uuids: Iterable[str]) -> set[str]:
     return found
 
 
+def servers_with_room(conn: sa.Connection, host: str) -> set[str]:
+    """The living servers for which room is held on a host: those that are there, and those that a scheduler has just sent."""
+    servers = models.instances
+    query = sa.select(ALLOCATIONS.c.instance_uuid).join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id).join(
+        servers, sa.and_(servers.c.uuid == ALLOCATIONS.c.instance_uuid, servers.c.deleted == 0))
+    return set(conn.scalars(query.where(NODES.c.host == host)))
+
+
 def held_without_host(conn: sa.Connection, instance_uuids: Iterable[str]) -> list[str]:
     """Those of the instances that hold room but have no host: an earlier attempt to place them was cut off."""
     instances, found = models.instances, set[str]()

@@ -55,6 +55,14 @@ def open_of(conn: sa.Connection, instance_uuids: Collection[str], or_broken_off:
     return [_record(row) for row in conn.execute(query.order_by(T.c.id))]
 
 
+def open_at(conn: sa.Connection, host: str) -> list[Migration]:
+    """The moves of living servers from or to a host that have not ended. What is left of other servers' moves is none."""
+    servers = models.instances
+    query = sa.select(T).join(servers, sa.and_(servers.c.uuid == T.c.instance_uuid, servers.c.deleted == 0)).where(
+        T.c.status.not_in(objects.ENDED), sa.or_(T.c.source_compute == host, T.c.dest_compute == host))
+    return [_record(row) for row in conn.execute(query.order_by(T.c.id))]
+
+
 def unconfirmed(conn: sa.Connection, before: datetime.datetime, limit: int = 100) -> list[Migration]:
     """The newest moves of servers that have waited for their user's word since before a time, oldest first. What is left of
     other servers' moves keeps nobody waiting."""

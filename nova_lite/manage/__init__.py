@@ -2,25 +2,29 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from logging import WARNING, getLogger
 from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import units
+from nova_lite import launcher, units
 from nova_lite.api.openstack import microversions
 from nova_lite.db.core import Database
 
 
 @dataclass(frozen=True)
 class Command:
-    """``nova-lite-manage <area> <name>``; ``arguments`` are those of argparse's add_argument."""
+    """``nova-lite-manage <area> <name>``; ``arguments`` are those of argparse's add_argument. The function may answer the exit
+    status; None is 0."""
 
     area: str
     name: str
-    function: Callable[[cfg.ConfigOpts, argparse.Namespace], None]
+    function: Callable[[cfg.ConfigOpts, argparse.Namespace], int | None]
     help: str
     arguments: tuple[tuple[str, dict[str, Any]], ...] = field(default=())
 
@@ -55,6 +59,47 @@ def service_list(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
               f"{units.isotime(row['last_seen_at'])}")
 
 
+def action_list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+    """List what is under way, oldest first."""
+    from nova_lite.manage import open_actions
+
+    for line in open_actions.lines(Database(conf), arguments.on_host, arguments.older_than):
+        print(line)
+
+
+def host_drain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    """Move all servers of a host to others; 0 when it is empty."""
+    from nova_lite import service
+    from nova_lite.api.app import make_services
+    from nova_lite.manage import drain
+
+    service.check_database(conf)
+    service.check_broker(conf)
+    if not conf.debug:      # a line for each action, between those of the report
+        getLogger("nova_lite.compute.api").setLevel(WARNING)
+    services = make_services(conf)
+    emptying = drain.Drain(services.db, services.compute, arguments.compute_host, arguments.parallel, arguments.live_only,
+                           arguments.patience, functools.partial(print, flush=True))
+
+    def stop(_number: int, _frame: object) -> None:
+        emptying.stop()
+        for number in launcher.STOP:        # a second signal ends the process at once
+            signal.signal(number, signal.SIG_DFL)
+    for number in launcher.STOP:
+        signal.signal(number, stop)
+    try:
+        return 0 if emptying.run() else 1
+    finally:
+        services.db.dispose()
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
 def network_create(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     """Add a network of the embedded driver."""
     from nova_lite.db import networks
@@ -80,15 +125,26 @@ def api_openapi(_conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     print(json.dumps(openapi.document(arguments.microversion), indent=1))
 
 
-AREAS = {"api": "the compute API's description", "db": "the schema of the database", "service": "the processes of this cloud",
-         "network": "embedded networks", "embedded": "a cloud without neighbours: its users, flavors, first image"}
+AREAS = {"action": "what is being done to servers", "api": "the compute API's description", "db": "the schema of the database",
+         "host": "compute hosts", "service": "the processes of this cloud", "network": "embedded networks",
+         "embedded": "a cloud without neighbours: its users, flavors, first image"}
 COMMANDS = (
+    Command("action", "list", action_list, "list what is under way, oldest first, with step and holder", (
+        ("--host", {"dest": "on_host", "default": None, "metavar": "HOST",
+                    "help": "only what this host works on, and what is done to the servers on it"}),
+        ("--older-than", {"default": 0.0, "type": float, "metavar": "SECONDS", "help": "only what began so long ago"}))),
     Command("api", "openapi", api_openapi, "print the OpenAPI 3.1 document of the compute API", (
         ("--microversion", {"default": microversions.MAX, "help": "2.1 to the newest, which it is by default"}),)),
     Command("db", "sync", db_sync, "bring the schema up to date", (
         ("--revision", {"default": "head", "help": "the newest by default"}),)),
     Command("db", "version", db_version, "say which schema the database has"),
     Command("service", "list", service_list, "list the services and whether they report"),
+    Command("host", "drain", host_drain, "disable a compute host and move its servers away, live or cold; 0: it is empty", (
+        ("compute_host", {"metavar": "HOST", "help": "as `service list` shows it"}),
+        ("--parallel", {"type": _at_least_one, "default": 2, "help": "servers that move at once (2)"}),
+        ("--live-only", {"action": "store_true", "help": "shut down no running guest: one that cannot move live stays"}),
+        ("--patience", {"type": float, "default": 3600.0, "metavar": "SECONDS",
+                        "help": "after which a move is waited for no longer; it goes on (3600)"}))),
     Command("network", "create", network_create, "add an embedded network", (
         ("--name", {"required": True, "dest": "network_name", "help": "by which its users know it"}),
         ("--cidr", {"required": True, "help": "its addresses, e.g. 10.0.0.0/24"}),

@@ -132,6 +132,21 @@ def test_manage_network_create(config):
     one_line(run("manage", "--config-file", path, "network", "create", "--name", "x", "--cidr", "10.9.0.0/99"), "manage")
 
 
+def test_manage_action_list(config):
+    path = config()
+    run("manage", "--config-file", path, "db", "sync")
+    assert run("manage", "--config-file", path, "action", "list").stdout == "No action is open.\n"
+    assert "--older-than" in one_line(run("manage", "action", "list", "--older-than", "x"), "manage")
+
+
+def test_manage_host_drain(config):
+    path = config()
+    assert "db sync" in one_line(run("manage", "--config-file", path, "host", "drain", "h1"), "manage")
+    run("manage", "--config-file", path, "db", "sync")
+    assert "on host h1" in one_line(run("manage", "--config-file", path, "host", "drain", "h1"), "manage")
+    assert "0 is less than 1" in one_line(run("manage", "host", "drain", "h1", "--parallel", "0"), "manage")
+
+
 def test_manage_names_what_is_not_there(config, tmp_path):
     path = config()
     assert "nosuch" in one_line(run("manage", "--config-file", path, "db", "sync", "--revision", "nosuch"), "manage")
