@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tempest's scenarios of Compute with real guests: the cloud of stack.sh, the tiny image, ssh to floating IPs. Says how each
-# test ended, looks for what servers may have left behind, compares with tempest/expected_scenario.txt.
+# test ended, looks for what servers may have left behind, compares with tempest/expected_scenario.txt,
+# on two hosts with expected_two_hosts.txt.
 #
 #   scenario.sh [--keep] [REGEX]
 #
@@ -16,7 +17,7 @@ set -eu
 modules='minimum_basic|server_(basic|advanced)_ops|network_basic_ops|snapshot_pattern|shelve_instance|volume_boot_pattern'
 modules+='|encrypted_cinder_volumes'
 here=$(cd "$(dirname "$0")" && pwd)
-keep='' regex='' whole=--whole
+keep='' regex='' whole=--whole expected=expected_scenario.txt
 while [ $# -gt 0 ]; do
     case $1 in
         --keep) keep=yes ;;
@@ -39,7 +40,7 @@ done
 tests="tempest\.scenario\.test_($modules)\."
 if [ "$STACK_HOSTS" = 2 ]; then
     tests+='|tempest\.scenario\.test_network_advanced_server_ops\.|tempest\.api\.compute\.admin\.test_(live_migration|migrations)\.'
-    whole=''
+    whole='' expected=expected_two_hosts.txt
 fi
 STACK_IMAGE=$(tiny_image)
 export STACK_IMAGE STACK_KIND
@@ -60,5 +61,5 @@ else
     say "there were servers before, so nothing is said about what is left behind"
 fi
 wrong=0
-tempest_results compare "$TEMPEST_DIR/results.txt" "$here/tempest/expected_scenario.txt" $whole || wrong=1
+tempest_results compare "$TEMPEST_DIR/results.txt" "$here/tempest/$expected" $whole || wrong=1
 [ "$wrong$FAILED" = 00 ]

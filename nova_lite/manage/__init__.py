@@ -79,7 +79,7 @@ def host_drain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         getLogger("nova_lite.compute.api").setLevel(WARNING)
     services = make_services(conf)
     emptying = drain.Drain(services.db, services.compute, arguments.compute_host, arguments.parallel, arguments.live_only,
-                           arguments.patience, functools.partial(print, flush=True))
+                           arguments.timeout, functools.partial(print, flush=True))
 
     def stop(_number: int, _frame: object) -> None:
         emptying.stop()
@@ -143,7 +143,7 @@ COMMANDS = (
         ("compute_host", {"metavar": "HOST", "help": "as `service list` shows it"}),
         ("--parallel", {"type": _at_least_one, "default": 2, "help": "servers that move at once (2)"}),
         ("--live-only", {"action": "store_true", "help": "shut down no running guest: one that cannot move live stays"}),
-        ("--patience", {"type": float, "default": 3600.0, "metavar": "SECONDS",
+        ("--timeout", {"type": float, "default": 3600.0, "metavar": "SECONDS",
                         "help": "after which a move is waited for no longer; it goes on (3600)"}))),
     Command("network", "create", network_create, "add an embedded network", (
         ("--name", {"required": True, "dest": "network_name", "help": "by which its users know it"}),

@@ -39,12 +39,12 @@ class _Stopped(Exception):
 
 class Drain:
     """Empties ``host``. ``parallel``: so many servers at once. ``live_only``: no running guest is shut down for its move.
-    ``patience``: seconds after which one step of a server is waited for no longer. ``tell`` gets the lines of the report."""
+    ``timeout``: seconds after which one step of a server is waited for no longer. ``tell`` gets the lines of the report."""
 
     def __init__(self, db: Database, compute: ComputeAPI, host: str, parallel: int = 2, live_only: bool = False,
-                 patience: float = 3600.0, tell: Callable[[str], None] = print) -> None:
+                 timeout: float = 3600.0, tell: Callable[[str], None] = print) -> None:
         self.db, self.compute, self.host = db, compute, host
-        self.parallel, self.live_only, self.patience = parallel, live_only, patience
+        self.parallel, self.live_only, self.timeout = parallel, live_only, timeout
         self.stopping = False
         self._tell, self._lock = tell, threading.Lock()
         self._total = self._ended = 0
@@ -227,14 +227,14 @@ class Drain:
     def _pauses(self, uuid: str) -> Callable[[str], None]:
         """What is called between two looks at a server: it says what is waited for. It raises _Stopped, or _Stays when that
         lasts too long."""
-        deadline, left = time.monotonic() + self.patience, list(_PAUSES)
+        deadline, left = time.monotonic() + self.timeout, list(_PAUSES)
 
         def pause(what: str) -> None:
             self._under_way[uuid] = what
             if self.stopping:
                 raise _Stopped
             if time.monotonic() > deadline:
-                raise _Stays(f"not done after {self.patience:.0f} s, and not waited for any longer: {what}")
+                raise _Stays(f"not done after {self.timeout:.0f} s, and not waited for any longer: {what}")
             time.sleep(left.pop(0) if len(left) > 1 else left[0])
         return pause
 

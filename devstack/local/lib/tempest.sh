@@ -68,6 +68,7 @@ flavor_ref_alt = 84
 ${1:+min_microversion = $1}
 ${2:+max_microversion = $2}
 min_compute_nodes = ${STACK_FAKE_HOSTS:-$STACK_HOSTS}
+$([ "$STACK_HOSTS" != 2 ] || printf 'migration_source_host = %s\nmigration_dest_host = %s' "$(hostname)" host2)
 build_timeout = $seconds
 build_interval = 1
 ready_wait = 0

@@ -249,7 +249,7 @@ def test_waits_for_what_is_being_done_with_a_server_and_then_moves_it(cloud, mak
     held, go_on = cloud.hold(monkeypatch, "power_off")
     action_id = cloud.operate(server, "stop")
     assert held.wait(60)
-    emptying, lines = make_drain(patience=0.2)
+    emptying, lines = make_drain(timeout=0.2)
     assert not emptying.run()
     assert "not done after 0 s, and not waited for any longer: stop" in _line(lines, server)
     go_on.set()
@@ -264,6 +264,6 @@ def test_what_a_scheduler_has_just_sent_counts(cloud, make_drain, monkeypatch):
     _add(cloud, "h2")
     found = drain.claims.servers_with_room
     monkeypatch.setattr(drain.claims, "servers_with_room", lambda conn, host: found(conn, host) | {coming})
-    emptying, lines = make_drain(patience=0.2)
+    emptying, lines = make_drain(timeout=0.2)
     assert not emptying.run()
     assert "not waited for any longer: build" in _line(lines, coming)
