@@ -13,6 +13,7 @@ from nova_lite.db import networks
 from nova_lite.db.core import Database
 from nova_lite.db.group_changes import GroupChanges
 from nova_lite.embedded import fields
+from nova_lite.embedded.identity import network_is_offered
 from nova_lite.embedded.neutron_answers import as_neutron_answers
 from nova_lite.embedded.security_groups import SecurityGroupHandlers
 from nova_lite.embedded.wsgi import Application, Request, Route, body_of, scope, select
@@ -21,8 +22,10 @@ from nova_lite.identity.local import LocalIdentity
 EXTENSIONS = ("security-group", "port-security", "net-mtu")
 
 
-def factory(conf: cfg.ConfigOpts) -> Application:
-    """The WSGI application, mounted at /network."""
+def factory(conf: cfg.ConfigOpts) -> Application | None:
+    """The WSGI application, mounted at /network; None where the Compute API could not use what is made there."""
+    if not network_is_offered(conf):
+        return None
     db = Database(conf)
     changes = GroupChanges(db, RuleNews(db, ComputeAPI(rpc.get_transport(conf))))
     api, groups = NetworkHandlers(conf, changes), SecurityGroupHandlers(changes)
