@@ -235,12 +235,10 @@ def run(name: str, function: Callable[[], int | None]) -> int:
     becomes one line on stderr (and in the log file) and status 1."""
     try:
         return function() or 0
-    except (exception.NovaLiteError, cfg.Error) as error:
-        line = " ".join(str(error).split())
-    except OSError as error:
-        if error.filename is None:      # not about a path that the operator has named
+    except (exception.NovaLiteError, cfg.Error, OSError) as error:
+        line = launcher.one_line(error)
+        if line is None:
             raise
-        line = f"{error.filename}: {error.strerror}"
     except KeyboardInterrupt:
         line = "interrupted"
     if any(isinstance(handler, FileHandler) for handler in getLogger().handlers):
