@@ -42,7 +42,10 @@ def _ends(stranger, name: str, **options: object) -> str:
     process = stranger.another(name, f"{name}-{time.monotonic_ns()}", **options)
     started = time.monotonic()
     process.start()
-    wait_for(f"the end of the {name}", lambda: not process.alive(), 30)
+    try:
+        wait_for(f"the end of the {name}", lambda: not process.alive(), 30)
+    finally:
+        process.send(signal.SIGKILL)
     assert process.popen.returncode == 1
     assert time.monotonic() - started < 20
     lines = [line for line in process.log.read_text().splitlines() if line.startswith(f"nova-lite-{name}: ")]
