@@ -1,4 +1,5 @@
-"""Do the neighbours answer? Asked when a process starts, and by ``nova-lite-status``; an answer of one line if not."""
+"""Do the neighbours answer, and is the broker this cloud's? Asked when a process starts, and by ``nova-lite-status``; an answer
+of one line if not."""
 from __future__ import annotations
 
 import time
@@ -38,13 +39,46 @@ def _check_connection_is_set(conf: cfg.ConfigOpts) -> None:
     """Raise ConfigError for a service that shares a broker with others, but would use a database file of its own: it would take
     messages about servers that it does not know."""
     try:
-        is_alone = oslo_messaging.TransportURL.parse(conf).transport in ("fake", "kombu+memory")
+        alone = _is_alone(conf)
     except oslo_messaging.MessagingException:
         return          # told by check_broker
     said = conf.get_location("connection", "database")
-    if not is_alone and (said is None or said.location is cfg.Locations.opt_default):
+    if not alone and (said is None or said.location is cfg.Locations.opt_default):
         raise exception.ConfigError(reason="[database] connection is not set: a service with a message broker needs the "
                                            "database of the cloud")
+
+
+def _is_alone(conf: cfg.ConfigOpts) -> bool:
+    """Whether the broker is in this process, so that no other service can be there."""
+    return oslo_messaging.TransportURL.parse(conf).transport in ("fake", "kombu+memory")
+
+
+def check_cloud(conf: cfg.ConfigOpts) -> None:
+    """Raise ConfigError when the services on the broker are of another cloud than the database. Whoever takes messages asks
+    this before; database and broker must have been checked."""
+    if _is_alone(conf):
+        return
+    from nova_lite import cloud_id
+    from nova_lite.db import cloud, core
+
+    database = core.Database(conf)
+    try:
+        with database.read() as connection:
+            mine = cloud.find_id(connection)
+    finally:
+        database.dispose()
+    if mine is None:
+        raise exception.ConfigError(reason="The database has no row in its table 'cloud', which 'nova-lite-manage db sync' has "
+                                           "made: restore it from a backup")
+    transport = rpc.get_transport(conf)
+    try:
+        found = cloud_id.find(transport)
+    finally:
+        transport.cleanup()
+    if found is not None and found.cloud != mine:
+        raise exception.ConfigError(
+            reason=f"[database] connection names the database of cloud {mine}, and the {found.service}, which answers at "
+                   f"transport_url, is of cloud {found.cloud}. No message was taken")
 
 
 def check_broker(conf: cfg.ConfigOpts, wait: float = BROKER_WAIT) -> None:

@@ -156,6 +156,14 @@ def _too_slow(name: str) -> None:
     os._exit(FAILED)
 
 
+def one_line(error: BaseException) -> str | None:
+    """What is told of an error that is the operator's to put right; None for one that is ours."""
+    if isinstance(error, exception.NovaLiteError | cfg.Error):
+        return " ".join(str(error).split())
+    # a path that the operator has named, such as the state directory
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename is not None else None
+
+
 class _Parent:
     """Forks the workers, starts those that died again, passes signals on."""
 
@@ -193,10 +201,12 @@ class _Parent:
         status = FAILED
         try:
             status = self._work()
-        except exception.NovaLiteError as error:
-            LOG.error("%s: %s", self.name, error)
-        except BaseException:
-            LOG.exception("%s: a worker failed", self.name)
+        except BaseException as error:
+            line = one_line(error)
+            if line is None:
+                LOG.exception("%s: a worker failed", self.name)
+            else:
+                LOG.error("%s: %s", self.name, line)
         finally:
             sys.stdout.flush()
             os._exit(status)

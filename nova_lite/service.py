@@ -21,11 +21,11 @@ from oslo_log import log as oslo_log
 
 from nova_lite import conf as conf_module
 from nova_lite import exception, launcher, log, rpc, wsgi_server
-from nova_lite.checks import check_broker, check_database
+from nova_lite.checks import check_broker, check_cloud, check_database
 from nova_lite.conf import files
 
-__all__ = ["Manager", "Service", "cfg", "check_broker", "check_database", "check_values", "compute_hosts", "load", "main",
-           "run", "serve"]
+__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_values", "compute_hosts",
+           "load", "main", "run", "serve"]
 
 LOG = oslo_log.getLogger(__name__)
 # for loops that are in the middle of something: longer ones wait for somebody who is gone, and can be cut off at any point
@@ -235,12 +235,10 @@ def run(name: str, function: Callable[[], int | None]) -> int:
     becomes one line on stderr (and in the log file) and status 1."""
     try:
         return function() or 0
-    except (exception.NovaLiteError, cfg.Error) as error:
-        line = " ".join(str(error).split())
-    except OSError as error:
-        if error.filename is None:      # not about a path that the operator has named
+    except (exception.NovaLiteError, cfg.Error, OSError) as error:
+        line = launcher.one_line(error)
+        if line is None:
             raise
-        line = f"{error.filename}: {error.strerror}"
     except KeyboardInterrupt:
         line = "interrupted"
     if any(isinstance(handler, FileHandler) for handler in getLogger().handlers):

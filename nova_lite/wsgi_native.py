@@ -6,10 +6,13 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from cheroot import errors, wsgi
 from cheroot import ssl as cheroot_ssl
-from cheroot import wsgi
 from cheroot.makefile import MakeFile
+from cheroot.server import HTTPConnection
 from oslo_log import log
+
+from nova_lite.wsgi_server import tell_failed_tls
 
 LOG = log.getLogger(__name__)
 
@@ -26,8 +29,29 @@ def make(app: Callable[..., Any], sock: socket.socket, tls: ssl.SSLContext | Non
     return server
 
 
+class Connection(HTTPConnection):
+    """One whose TLS handshake, in a worker, fails in one line."""
+
+    _is_new = True
+
+    def communicate(self) -> bool:
+        """The next request; whether the connection stays open."""
+        is_new, self._is_new = self._is_new, False
+        try:
+            if is_new and isinstance(self.socket, ssl.SSLSocket):
+                self.socket.do_handshake()
+                # with TLS 1.3 a client says after the handshake that it does not take the certificate
+                self.rfile.peek(1)
+        except OSError as error:        # ssl.SSLError is one
+            tell_failed_tls(self.remote_addr, error)
+            return False
+        return bool(super().communicate())
+
+
 class BoundServer(wsgi.Server):
     """A cheroot server that does not bind."""
+
+    ConnectionClass = Connection
 
     def __init__(self, sock: socket.socket, app: Callable[..., Any], threads: int, keepalive: int) -> None:
         super().__init__(sock.getsockname()[:2], app, numthreads=threads, timeout=keepalive, shutdown_timeout=3600,
@@ -43,7 +67,7 @@ class BoundServer(wsgi.Server):
 
 
 class LazyTLS(cheroot_ssl.Adapter):
-    """TLS whose handshake happens at the first read, in a worker: a client that never speaks stops nobody else."""
+    """TLS whose handshake happens before the first read, in a worker: a client that never speaks stops nobody else."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         super().__init__("", "")
@@ -53,7 +77,10 @@ class LazyTLS(cheroot_ssl.Adapter):
         return sock
 
     def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, str]]:
-        return self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), self.get_environ()
+        try:
+            return self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), self.get_environ()
+        except ssl.SSLError as error:       # it has reset its connection
+            raise errors.FatalSSLAlert(str(error)) from None
 
     def get_environ(self) -> dict[str, str]:
         return {"wsgi.url_scheme": "https", "HTTPS": "on"}

@@ -64,6 +64,12 @@ def tls_context(certificate: str, key: str = "") -> ssl.SSLContext:
     return context
 
 
+def tell_failed_tls(address: object, error: OSError) -> None:
+    """One line for a client that cannot speak with us; who only knocks, as load balancers do, is worth none."""
+    level = LOG.debug if isinstance(error, (ssl.SSLEOFError, ConnectionError, TimeoutError)) else LOG.info
+    level("TLS with %s failed: %s", address, error)
+
+
 def make(app: App, sock: socket.socket, tls: ssl.SSLContext | None = None) -> Server:
     """The server that fits the threads of this process."""
     return GreenServer(app, sock, tls) if concurrency.is_green() else NativeServer(app, sock, tls)
@@ -73,23 +79,16 @@ class GreenServer:
     """eventlet.wsgi: a green thread for each connection."""
 
     def __init__(self, app: App, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
-        self._app, self._tls = app, tls
-        self._socket: Any = sock
+        self._app, self._socket, self._tls = app, sock, tls
         self.port: int = sock.getsockname()[1]
         self._thread: Any = None
 
     def start(self) -> None:
         import eventlet
 
-        if self._tls is not None:
-            self._socket = self._tls.wrap_socket(self._socket, server_side=True, do_handshake_on_connect=False)
-        self._thread = eventlet.spawn(self._serve)
+        from nova_lite import wsgi_green
 
-    def _serve(self) -> None:
-        import eventlet.wsgi
-
-        eventlet.wsgi.server(self._socket, self._app, log=_Quiet(), log_output=False, debug=False,
-                             socket_timeout=KEEPALIVE_SECONDS, capitalize_response_headers=False)
+        self._thread = eventlet.spawn(wsgi_green.serve, self._app, self._socket, self._tls, KEEPALIVE_SECONDS, _Quiet())
 
     def stop(self) -> None:
         import greenlet

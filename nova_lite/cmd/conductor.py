@@ -7,7 +7,7 @@ from nova_lite import rpc, service
 def main() -> int:
     """Run until a signal."""
     return service.main("nova-lite-conductor", _build, workers=lambda conf: conf.conductor.workers,
-                        check=(service.check_database, service.check_broker))
+                        check=(service.check_database, service.check_broker, service.check_cloud))
 
 
 def _build(runner: service.Service) -> None:

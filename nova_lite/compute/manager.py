@@ -12,7 +12,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import cloud_id, exception
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.departures import Departures
@@ -84,9 +84,10 @@ class ComputeManager:
                          ComputeAPI(transport),
                          vendor_data=vendor_data.load(conf))
         self._stopping = self.host.stopping
+        self._cloud: str | None = None      # known when a conductor has told it
         self._turns = Turns()
         self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host),
-                                        Departures(self.host, self._soon)]
+                                        Departures(self.host, self._soon), cloud_id.Member(host, lambda: self._cloud)]
         self._network_looks = NetworkLooks(self.host)
         self._nics = NicComparison(self.host, self._look_at_nics)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly, or disks that are
@@ -154,13 +155,14 @@ class ComputeManager:
     def _recover(self) -> None:
         while self.conductor.wait_until_there(self._stopping):
             try:
-                waiting, strays, went_down = recovery.run(self.conf, self.host)
-                for server in strays:
+                found = recovery.run(self.conf, self.host)
+                self._cloud = found.cloud
+                for server in found.strays:
                     self._remove(server)
-                for uuid in went_down:      # not more at once than are built
+                for uuid in found.went_down:      # not more at once than are built
                     self._turns.submit(uuid, self._builds, partial(recovery.resume, self.host, uuid))
                 self._ready.set()
-                self._take_up(waiting)
+                self._take_up(found.waiting)
                 self._sync_power_states()
                 return
             except messaging.MessagingException as error:       # the conductor went again

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from oslo_config import cfg
 from oslo_log import log
@@ -17,9 +17,17 @@ from nova_lite.objects.instance import Instance
 LOG = log.getLogger(__name__)
 
 
-def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance], list[str]]:
-    """Bring host and database together; answers the ids of the actions that wait for this host, the servers whose guests must
-    not be here, and the uuids of those whose guests are to run again (:func:`resume`)."""
+class Found(NamedTuple):
+    """What a host that starts has heard from the conductor."""
+
+    cloud: str | None       # the id of its cloud; an older conductor tells none
+    waiting: list[int]      # the actions that wait for this host
+    strays: list[Instance]  # the servers whose guests must not be here
+    went_down: list[str]    # the servers whose guests are to run again (:func:`resume`)
+
+
+def run(conf: cfg.ConfigOpts, host: Host) -> Found:
+    """Bring host and database together."""
     context = admin_context()
     host.network.init_host(host.name)
     guests = host.driver.power_states()
@@ -29,7 +37,8 @@ def run(conf: cfg.ConfigOpts, host: Host) -> tuple[list[int], list[Instance], li
     elsewhere = {s.uuid for s in strays}        # a server that is being evacuated is still of this host
     went_down = [s.uuid for s in servers
                  if _should_run(host, s) and guests.get(s.uuid) == states.SHUTDOWN and s.uuid not in elsewhere]
-    return list(found["actions"]), strays, went_down if conf.compute.resume_guests_state_on_host_boot else []
+    return Found(found.get("cloud"), list(found["actions"]), strays,
+                 went_down if conf.compute.resume_guests_state_on_host_boot else [])
 
 
 class Findings:

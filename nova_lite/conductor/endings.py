@@ -117,6 +117,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     else:
         _update_unless_taken_over(conn, action, values)
         left_its_host(conn, [action.instance_uuid], values)
+    actions.end_wait(conn, [action], failed=True)
     actions.finish(conn, [action.id], failed=True)
 
 
@@ -189,6 +190,7 @@ def cancel(conn: sa.Connection, action: Action) -> None:
     values = move_endings.failed(conn, action)
     if values:
         instances.update_many(conn, [action.instance_uuid], values)
+    actions.end_wait(conn, [action], failed=True)
     actions.finish(conn, [action.id], failed=True)
 
 
@@ -206,6 +208,7 @@ def _close_others(conn: sa.Connection, action: Action) -> None:
     others: Sequence[Action] = actions.open_of_instances(conn, [action.instance_uuid]).get(action.instance_uuid, [])
     for other in others:
         if other.id != action.id:
+            actions.end_wait(conn, [other], failed=True)
             actions.finish(conn, [other.id], failed=True)
 
 

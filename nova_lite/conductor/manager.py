@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, notifications
+from nova_lite import cloud_id, exception, notifications
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.compute.rule_news import RuleNews
 from nova_lite.conductor import endings, heartbeats, limits, move_endings, power_states
@@ -30,7 +30,7 @@ from nova_lite.conductor.tasks.base import Tools
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.conductor.tasks.runner import Tasks
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, clock, console_auth_tokens, instances, networks, server_passwords, services
+from nova_lite.db import actions, clock, cloud, console_auth_tokens, instances, networks, server_passwords, services
 from nova_lite.db.core import Database
 from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.objects import action as objects
@@ -78,7 +78,8 @@ class ConductorManager:
         self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
-        self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor)]
+        self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
+                                        cloud_id.Member(conf.host, self._cloud)]
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -101,6 +102,10 @@ class ConductorManager:
                 (self.strays.interval, self.strays.run), (DEBTS_INTERVAL, self.debts.run),
                 (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run),
                 (limits.INTERVAL, self.limits.run)]
+
+    def _cloud(self) -> str | None:
+        with self.db.read() as conn:
+            return cloud.find_id(conn)
 
     def _register(self) -> None:
         self.db.write(services.heard_from, self.conf.host, services.CONDUCTOR)
@@ -231,7 +236,7 @@ class ConductorManager:
         here = instances.on_host(conn, host)
         known = instances.get_many(conn, guests, deleted=True)
         # what the database does not know is not ours to touch
-        return {"actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
+        return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
                 "remove": [i.to_primitive() for i in power_states.strays(conn, known, host).remove]}
 
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:

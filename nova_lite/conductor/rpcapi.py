@@ -83,8 +83,8 @@ class ConductorAPI(rpc.Client):
         return self.call(context, "heartbeat", timeout=TIMEOUT, report=report)
 
     def host_started(self, context: RequestContext, host: str, owner: str, guests: Sequence[str]) -> dict[str, Any]:
-        """A host (re)started: ``actions`` are its open ones, ``instances`` its servers, ``remove`` servers whose guests are
-        here but must not be any more."""
+        """A host (re)started: ``cloud`` is the id of its cloud, ``actions`` are its open ones, ``instances`` its servers,
+        ``remove`` servers whose guests are here but must not be any more."""
         return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
 
     def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,

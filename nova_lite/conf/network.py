@@ -5,6 +5,7 @@ GROUP = "network"
 OPTS = [
     cfg.StrOpt("driver", default="bridge",
                help="bridge: Linux bridges with addresses, DHCP and metadata of our own. neutron: the Networking service. "
+                    "fake: the networks and addresses of bridge for the fake hypervisor, with no bridges. "
                     "null: guests have no network."),
     cfg.StrOpt("bridge_prefix", default="nlbr", help="Start of the names of the bridges that the bridge driver makes."),
     cfg.StrOpt("netns", default="", help="Network namespace in which the bridges live; empty: the host's own."),

@@ -28,12 +28,16 @@ class Kind:
         return int(conf[self.group][self.option])
 
     def add_to(self, runner: service.Service) -> None:
-        """Hang the proxy into a process. Raises ConfigError when its pages are not installed."""
+        """Hang the proxy into a process. Raises ConfigError when its pages, or websockify, are not installed."""
         from nova_lite.console import vencrypt
-        from nova_lite.console.proxy import Proxy
         from nova_lite.console.tokens import Tokens
 
         conf = runner.conf
+        try:
+            from nova_lite.console.proxy import Proxy
+        except ModuleNotFoundError as error:
+            raise exception.ConfigError(reason=f"{self.name} needs the Python package {error.name}, which is not installed "
+                                               "(the extra 'console' of nova_lite)") from None
         if self.web and not os.path.isdir(self.web):
             raise exception.ConfigError(reason=f"{self.name} needs the pages of {self.web}: install the package "
                                                f"{PACKAGE[self.web]}")

@@ -25,6 +25,8 @@ E = models.instance_action_events
 OPEN = (objects.PENDING, objects.RUNNING)
 MAY_OWE = ("createImage", "createBackup", "swap_volume")     # see conductor/debts.py
 LOOK_SECONDS = 60.0                     # after which what a failed action owes is looked for, and then again
+WAIT_EVENT = "wait_for_scheduler"
+_OPEN_WAIT = sa.and_(E.c.event == WAIT_EVENT, E.c.finish_time.is_(None))
 SECRETS = ("admin_password",)          # arguments that are forgotten when the action ends
 
 
@@ -256,6 +258,22 @@ def add_events(conn: sa.Connection, events: Iterable[tuple[int, Mapping[str, Any
         rows.append(row)
     if rows:
         conn.execute(sa.insert(E), rows)
+
+
+def begin_wait(conn: sa.Connection, ids: Collection[int], host: str | None, start: datetime.datetime, reason: str) -> None:
+    """Each of the actions has an open event that says what it waits for. One that has it already keeps it."""
+    waiting = set(conn.scalars(sa.select(E.c.action_id).where(E.c.action_id.in_(sorted(ids)), _OPEN_WAIT)))
+    values = {**event(WAIT_EVENT, host, start, error=reason), "finish_time": None, "result": None}
+    add_events(conn, [(action_id, values) for action_id in sorted(ids) if action_id not in waiting])
+
+
+def end_wait(conn: sa.Connection, found: Iterable[Action], failed: bool = False) -> None:
+    """What the actions waited for has come, or (``failed``) they end without it. Only one that was tried before has waited."""
+    tried = sorted(action.id for action in found if action.attempts)
+    if tried:
+        now = units.utcnow()
+        conn.execute(sa.update(E).where(E.c.action_id.in_(tried), _OPEN_WAIT).values(
+            finish_time=now, updated_at=now, result="Error" if failed else "Success"))
 
 
 # what the sweeper and the heartbeats look for ----------------------------------------------------------------------

@@ -58,8 +58,12 @@ class GroupChanges:
 
     def add_rule(self, group_id: str, scope: str | None, rule: Rule) -> Row:
         """A rule more."""
-        made = self.db.write(security_groups.add_rule, group_id, scope, rule)
-        self._tell([group_id])
+        return self.add_rules([(group_id, rule)], scope)[0]
+
+    def add_rules(self, wanted: Sequence[tuple[str, Rule]], scope: str | None) -> list[Row]:
+        """Rules, given with the ids of their groups: all of them or none."""
+        made = self.db.write(security_groups.add_rules, wanted, scope)
+        self._tell({group_id for group_id, _ in wanted})
         return made
 
     def delete_rule(self, rule_id: str, scope: str | None) -> None:

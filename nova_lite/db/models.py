@@ -27,6 +27,13 @@ def _times() -> tuple[sa.Column, sa.Column]:
     return sa.Column("created_at", Time, nullable=False), sa.Column("updated_at", Time)
 
 
+# one row: which cloud this database is of
+cloud = sa.Table(
+    "cloud", metadata,
+    sa.Column("uuid", sa.String(36), primary_key=True),
+    sa.Column("created_at", Time, nullable=False),
+)
+
 services = sa.Table(
     "services", metadata, _id(), *_times(),
     sa.Column("uuid", sa.String(36), nullable=False, unique=True),

@@ -41,7 +41,7 @@ def create_network(c: sa.Connection, name: str, cidr: str, project_id: str | Non
         raise exception.InvalidInput(reason=f"MTU {mtu} is not between {ipam.MIN_MTU} and {ipam.MAX_MTU}")
     quotas.lock(c, _RANGES)
     if project_id is not None:
-        _check_limit(c, "networks", MAX_NETWORKS, NETWORKS.c.project_id == project_id)
+        _check_limit("networks", MAX_NETWORKS, count_networks(c, project_id))
     for other in c.execute(sa.select(NETWORKS.c.uuid, NETWORKS.c.cidr)):
         if parsed.overlaps(ipaddress.IPv4Network(other.cidr)):
             raise exception.InvalidInput(reason=f"range {cidr} overlaps {other.cidr} of network {other.uuid}")
@@ -65,9 +65,19 @@ def create_next_network(c: sa.Connection, **values: Any) -> dict[str, Any]:
     raise exception.Conflict("No range of addresses is left for another network: all of 10.71.0.0/16 are in use.")
 
 
-def _check_limit(c: sa.Connection, what: str, limit: int, *mine: sa.ColumnElement[bool]) -> None:
+def count_networks(c: sa.Connection, project_id: str) -> int:
+    """How many of MAX_NETWORKS a project has."""
+    return c.scalar(sa.select(sa.func.count()).where(NETWORKS.c.project_id == project_id)) or 0
+
+
+def count_ports(c: sa.Connection, project_id: str) -> int:
+    """How many of MAX_PORTS a project has; those that were made for a server do not count."""
+    return c.scalar(sa.select(sa.func.count()).where(PORTS.c.project_id == project_id, PORTS.c.request_key.is_(None))) or 0
+
+
+def _check_limit(what: str, limit: int, used: int) -> None:
     """The caller holds the lock of all who make such rows."""
-    if (c.scalar(sa.select(sa.func.count()).where(*mine)) or 0) >= limit:
+    if used >= limit:
         raise exception.QuotaLimitExceeded(what=what)
 
 
@@ -115,7 +125,7 @@ def create_port(c: sa.Connection, network_uuid: str, project_id: str, name: str 
             raise exception.MacAddressInUse(mac=mac_address)
     _lock_networks(c, [network_uuid])
     quotas.lock(c, project_id)
-    _check_limit(c, "ports", MAX_PORTS, PORTS.c.project_id == project_id, PORTS.c.request_key.is_(None))
+    _check_limit("ports", MAX_PORTS, count_ports(c, project_id))
     return _insert_port(c, network, project_id, name=name, address=address, mac_address=mac_address, groups=groups)
 
 

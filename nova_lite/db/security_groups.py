@@ -77,6 +77,11 @@ def choose(c: sa.Connection, project_id: str, names: Iterable[str]) -> list[tupl
     return list(chosen.items())
 
 
+def count_groups(c: sa.Connection, project_id: str) -> int:
+    """How many of MAX_GROUPS a project has."""
+    return c.scalar(sa.select(sa.func.count()).select_from(GROUPS).where(GROUPS.c.project_id == project_id)) or 0
+
+
 def create_group(c: sa.Connection, project_id: str, name: str, description: str = "") -> dict[str, Any]:
     """A new group, whose members may send anything and let in nothing. Raises Conflict for a second "default", and
     QuotaLimitExceeded."""
@@ -85,8 +90,7 @@ def create_group(c: sa.Connection, project_id: str, name: str, description: str 
     if name == default_group.NAME:
         raise exception.Conflict("Default security group already exists.")
     _check_texts(name, description)
-    count = sa.select(sa.func.count()).select_from(GROUPS).where(GROUPS.c.project_id == project_id)
-    if (c.scalar(count) or 0) >= MAX_GROUPS:
+    if count_groups(c, project_id) >= MAX_GROUPS:
         raise exception.QuotaLimitExceeded(what="security groups")
     uuid = str(uuidlib.uuid4())
     _insert(c, uuid, project_id, name, description, DEFAULTS)
@@ -133,6 +137,17 @@ def get_rule(c: sa.Connection, uuid: str, project_id: str | None = None) -> dict
     raise exception.SecurityGroupNotFound(f"Security group rule {uuid} could not be found.")
 
 
+def count_rules(c: sa.Connection, project_id: str) -> int:
+    """How many of MAX_RULES a project has."""
+    joined = RULES.join(GROUPS, GROUPS.c.uuid == RULES.c.group_uuid)
+    return c.scalar(sa.select(sa.func.count()).select_from(joined).where(GROUPS.c.project_id == project_id)) or 0
+
+
+def add_rules(c: sa.Connection, wanted: Sequence[tuple[str, Rule]], project_id: str | None) -> list[dict[str, Any]]:
+    """All of the rules, given with the ids of their groups, or none. Raises what :func:`add_rule` does."""
+    return [add_rule(c, group_id, project_id, rule) for group_id, rule in wanted]
+
+
 def add_rule(c: sa.Connection, group_id: str, project_id: str | None, rule: Rule) -> dict[str, Any]:
     """A rule more. Raises SecurityGroupNotFound for its group and for the one it speaks of, Conflict for a rule that the group
     has, and QuotaLimitExceeded."""
@@ -147,9 +162,7 @@ def add_rule(c: sa.Connection, group_id: str, project_id: str | None, rule: Rule
     for known in list_rules(c, RULES.c.group_uuid == group_id):
         if _identity(known) == wanted:
             raise exception.Conflict(f"Security group rule already exists. Rule id is {known['uuid']}.")
-    count = (sa.select(sa.func.count()).select_from(RULES.join(GROUPS, GROUPS.c.uuid == RULES.c.group_uuid))
-             .where(GROUPS.c.project_id == group["project_id"]))
-    if (c.scalar(count) or 0) >= MAX_RULES:
+    if count_rules(c, group["project_id"]) >= MAX_RULES:
         raise exception.QuotaLimitExceeded(what="security group rules")
     [uuid] = _insert_rules(c, group_id, [rule])
     return get_rule(c, uuid)

@@ -1,6 +1,7 @@
 """Identity v3, as much as the stock clients need: versions, tokens with a catalog, and the caller's own project and user."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,10 +21,16 @@ SERVICES = (("compute", "nova", "/v2.1"), ("identity", "keystone", "/identity/v3
             ("volumev3", "cinderv3", "/volume/v3"))
 
 
+def network_is_offered(conf: cfg.ConfigOpts) -> bool:
+    """Whether the Compute API can use the networks and ports of the embedded Network API."""
+    return conf.network.driver not in ("null", "neutron")
+
+
 def factory(conf: cfg.ConfigOpts) -> Application:
     """The WSGI application, mounted at /identity."""
     identity = LocalIdentity(f"{conf.state_path}/identity")
-    api = IdentityAPI(identity)
+    left_out = () if network_is_offered(conf) else ("network",)
+    api = IdentityAPI(identity, [service for service in SERVICES if service[0] not in left_out])
     return Application(identity, [
         Route("GET", "/", api.versions, public=True),
         Route("GET", "/v3", api.version, public=True),
@@ -40,8 +47,8 @@ def factory(conf: cfg.ConfigOpts) -> Application:
 class IdentityAPI:
     """Handlers over a :class:`LocalIdentity`."""
 
-    def __init__(self, identity: LocalIdentity) -> None:
-        self.identity = identity
+    def __init__(self, identity: LocalIdentity, services: Sequence[tuple[str, str, str]]) -> None:
+        self.identity, self._services = identity, services
 
     def versions(self, req: Request) -> webob.Response:
         """GET /identity"""
@@ -71,12 +78,23 @@ class IdentityAPI:
                 raise exception.Unauthorized()
         except (KeyError, TypeError, AttributeError, UnicodeError):
             raise exception.MalformedRequestBody() from None
-        return json_response({"token": _token(req, token)}, 201, {"X-Subject-Token": text})
+        return json_response({"token": self._token(req, token)}, 201, {"X-Subject-Token": text})
 
     def show_token(self, req: Request) -> webob.Response:
         """GET /identity/v3/auth/tokens"""
         subject = req.headers.get("X-Subject-Token", "")
-        return json_response({"token": _token(req, self.identity.validate(subject))}, 200, {"X-Subject-Token": subject})
+        return json_response({"token": self._token(req, self.identity.validate(subject))}, 200, {"X-Subject-Token": subject})
+
+    def _token(self, req: Request, token: Token) -> dict[str, Any]:
+        catalog = [{"id": name, "type": kind, "name": name,
+                    "endpoints": [{"id": f"{name}-{interface}", "interface": interface, "region": REGION, "region_id": REGION,
+                                   "url": _root(req) + path} for interface in ("public", "internal", "admin")]}
+                   for kind, name, path in self._services]
+        return {"methods": ["password"], "audit_ids": [], "is_domain": False, "catalog": catalog,
+                "user": {"id": token.user_id, "name": token.user_name, "domain": DOMAIN, "password_expires_at": None},
+                "project": {"id": token.project_id, "name": token.project_name, "domain": DOMAIN},
+                "roles": [{"id": role, "name": role} for role in token.roles],
+                "issued_at": isotime(token.issued_at), "expires_at": isotime(token.expires_at)}
 
     def projects(self, req: Request) -> dict[str, Any]:
         """GET /identity/v3/projects: those of the caller, all for an admin."""
@@ -114,15 +132,3 @@ def _named(identifier: str, name: str) -> dict[str, Any]:
 def _root(req: Request) -> str:
     parts = urlsplit(req.host_url)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def _token(req: Request, token: Token) -> dict[str, Any]:
-    catalog = [{"id": name, "type": kind, "name": name,
-                "endpoints": [{"id": f"{name}-{interface}", "interface": interface, "region": REGION, "region_id": REGION,
-                               "url": _root(req) + path} for interface in ("public", "internal", "admin")]}
-               for kind, name, path in SERVICES]
-    return {"methods": ["password"], "audit_ids": [], "is_domain": False, "catalog": catalog,
-            "user": {"id": token.user_id, "name": token.user_name, "domain": DOMAIN, "password_expires_at": None},
-            "project": {"id": token.project_id, "name": token.project_name, "domain": DOMAIN},
-            "roles": [{"id": role, "name": role} for role in token.roles],
-            "issued_at": isotime(token.issued_at), "expires_at": isotime(token.expires_at)}

@@ -12,17 +12,20 @@ from nova_lite.compute.rule_news import RuleNews
 from nova_lite.db import networks
 from nova_lite.db.core import Database
 from nova_lite.db.group_changes import GroupChanges
-from nova_lite.embedded import fields
+from nova_lite.embedded import fields, network_limits
+from nova_lite.embedded.identity import network_is_offered
 from nova_lite.embedded.neutron_answers import as_neutron_answers
 from nova_lite.embedded.security_groups import SecurityGroupHandlers
 from nova_lite.embedded.wsgi import Application, Request, Route, body_of, scope, select
 from nova_lite.identity.local import LocalIdentity
 
-EXTENSIONS = ("security-group", "port-security", "net-mtu")
+EXTENSIONS = ("security-group", "port-security", "net-mtu", "quotas", "quota_details")
 
 
-def factory(conf: cfg.ConfigOpts) -> Application:
-    """The WSGI application, mounted at /network."""
+def factory(conf: cfg.ConfigOpts) -> Application | None:
+    """The WSGI application, mounted at /network; None where the Compute API could not use what is made there."""
+    if not network_is_offered(conf):
+        return None
     db = Database(conf)
     changes = GroupChanges(db, RuleNews(db, ComputeAPI(rpc.get_transport(conf))))
     api, groups = NetworkHandlers(conf, changes), SecurityGroupHandlers(changes)
@@ -42,8 +45,7 @@ def factory(conf: cfg.ConfigOpts) -> Application:
         Route("PUT", "/v2.0/ports/{port_id}", api.update_port),
         Route("DELETE", "/v2.0/ports/{port_id}", api.delete_port),
         *groups.routes(),
-        Route("GET", "/v2.0/floatingips", lambda req: {"floatingips": []}),
-        Route("GET", "/v2.0/routers", lambda req: {"routers": []}),
+        *network_limits.routes(db),
     ])
 
 

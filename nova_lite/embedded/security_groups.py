@@ -79,13 +79,22 @@ class SecurityGroupHandlers:
             return {"security_group_rule": _rule(security_groups.get_rule(c, rule_id, scope(req)))}
 
     def create_rule(self, req: Request) -> dict[str, Any]:
-        """POST /v2.0/security-group-rules"""
-        body = body_of(req, "security_group_rule")
+        """POST /v2.0/security-group-rules: one, or a list of which all are made or none"""
+        given = req.json_object().get("security_group_rules")
+        if given is None:
+            [made] = self._add_rules(req, [body_of(req, "security_group_rule")])
+            return {"security_group_rule": _rule(made)}
+        if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
+            raise exception.InvalidInput(reason="security_group_rules must be a list of objects")
+        return {"security_group_rules": [_rule(made) for made in self._add_rules(req, given)]}
+
+    def _add_rules(self, req: Request, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
         self._changes.ensure_default(req.token.project_id)
-        for key in ("direction", "ethertype", "remote_ip_prefix", "remote_group_id", "description"):
-            fields.text(body, key)
-        made = as_neutron_answers(self._changes.add_rule, fields.needed(body, "security_group_id"), scope(req), parse(body))
-        return {"security_group_rule": _rule(made)}
+        for body in given:
+            for key in ("direction", "ethertype", "remote_ip_prefix", "remote_group_id", "description"):
+                fields.text(body, key)
+        wanted = [(fields.needed(body, "security_group_id"), parse(body)) for body in given]
+        return as_neutron_answers(self._changes.add_rules, wanted, scope(req))
 
     def delete_rule(self, req: Request, rule_id: str) -> webob.Response:
         """DELETE /v2.0/security-group-rules/{id}"""

@@ -106,7 +106,10 @@ def scope(req: Request) -> str | None:
 
 def body_of(req: Request, key: str) -> dict[str, Any]:
     """The object ``key`` of a body; raises InvalidInput."""
-    body = req.json_object().get(key)
+    given = req.json_object()
+    body = given.get(key)
+    if body is None and f"{key}s" in given:
+        raise exception.InvalidInput(reason=f"{key}s: one at a time, there are no bulk requests for them here")
     if not isinstance(body, dict):
         raise exception.InvalidInput(reason=f"the body must hold an object {key!r}")
     return body

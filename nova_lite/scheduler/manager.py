@@ -9,9 +9,9 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import cloud_id, exception
 from nova_lite.context import RequestContext
-from nova_lite.db import clock, core, services
+from nova_lite.db import clock, cloud, core, services
 from nova_lite.objects.scheduling import RequestSpec
 from nova_lite.scheduler.claims import Placer
 
@@ -30,7 +30,7 @@ class SchedulerManager:
     @property
     def endpoints(self) -> list[object]:
         """The objects whose methods are called by RPC."""
-        return [self]
+        return [self, cloud_id.Member(self.conf.host, self._cloud)]
 
     def start(self) -> None:
         """Read the hosts, so that the first request need not wait for it, and say that this scheduler lives."""
@@ -44,6 +44,10 @@ class SchedulerManager:
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
         return [(FULL_READ_INTERVAL, self._read_everything), (self.conf.compute.report_interval, self._register)]
+
+    def _cloud(self) -> str | None:
+        with self.db.read() as conn:
+            return cloud.find_id(conn)
 
     def _register(self) -> None:
         self.db.write(services.heard_from, self.conf.host, services.SCHEDULER)

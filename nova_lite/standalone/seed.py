@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite.context import RequestContext
-from nova_lite.db import flavors, migration, networks
+from nova_lite.db import cloud, flavors, migration, models, networks
 from nova_lite.db.core import Database
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.image import base as image_base
@@ -27,19 +27,29 @@ IMAGE = "tiny"
 def seed(conf: cfg.ConfigOpts, db: Database, image: str = "") -> None:
     """Make what is missing; ``image`` is the qcow2 file of the first image.
 
-    What a user deleted from a seeded cloud stays deleted: the mark ``seeded`` remembers.
+    What a user deleted from a seeded cloud stays deleted: the file ``seeded`` names the cloud that this directory was made for.
     """
     migration.sync(conf)
     state = pathlib.Path(conf.state_path)
     state.mkdir(parents=True, exist_ok=True)
     passwords = LocalIdentity(f"{state}/identity").ensure(USERS)
     mark = state / "seeded"
-    if not mark.exists():
+    with db.read() as connection:
+        mine, is_new = cloud.find_id(connection) or "", _is_new(connection)
+    marked = mark.read_text().strip() if mark.exists() else None
+    # an older version's file names no cloud, so the database has to say whether it is the one
+    if marked != mine and (marked != "" or is_new):
         db.write(_flavors)
         db.write(_network, conf)
         _image(conf, image)
-        mark.touch()
+    if marked != mine:
+        mark.write_text(f"{mine}\n")
     write_clouds_yaml(conf, passwords)
+
+
+def _is_new(connection: sa.Connection) -> bool:
+    """Whether nobody has ever used the database: there is no flavor, and never was a server."""
+    return not flavors.list_all(connection) and connection.scalar(sa.select(models.instances.c.id).limit(1)) is None
 
 
 def _flavors(connection: sa.Connection) -> None:

@@ -46,6 +46,7 @@ def test_a_tour_of_the_security_group_commands(openstack):
     ("flavor", "list"), ("keypair", "list"), ("hypervisor", "list"), ("compute", "service", "list"), ("aggregate", "list"),
     ("availability", "zone", "list", "--compute"), ("server", "group", "list"), ("limits", "show", "--absolute"),
     ("quota", "show", "--compute"), ("image", "list"), ("network", "list"), ("project", "list"), ("catalog", "list"),
+    ("quota", "show"), ("quota", "show", "--network", "--usage"), ("floating", "ip", "list"), ("router", "list"),
     ("subnet", "list"), ("versions", "show"), ("limits", "show", "--reserved", "--absolute"), ("quota", "show", "--volume"),
     ("volume", "type", "list"), ("volume", "snapshot", "list"), ("availability", "zone", "list", "--volume"),
     ("volume", "attachment", "list", "--os-volume-api-version", "3.27")], ids=" ".join)

@@ -1,6 +1,7 @@
 """/os-aggregates: groups of hosts, and the availability zones that some of them are."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,9 @@ from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates
+
+# what had, or has, an effect in the metadata of aggregates with some version of Nova, and has none here
+_OF_HOSTS = re.compile(r"(?P<ratio>(cpu|ram|disk)_allocation_ratio)|[a-z_]+_weight_multiplier")
 
 
 def index(req: Request) -> dict[str, Any]:
@@ -55,6 +59,11 @@ def remove_host(req: Request, aggregate_id: str) -> dict[str, Any]:
 
 def set_metadata(req: Request, aggregate_id: str) -> dict[str, Any]:
     """Merge metadata; null removes a key."""
+    for key, value in req.argument["metadata"].items():
+        option = _OF_HOSTS.fullmatch(key)
+        if option is not None and value is not None:
+            where = "[compute] of its hosts" if option["ratio"] else "[scheduler] weight_multipliers"
+            raise exception.InvalidInput(reason=f"{key}={value}: it is no matter of an aggregate; set it in {where}")
     return _changed(req, aggregates.update, aggregate_id, None, req.argument["metadata"])
 
 

@@ -112,17 +112,17 @@ class BuildTask:
                 return
             if self._hosts_may_come_back(started):
                 LOG.info("hosts have not reported since an outage; %d builds wait for them", len(waiting))
-                self.db.write(self._release, [a.id for a in waiting], False)
+                self.db.write(self._wait_for_hosts, waiting)
                 return
-            self.db.write(self._bury, waiting, error.message, started)
+            self.db.write(self._no_host, waiting, error.message, started)
             self._give_back_volumes(waiting)
             return
         except messaging.MessagingTimeout:
-            self._try_again(waiting, "the scheduler did not answer", started)
+            self._ask_again(waiting, "the scheduler did not answer", started)
             return
         except Exception as error:
             LOG.exception("scheduling failed")
-            self._try_again(waiting, (str(error) or type(error).__name__).splitlines()[0], started)
+            self._ask_again(waiting, (str(error) or type(error).__name__).splitlines()[0], started)
             return
         sent, homeless = self.db.write(self._assign, waiting, batch[0].spec, selections, started)
         if homeless:
@@ -137,7 +137,7 @@ class BuildTask:
                 started: datetime.datetime) -> tuple[list[tuple[Action, str]], list[Action]]:
         """Write the hosts down and hand the actions over; what was deleted or lost in between is left out. Also answers those
         that are still ours and have no room any more."""
-        held = actions.held(conn, [a.id for a in batch], self.leases.owner)
+        held = self._answered(conn, batch)
         self._give_back(conn, [a.instance_uuid for a in batch if a.id not in held])
         homeless = self._without_room(conn, [a for a in batch if a.id in held], spec, selections)
         sent: list[tuple[Action, str]] = []
@@ -198,12 +198,31 @@ class BuildTask:
                 endings.cancel(conn, action)
         return ready
 
+    def _ask_again(self, waiting: list[Action], reason: str, started: datetime.datetime) -> None:
+        """The scheduler gave no answer; until it does, an open event of each action says so."""
+        ids = [a.id for a in waiting if not self._is_last(a)]
+        self.db.write(self._note_wait, ids, f"{reason}; it is asked again", started)
+        self._try_again(waiting, reason, started)
+
+    def _note_wait(self, conn: sa.Connection, action_ids: list[int], reason: str, started: datetime.datetime) -> None:
+        mine = actions.held(conn, action_ids, self.leases.owner)
+        actions.begin_wait(conn, list(mine), self.conf.host, started, reason)
+
+    def _answered(self, conn: sa.Connection, batch: list[Action]) -> dict[int, Action]:
+        """The scheduler has answered; those of the actions that are still ours."""
+        mine = actions.held(conn, [a.id for a in batch], self.leases.owner)
+        actions.end_wait(conn, mine.values())
+        return mine
+
+    def _is_last(self, action: Action) -> bool:
+        return action.attempts + 1 >= self.conf.conductor.max_attempts
+
     def _try_again(self, waiting: list[Action], reason: str, started: datetime.datetime) -> None:
         """The next sweep brings the builds again; those that were tried often enough end in ERROR."""
-        last = [a for a in waiting if a.attempts + 1 >= self.conf.conductor.max_attempts]
+        last = [a for a in waiting if self._is_last(a)]
         again = [a.id for a in waiting if a not in last]
         LOG.warning("%d builds were not placed and will be tried again, %d not: %s", len(again), len(last), reason)
-        self.db.write(self._release, again, True)
+        self.db.write(self._release, again)
         if last:
             self.db.write(self._bury, last, f"Scheduling failed {last[0].attempts + 1} times: {reason}", started)
 
@@ -218,9 +237,16 @@ class BuildTask:
         return any(not services.is_up(row, self.conf.compute.service_down_time, now) or row["last_seen_at"] >= since
                    for row in rows if not (row["disabled"] or row["forced_down"]))
 
-    def _release(self, conn: sa.Connection, action_ids: Sequence[int], failed: bool) -> None:
+    def _wait_for_hosts(self, conn: sa.Connection, waiting: list[Action]) -> None:
+        actions.release(conn, list(self._answered(conn, waiting)), 0, died=False)
+
+    def _release(self, conn: sa.Connection, action_ids: Sequence[int]) -> None:
         mine = actions.held(conn, action_ids, self.leases.owner)
-        actions.release(conn, list(mine), 0, died=failed)
+        actions.release(conn, list(mine), 0, died=True)
+
+    def _no_host(self, conn: sa.Connection, waiting: list[Action], message: str, started: datetime.datetime) -> None:
+        self._answered(conn, waiting)
+        self._bury(conn, waiting, message, started)
 
     def _bury(self, conn: sa.Connection, batch: list[Action], message: str, started: datetime.datetime) -> None:
         held = actions.held(conn, [a.id for a in batch], self.leases.owner)

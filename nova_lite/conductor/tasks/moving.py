@@ -5,11 +5,13 @@ ends the move gives one of them back; ``endings.fail`` does so for one that fail
 """
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
+import oslo_messaging as messaging
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, units
 from nova_lite.conductor import move_endings
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.context import RequestContext
@@ -42,9 +44,28 @@ def _begin(conn: sa.Connection, tools: Tools, action: Action, instance: Instance
 
 
 def choose(tools: Tools, action: Action, instance: Instance, spec: RequestSpec) -> list[Selection]:
-    """The host for a server that moves, which is claimed for it, and alternates. Raises NoValidHost."""
-    context = RequestContext.from_rpc(action.context or {})
-    places = tools.scheduler.select_destinations(context, spec, [instance.uuid])
+    """The host for a server that moves, which is claimed for it, and alternates. Raises NoValidHost, or MessagingException;
+    until the scheduler answers, an open event of the action says that it does not."""
+    context, started = RequestContext.from_rpc(action.context or {}), units.utcnow()
+    try:
+        places = tools.scheduler.select_destinations(context, spec, [instance.uuid])
+    except exception.NoValidHost:
+        _end_wait(tools, action)
+        raise
+    except messaging.MessagingException:
+        tools.db.write(_note_wait, tools, action, started)
+        raise
+    _end_wait(tools, action)
     if not places.get(instance.uuid):
         raise exception.NoValidHost(reason="the scheduler chose none")
     return places[instance.uuid]
+
+
+def _end_wait(tools: Tools, action: Action) -> None:
+    if action.attempts:
+        tools.db.write(actions.end_wait, [action])
+
+
+def _note_wait(conn: sa.Connection, tools: Tools, action: Action, started: datetime.datetime) -> None:
+    if actions.held(conn, [action.id], tools.leases.owner):
+        actions.begin_wait(conn, [action.id], tools.conf.host, started, "the scheduler did not answer; it is asked again")

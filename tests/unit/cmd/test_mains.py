@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 
 import pytest
 
 from nova_lite import version
 from nova_lite.db import schema
-from tests.support.process import BIN, free_port
+from tests.support.process import BIN, Process, free_port, wait_for
 
 SERVICES = ["api", "api-metadata", "conductor", "scheduler", "compute"]
 PROXIES = ["novncproxy", "serialproxy", "spicehtml5proxy"]
@@ -110,6 +111,47 @@ def test_unreachable_broker(script, mode, config):
                         mode=mode), script)
     assert f"127.0.0.1:{port}" in line
     assert "topsecret" not in line
+
+
+@pytest.mark.parametrize("script", PROXIES)
+def test_a_proxy_without_websockify(script, config, tmp_path):
+    (tmp_path / "websockify.py").write_text("raise ModuleNotFoundError(\"No module named 'websockify'\", name='websockify')\n")
+    done = subprocess.run([BIN / f"nova-lite-{script}", "--config-file", config()], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False)
+    assert "needs the Python package websockify" in one_line(done, script)
+
+
+@pytest.fixture
+def no_directory(config, tmp_path):
+    """A configuration whose state directory cannot be written, not even by root."""
+    path = config(more="auth_strategy = embedded\nworkers = 1\n[compute]\ndriver = fake\n[network]\ndriver = null")
+    assert run("manage", "--config-file", path, "db", "sync").returncode == 0
+    (tmp_path / "file").touch()
+
+    def write(workers=1):
+        text = path.read_text().replace("workers = 1", f"workers = {workers}")
+        path.write_text(text.replace(f"state_path = {tmp_path}\n", f"state_path = {tmp_path}/file\n"))
+        return path
+    return write
+
+
+@pytest.mark.parametrize("command", ["api", "compute", "manage embedded setup"])
+def test_a_state_directory_that_cannot_be_written(no_directory, command, tmp_path):
+    script, *arguments = command.split()
+    assert f"{tmp_path}/file" in one_line(run(script, "--config-file", no_directory(), *arguments), script)
+
+
+def test_a_standalone_cloud_in_a_directory_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "state"):
+        assert f"{tmp_path}/file" in one_line(run("standalone", "--virt-driver", "fake", "--state-path", path), "standalone")
+
+
+def test_workers_tell_it_in_one_line_too(no_directory, tmp_path):
+    api = Process("api", [str(BIN / "nova-lite-api"), "--config-file", str(no_directory(workers=2))], tmp_path).start()
+    wait_for("two workers", lambda: api.log.read_text().count("Not a directory") >= 2, 30)
+    api.kill(signal.SIGTERM)
+    assert "Traceback" not in api.log.read_text()
 
 
 def test_manage_db(config):

@@ -1,6 +1,7 @@
 """The migrated schema is the one of models.py, and two migrations at once do no harm."""
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception
-from nova_lite.db import core, migration, models, networks, security_groups
+from nova_lite.db import cloud, core, migration, models, networks, security_groups
 from tests.support.servers import add_server
 from tests.unit.db.databases import URLS, empty_database
 
@@ -69,6 +70,21 @@ def test_servers_of_old_have_a_time_of_change_too(conf):
         [(created, updated)] = connection.execute(sa.select(models.instances.c.created_at, models.instances.c.updated_at)).all()
     database.dispose()
     assert created == updated is not None, old.uuid
+
+
+def test_a_cloud_of_old_gets_one_id_and_keeps_it(conf):
+    migration.sync(conf)
+    database = core.Database(conf)
+    database.write(lambda c: models.cloud.drop(c))
+    found = set()
+    for _ in range(2):      # as if the first run had been killed at its end
+        database.write(lambda c: c.exec_driver_sql("UPDATE alembic_version SET version_num = '0010'"))
+        migration.sync(conf)
+        with database.read() as connection:
+            found.add(cloud.find_id(connection))
+    database.dispose()
+    [made] = found
+    assert uuid.UUID(made)
 
 
 def test_ports_of_old_go_on_letting_everything_in(conf):

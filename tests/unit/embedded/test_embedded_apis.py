@@ -53,6 +53,14 @@ def test_login_gives_a_catalog_of_all_five_services(conf, passwords):
     assert answer.json["token"]["expires_at"] > answer.json["token"]["issued_at"]
 
 
+@pytest.mark.parametrize("driver", ["null", "neutron"])
+def test_no_network_is_offered_that_compute_cannot_use(conf, passwords, driver):
+    conf.set_override("driver", driver, group="network")
+    catalog = _login(conf, passwords, "demo").json["token"]["catalog"]
+    assert "network" not in [service["type"] for service in catalog]
+    assert network_api.factory(conf) is None
+
+
 @pytest.mark.parametrize("body", [{}, {"auth": None}, {"auth": {"identity": {"methods": ["password"]}}}, [1]])
 def test_a_malformed_login_is_a_400_or_401_never_a_500(conf, passwords, body):
     assert _send(identity_api.factory(conf), "POST", "/v3/auth/tokens", body).status_code in (400, 401)

@@ -164,3 +164,14 @@ def test_images_that_cannot_be_fetched(cloud, admin, hosts, member):
     assert admin.fault("POST", "/os-aggregates/77/images", 404, {"cache": [{"id": image}]})
     assert admin.at("2.80").fault("POST", f"{path}/images", 404, {"cache": [{"id": image}]})
     assert member.at("2.81").fault("POST", f"{path}/images", 403, {"cache": [{"id": image}]})
+
+
+@pytest.mark.parametrize(("key", "where"), [
+    ("cpu_allocation_ratio", "[compute]"), ("ram_allocation_ratio", "[compute]"), ("disk_allocation_ratio", "[compute]"),
+    ("ram_weight_multiplier", "[scheduler] weight_multipliers")])
+def test_what_would_have_no_effect_is_refused(admin, key, where):
+    path = f"/os-aggregates/{admin.post('/os-aggregates', {'aggregate': {'name': 'a'}})['aggregate']['id']}/action"
+    said = admin.fault("POST", path, 400, {"set_metadata": {"metadata": {key: "8", "ssd": "true"}}})
+    assert f"{key}=8" in said
+    assert where in said
+    assert admin.post(path, {"set_metadata": {"metadata": {key: None}}})["aggregate"]["metadata"] == {}

@@ -1,0 +1,56 @@
+"""The id of this cloud, which ``db sync`` makes: a service whose database is another cloud's must not take its messages.
+
+Conductors and schedulers read the id in their database. A compute host has no database, so the conductor tells it the id. All
+three answer :meth:`Member.cloud` on the topics that they have anyway.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import rpc
+from nova_lite.context import RequestContext, admin_context
+
+LOG = log.getLogger(__name__)
+TIMEOUT = 1.0
+"""Seconds for each of three questions: the first services of a cloud get no answer, and each of them waits so long."""
+
+
+class Found(NamedTuple):
+    """What a service on the broker said."""
+
+    cloud: str
+    service: str    # such as "conductor on node1"
+
+
+class Member:
+    """The RPC method of a service that knows its cloud; ``read`` answers None as long as it does not."""
+
+    def __init__(self, host: str, read: Callable[[], str | None]) -> None:
+        self._host, self._read = host, read
+
+    def cloud(self, context: RequestContext) -> dict[str, str | None]:
+        """The cloud of this service, and the host on which it runs."""
+        return {"cloud": self._read(), "host": self._host}
+
+
+class _Client(rpc.Client):
+    def __init__(self, transport: messaging.RPCTransport, topic: str) -> None:
+        self.topic = topic
+        super().__init__(transport)
+
+
+def find(transport: messaging.RPCTransport) -> Found | None:
+    """Ask any conductor, then any scheduler, then any compute host; None when nobody answers who knows."""
+    for topic in (rpc.CONDUCTOR, rpc.SCHEDULER, rpc.COMPUTE):
+        try:
+            answer = _Client(transport, topic).call(admin_context(), "cloud", timeout=TIMEOUT)
+        except messaging.MessagingException as error:       # nobody is there, or an older version that has no such method
+            LOG.debug("no %s says which cloud this is: %s", topic, error)
+            continue
+        if answer["cloud"]:
+            return Found(answer["cloud"], f"{topic} on {answer['host']}")
+    return None
