@@ -51,6 +51,8 @@ def apply(conf: cfg.ConfigOpts) -> None:
     for key, value in overrides(conf).items():
         group, _, name = key.rpartition("__")
         conf.set_override(name, value, group=group or None)
+    # there is no other host
+    conf.set_default("allow_resize_to_same_host", True, group="compute")
     # the terminal is for what a person wants to read
     conf.set_default("log_file", f"{conf.state_path}/nova-lite.log")
     for setting in conf.standalone_set:

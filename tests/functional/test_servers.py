@@ -50,6 +50,15 @@ def test_a_server_goes_through_rescue_rebuild_and_the_shelf(admin, demo):
     assert {e["result"] for some in events for e in some} == {"Success"}
 
 
+def test_a_resize_stays_on_the_only_host(demo):
+    server = demo.boot("grows", demo.flavor("m1.nano"))["id"]
+    demo.wait(server, "ACTIVE")
+    demo.action(server, "resize", {"flavorRef": demo.flavor("m1.tiny")})
+    demo.wait(server, "VERIFY_RESIZE")
+    demo.action(server, "confirmResize")
+    assert demo.wait(server, "ACTIVE")["flavor"]["original_name"] == "m1.tiny"
+
+
 def test_multi_create_makes_numbered_servers(demo):
     demo.ok("POST", "/servers", json={"server": {
         "name": "many", "flavorRef": demo.flavor("m1.nano"), "imageRef": demo.image(), "networks": "none",
