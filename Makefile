@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install neighbours run stack down tempest scenario test unit functional integration chaos walk guest-test ceph-test two-hosts fuzz lint genconfig clean
+.PHONY: help install neighbours run stack down tempest scenario test unit functional integration chaos walk guest-test ceph-test two-hosts client-tours fuzz lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -25,6 +25,7 @@ help:
 	@echo "make guest-test   what takes long on real guests: each verb while each service is killed, encryption on two hosts"
 	@echo "make ceph-test    guests whose disks are in a Ceph pool, on a real one-node cluster of its own (installs Debian's packages)"
 	@echo "make two-hosts   each verb, moves and kills on the cloud of devstack/local/stack.sh --hosts 2 (MIGRATIONS=100)"
+	@echo "make client-tours  users' tools: openstacksdk, openstack, nova, Ansible, libcloud, gophercloud; on any cloud"
 	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
 	@echo "make lint         ruff, mypy, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
@@ -114,6 +115,10 @@ ceph-test: install
 MIGRATIONS ?= 10
 two-hosts: install
 	NOVA_LITE_TWO_HOSTS=1 NOVA_LITE_MIGRATIONS=$(MIGRATIONS) $(PYTEST) -s tests/two_hosts
+
+# on an embedded cloud of fake hosts; OS_CLIENT_CONFIG_FILE=... takes the cloud that is there. Installs the clients
+client-tours: install
+	$(PYTEST) -v tests/client_tours
 
 MINUTES ?= 20
 fuzz: install

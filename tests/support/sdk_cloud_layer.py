@@ -1,6 +1,6 @@
 """What openstacksdk's cloud layer does for a user: run in the virtual environment of the stock client, with OS_CLOUD set.
 
-    python sdk_cloud_layer.py NAME
+    python sdk_cloud_layer.py NAME none|auto|later
 """
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ import sys
 import openstack
 
 
-def main(name: str) -> None:
-    """A server with a floating IP, one that boots from a volume, a keypair, a group; everything is deleted at the end."""
+def main(name: str, floating_ip: str) -> None:
+    """A server, one that boots from a volume, a keypair, a group; everything is deleted at the end. ``floating_ip``: there are
+    none, one comes with the server, or one is added later."""
     cloud = openstack.connect()
-    with_floating_ip(cloud, name)
+    life(cloud, name, floating_ip)
     from_volume(cloud, f"{name}-volume")
 
 
-def with_floating_ip(cloud: openstack.connection.Connection, name: str) -> None:
-    """create_server with wait, a floating IP; get, list, search, update, metadata, console, delete with its IP."""
+def life(cloud: openstack.connection.Connection, name: str, floating_ip: str) -> None:
+    """create_server with wait; get, list, search, update, metadata, console, delete with its IP."""
     key = cloud.create_keypair(name)        # asks for a generated key: keypairs are of 2.10 for the SDK
     assert "PRIVATE KEY" in key.private_key
     group = cloud.create_server_group(name, policy="soft-anti-affinity")
     server = cloud.create_server(name, image="tiny", flavor="m1.nano", network="private", key_name=name, wait=True,
-                                 auto_ip=False, timeout=120, meta={"a": "1"}, userdata="#!/bin/sh\n",
+                                 auto_ip=floating_ip == "auto", timeout=600, meta={"a": "1"}, userdata="#!/bin/sh\n",
                                  security_groups=["default"], scheduler_hints={"group": group["id"]})
     assert server.status == "ACTIVE", server
-    # without waiting for Compute to hear of it: Neutron tells the cloud in its catalog, which we are not
-    cloud.add_auto_ip(server, wait=False)
+    if floating_ip == "later":
+        # without waiting for Compute to hear of it: Neutron tells the cloud in its catalog, which we are not
+        cloud.add_auto_ip(server, wait=False)
     server = cloud.get_server(name)
-    assert server.public_v4, server
+    assert server.public_v4 or floating_ip == "none", server
     assert server.private_v4, server
     assert [s.name for s in cloud.search_servers(f"{name}*")] == [name]
     assert cloud.get_server_id(name) == server.id
@@ -54,7 +56,7 @@ def with_floating_ip(cloud: openstack.connection.Connection, name: str) -> None:
 def from_volume(cloud: openstack.connection.Connection, name: str) -> None:
     """boot_from_volume and terminate_volume."""
     server = cloud.create_server(name, image="tiny", flavor="m1.nano", network="private", wait=True, auto_ip=False,
-                                 boot_from_volume=True, volume_size=1, terminate_volume=True, timeout=120)
+                                 boot_from_volume=True, volume_size=1, terminate_volume=True, timeout=600)
     assert server.status == "ACTIVE", server
     attached = list(cloud.compute.volume_attachments(server))
     assert len(attached) == 1
@@ -64,4 +66,4 @@ def from_volume(cloud: openstack.connection.Connection, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
