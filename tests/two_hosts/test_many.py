@@ -31,11 +31,12 @@ def test_no_guest_is_reset_and_no_write_is_lost(cloud: Cloud) -> None:
         assert told[-1] > last
         last = told[-1]
         print(f"migration {number} from {source}{', its daemon killed' if is_killed else ''}: {pings.gap:.1f} s", flush=True)
+    gaps["all"] = gaps["alone"] + gaps["killed"]
     for kind, found in gaps.items():
-        if not found:
-            continue
-        print(f"{kind}: {len(found)} migrations, median {statistics.median(found):.1f} s, longest {max(found):.1f} s")
-        assert statistics.median(found) <= MOST_SECONDS
+        if found:
+            print(f"{kind}: {len(found)} migrations, median {statistics.median(found):.1f} s, longest {max(found):.1f} s")
+        # the median of two is the longer one's
+        assert len(found) < 5 or statistics.median(found) <= MOST_SECONDS, kind
 
 
 def _kill(source: str) -> None:
