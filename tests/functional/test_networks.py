@@ -26,7 +26,8 @@ def test_a_server_on_a_network_with_a_port_and_a_group(standalone, demo):
     shown = demo.wait(server, "ACTIVE")
     assert shown["addresses"]["own"][0]["addr"] == port["fixed_ips"][0]["ip_address"]
     assert shown["addresses"]["private"][0]["addr"].startswith("10.71.0.")
-    assert {one["name"] for one in shown["security_groups"]} == {"web"}
+    # the user's port has its own
+    assert {one["name"] for one in shown["security_groups"]} == {"default", "web"}
     [nic] = [p for p in _network(standalone, "demo", "GET", f"/ports?device_id={server}")["ports"]
              if p["network_id"] == private["id"]]
     assert (nic["security_groups"], nic["status"]) == ([group["id"]], "ACTIVE")

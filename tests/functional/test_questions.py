@@ -48,10 +48,11 @@ def test_usage(admin, demo, server):
     assert project in [one["tenant_id"] for one in everybody]
 
 
-def test_security_groups_of_a_server(demo, server):
-    [group] = demo.ok("GET", f"/servers/{server}/os-security-groups")["security_groups"]
-    demo.action(server, "addSecurityGroup", {"name": group["name"]})
-    assert "security_groups" not in demo.ok("GET", f"/servers/{server}")["server"]      # it has no ports here
+def test_a_server_without_ports_has_no_security_groups(demo, server):
+    assert demo.ok("GET", f"/servers/{server}/os-security-groups")["security_groups"] == []
+    refused = demo.request("POST", f"/servers/{server}/action", json={"addSecurityGroup": {"name": "default"}})
+    assert refused.status_code == 404
+    assert "security_groups" not in demo.ok("GET", f"/servers/{server}")["server"]
 
 
 def test_what_the_cloud_keeps_is_closed_to_other_users(standalone):
