@@ -121,8 +121,8 @@ class KeyManager:
             from castellan import key_manager
             from castellan.common import exception as errors
         except ImportError as error:
-            raise exception.ConfigError(reason="encrypted volumes and disks need castellan (pip install "
-                                               f"nova-lite[encryption]): {error}") from error
+            raise exception.ConfigError(reason="encrypted volumes and disks need castellan (pip install '.[encryption]' "
+                                               f"in a clone of nova_lite): {error}") from error
         try:
             if self._castellan is None:
                 # apart from our own configuration, where options of these names are ours

@@ -1,5 +1,6 @@
 #!/bin/sh
-# End a standalone cloud for good: its process, its guests, its libvirtd, DHCP servers and bridges. The files stay.
+# End a standalone cloud for good: its process, its guests, its libvirtd, DHCP servers and bridges. The files stay. It also ends
+# what the five services have left on this machine, once they are stopped: guests of the system's libvirtd, DHCP servers, bridges.
 #
 #   tools/standalone-down.sh [STATE]        default: /var/lib/nova_lite
 set -eu

@@ -43,6 +43,16 @@ def test_a_guest_image_that_cannot_be_built_is_told_in_one_line(tmp_path):
     assert f"{tmp_path}/debs" in done.stderr
 
 
+def test_nobody_is_told_to_install_us_from_an_index():
+    """The name is not ours on PyPI: who wants an extra installs it in a clone."""
+    texts = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "nova_lite").rglob("*.py")]
+    assert [path for path in texts if "nova-lite[" in path.read_text()] == []
+
+
+def test_lines_of_the_readme_are_short():
+    assert [line for line in (ROOT / "README.md").read_text().splitlines() if len(line) > 128] == []
+
+
 def _service(unit: pathlib.Path) -> configparser.SectionProxy:
     parsed = configparser.ConfigParser(strict=False, interpolation=None)
     parsed.optionxform = str        # type: ignore[assignment]

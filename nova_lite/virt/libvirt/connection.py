@@ -64,8 +64,8 @@ def load_libvirt() -> Any:
     try:
         import libvirt
     except ImportError as error:
-        raise exception.ConfigError(reason=f"the libvirt driver needs libvirt-python (pip install nova-lite[libvirt]): "
-                                           f"{error}") from error
+        raise exception.ConfigError(reason=f"the libvirt driver needs libvirt-python (pip install '.[libvirt]' in a "
+                                           f"clone of nova_lite): {error}") from error
     return libvirt
 
 
