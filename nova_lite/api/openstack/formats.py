@@ -89,6 +89,9 @@ def _date(value: str) -> bool:
 
 @_format("regex")
 def _regex(value: str) -> bool:
+    """An expression; an empty one finds everything, so that it is taken for a mistake."""
+    if not value:
+        return False
     try:
         re.compile(value)
     except (re.error, RecursionError, OverflowError):
