@@ -32,8 +32,8 @@ HINTS: Json = {
     "properties": {
         "group": p.UUID, "different_host": _UUIDS,
         "same_host": {"type": ["string", "array"], "pattern": r"^[^\x00]*$", "items": p.UUID},
-        "query": {"type": ["string", "object", "array"]}, "target_cell": {"type": "string", "minLength": 1, "maxLength": 255},
-        "different_cell": {"type": ["string", "array"]}, "build_near_host_ip": p.IP_ADDRESS,
+        "query": {"type": ["string", "object"]}, "target_cell": {"type": "string", "minLength": 1, "maxLength": 255},
+        "different_cell": {"type": ["string", "array"], "items": p.STRING}, "build_near_host_ip": p.IP_ADDRESS,
         "cidr": {"type": "string", "pattern": r"^/[0-9a-f.:]+$"}}}
 
 
@@ -54,7 +54,7 @@ _DEVICE_NAME: Json = {"type": "string", "minLength": 1, "maxLength": 255, "patte
 _BDM_COMMON: Json = {
     "virtual_name": {"type": "string", "maxLength": 255}, "volume_id": p.UUID, "snapshot_id": p.UUID,
     "volume_size": p.NON_NEGATIVE_INTEGER, "delete_on_termination": p.BOOLEAN,
-    "no_device": {"type": ["string", "boolean", "object", "null"]}, "device_name": _DEVICE_NAME,
+    "no_device": {}, "device_name": _DEVICE_NAME,
     "connection_info": {"type": "string", "maxLength": 16777215}}
 _BDM_LEGACY: Json = {"type": "array", "items": {"type": "object", "properties": _BDM_COMMON, "additionalProperties": False}}
 
