@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import pytest
 
+from nova_lite import exception
+from nova_lite.api.compute.schemas.aggregates import CREATE as CREATE_AGGREGATE
+from nova_lite.api.openstack.validation import Validator
 from tests.unit.api.compute.conftest import Client, Cloud
 
 QUERIES = [
@@ -95,3 +98,17 @@ def test_refused_servers_and_quotas(cloud: Cloud, admin: Client) -> None:
         fault = admin.fault("POST", "/servers", 400, {"server": server, "os:scheduler_hints": hints})
         assert fault.startswith(f"Invalid input for field/attribute {name}.")
     admin.ask("PUT", "/os-quota-sets/p", {"quota_set": {"cores": 5, "tenant_id": "p"}}, 400)
+
+
+@pytest.mark.parametrize(("body", "status"), [(None, 201), ({}, 400), ({"tag": "t"}, 400)])
+def test_a_new_tag_has_no_body(cloud: Cloud, admin: Client, body: object, status: int) -> None:
+    admin.at("2.26").ask("PUT", f"/servers/{cloud.add_server()}/tags/t", body, status)
+
+
+def test_v2_takes_blanks_around_names() -> None:
+    body = {"aggregate": {"name": " a ", "availability_zone": " z ", "more": 1}}
+    assert Validator(CREATE_AGGREGATE).error(body) is not None
+    Validator(CREATE_AGGREGATE, relaxed=True).check(body)
+    assert body == {"aggregate": {"name": "a", "availability_zone": "z"}}
+    with pytest.raises(exception.ValidationError):
+        Validator(CREATE_AGGREGATE, relaxed=True).check({"aggregate": {"name": "  "}})
