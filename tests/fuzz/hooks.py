@@ -45,6 +45,8 @@ schemathesis.openapi.format("base64", st.sampled_from(["", "aGVsbG8=", "IyEvYmlu
 schemathesis.openapi.format("name", st.one_of(st.sampled_from(["a", "web-1", "Ж 雪", "x" * 255, "'; --", "%s%n", "a/b?c#d"]),
                                               st.text(min_size=1, max_size=30)))
 schemathesis.openapi.format("az_name", st.sampled_from(["nova", "az1", "nova:node", "internal"]))
+schemathesis.openapi.format("printable", st.sampled_from(["", " ", "a text", "Ж 雪", "a\nb", "x" * 255, "'; --"]))
+schemathesis.openapi.format("padded_name", st.sampled_from(["a", " a ", " ", "Ж 雪", "x" * 255]))
 schemathesis.openapi.format("regex", st.sampled_from([".*", "a|b", "[", "(a+)+$", "^web", "*", "(?P<x>"]))
 
 

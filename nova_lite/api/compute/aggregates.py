@@ -39,7 +39,8 @@ def update(req: Request, aggregate_id: str) -> dict[str, Any]:
     """Another name or zone."""
     body = req.json_in["aggregate"]
     metadata = {aggregates.ZONE: body["availability_zone"]} if "availability_zone" in body else None
-    return _changed(req, aggregates.update, aggregate_id, body.get("name"), metadata)
+    name = body["name"].strip() if "name" in body else None
+    return _changed(req, aggregates.update, aggregate_id, name, metadata)
 
 
 def delete(req: Request, aggregate_id: str) -> None:

@@ -50,7 +50,7 @@ def create(req: Request) -> dict[str, Any]:
     body = req.json_in["flavor"]
     flavorid = body.get("id")
     values = {
-        "flavorid": str(flavorid) if flavorid not in (None, "") else str(uuid.uuid4()),
+        "flavorid": str(flavorid) if flavorid is not None else str(uuid.uuid4()),
         "name": body["name"], "memory_mb": int(body["ram"]), "vcpus": int(body["vcpus"]), "root_gb": int(body["disk"]),
         "ephemeral_gb": int(body.get("OS-FLV-EXT-DATA:ephemeral", 0)), "swap": int(body.get("swap", 0)),
         "rxtx_factor": _factor(body.get("rxtx_factor", 1.0)), "description": body.get("description"),

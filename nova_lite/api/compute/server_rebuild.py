@@ -24,7 +24,7 @@ def rebuild(req: Request, server_id: str) -> webob.Response:
     instance = find(req, server_id, _POLICY)
     asked = req.argument
     request = RebuildRequest(
-        image_id=asked["imageRef"].rstrip("/").rpartition("/")[2], values=_values(asked), metadata=asked.get("metadata"),
+        image_id=asked["imageRef"], values=_values(asked), metadata=asked.get("metadata"),
         personality=asked.get("personality", []), key_name=asked.get("key_name", ""),
         disk_config=asked.get("OS-DCF:diskConfig"), trusted_certs=asked.get("trusted_image_certificates"),
         preserve_ephemeral=strutils.bool_from_string(asked.get("preserve_ephemeral")), onto_volume=req.since("2.93"))

@@ -21,8 +21,7 @@ def rescue(req: Request, server_id: str) -> dict[str, Any]:
     password = None
     if req.services.conf.api.enable_instance_password:
         password = password_of(asked)
-    image = str(asked.get("rescue_image_ref") or "").rstrip("/").rpartition("/")[2]
-    req.services.compute.rescue(req.context, instance, image or None, password, req.since("2.87"))
+    req.services.compute.rescue(req.context, instance, asked.get("rescue_image_ref"), password, req.since("2.87"))
     return {"adminPass": password} if password is not None else {}
 
 

@@ -10,6 +10,7 @@ from nova_lite.api.compute.schemas import server_tags as schema
 from nova_lite.api.compute.schemas.servers import TAG
 from nova_lite.api.compute.schemas.shapes import LOCATION, NO_BODY
 from nova_lite.api.compute.servers import find
+from nova_lite.api.openstack.request_body import read_body
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.validation import Validator
 from nova_lite.api.openstack.wsgi import Request
@@ -46,6 +47,8 @@ def update(req: Request, server_id: str, tag: str) -> webob.Response:
     """Add a tag: 201 for a new one, 204 for one that is there."""
     find(req, server_id, f"{RULE}update")
     _TAG.check(tag)
+    if read_body(req.environ).strip() not in (b"", b"null"):
+        raise exception.ValidationError(detail="The tag stands in the path; there is no body")
     if not req.services.compute.add_tag(req.context, server_id, tag):
         return webob.Response(status=204)
     return webob.Response(status=201, location=req.link("self", "servers", server_id, "tags", tag), content_type=None)

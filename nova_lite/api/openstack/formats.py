@@ -6,6 +6,7 @@ import binascii
 import datetime
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -55,13 +56,13 @@ def _ipv4(value: str) -> bool:
 @_format("ipv6")
 def _ipv6(value: str) -> bool:
     ipaddress.IPv6Address(value)
-    return True
+    return "%" not in value     # the zone of an address says something on one machine only
 
 
 @_format("ip")
 def _ip(value: str) -> bool:
     ipaddress.ip_address(value)
-    return True
+    return "%" not in value
 
 
 @_format("cidr")
@@ -89,6 +90,9 @@ def _date(value: str) -> bool:
 
 @_format("regex")
 def _regex(value: str) -> bool:
+    """An expression; an empty one finds everything, so that it is taken for a mistake."""
+    if not value:
+        return False
     try:
         re.compile(value)
     except (re.error, RecursionError, OverflowError):
@@ -101,9 +105,21 @@ def _uri(value: str) -> bool:
     return bool(urlsplit(value).scheme)
 
 
+@_format("printable")
+def _printable(value: str) -> bool:
+    """Without control characters and line breaks; every blank will do (str.isprintable knows only one of them)."""
+    return not any(unicodedata.category(char).startswith("C") or char in "\u2028\u2029" for char in value)
+
+
+@_format("padded_name")
+def _padded_name(value: str) -> bool:
+    _name(value.strip())
+    return True
+
+
 @_format("name")
 def _name(value: str) -> bool:
-    if not value.strip() or value != value.strip() or not value.isprintable():
+    if not value.strip() or value != value.strip() or not _printable(value):
         raise FormatError("An invalid 'name' value was provided. The name must be: printable characters. "
                           "Can not start or end with whitespace.")
     return True
@@ -111,7 +127,7 @@ def _name(value: str) -> bool:
 
 @_format("az_name")
 def _az_name(value: str) -> bool:
-    if not value.strip() or value != value.strip() or not value.isprintable() or ":" in value:
+    if not value.strip() or value != value.strip() or not _printable(value) or ":" in value:
         raise FormatError("An invalid 'availability_zone' value was provided. The name must be: printable characters, "
                           "without a colon. Can not start or end with whitespace.")
     return True

@@ -6,16 +6,15 @@ from typing import Any
 Json = dict[str, Any]
 
 NAME: Json = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
-DESCRIPTION: Json = {"type": ["string", "null"], "minLength": 0, "maxLength": 255,
-                     "pattern": r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$"}
+DESCRIPTION: Json = {"type": ["string", "null"], "minLength": 0, "maxLength": 255, "format": "printable"}
 UUID: Json = {"type": "string", "format": "uuid"}
 HOST: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-._]*$"}
 PROJECT_ID: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-]*$"}
 POSITIVE_INTEGER: Json = {"type": ["integer", "string"], "pattern": r"^[0-9]*$", "minimum": 1, "maximum": 0x7FFFFFFF,
                           "minLength": 1, "maxLength": 11}
 NON_NEGATIVE_INTEGER: Json = {**POSITIVE_INTEGER, "minimum": 0}
-BOOLEAN: Json = {"enum": [True, "True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes", "y", "t",
-                          False, "False", "FALSE", "false", "0", "OFF", "Off", "off", "NO", "No", "no", "n", "f"]}
+BOOLEAN: Json = {"enum": [True, "True", "TRUE", "true", "1", "ON", "On", "on", "YES", "Yes", "yes",
+                          False, "False", "FALSE", "false", "0", "OFF", "Off", "off", "NO", "No", "no"]}
 METADATA: Json = {"type": "object", "additionalProperties": False,
                   "patternProperties": {r"^[a-zA-Z0-9-_:. ]{1,255}$": {"type": "string", "maxLength": 255}}}
 IP_ADDRESS: Json = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}

@@ -86,6 +86,20 @@ def _drop_additional(_validator: Any, allowed: object, instance: object, schema:
         yield from _Draft.VALIDATORS["additionalProperties"](_validator, allowed, instance, schema)
 
 
+def _strip_names(_validator: Any, properties: Mapping[str, Any], instance: object, schema: Any) -> Iterator[SchemaError]:
+    """properties of /v2: blanks around names are taken away instead of refused."""
+    if isinstance(instance, dict):
+        for key, rule in properties.items():
+            if isinstance(instance.get(key), str) and _is_name(rule):
+                instance[key] = instance[key].strip()
+    yield from _Draft.VALIDATORS["properties"](_validator, properties, instance, schema)
+
+
+def _is_name(schema: Mapping[str, Any]) -> bool:
+    choices = [*schema.get("anyOf", []), *schema.get("oneOf", [])]
+    return schema.get("format") in ("name", "az_name") or any(_is_name(choice) for choice in choices)
+
+
 def _additional(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     known = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
@@ -95,11 +109,11 @@ def _additional(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[
 # an integer is an int: 1.0 would reach handlers as a float
 _TYPES = _Draft.TYPE_CHECKER.redefine("integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool))
 _Strict = validators.extend(_Draft, {"minimum": _minimum, "maximum": _maximum, "pattern": _pattern}, type_checker=_TYPES)
-_Relaxed = validators.extend(_Strict, {"additionalProperties": _drop_additional})
+_Relaxed = validators.extend(_Strict, {"additionalProperties": _drop_additional, "properties": _strip_names})
 
 
 class Validator:
-    """One compiled schema. ``relaxed``: additional properties are dropped from the value, not refused."""
+    """One compiled schema. ``relaxed``: additional properties, and blanks around names, are taken out of the value."""
 
     def __init__(self, schema: Schema, relaxed: bool = False) -> None:
         kind = _Relaxed if relaxed else _Strict

@@ -7,7 +7,9 @@ from nova_lite.api.openstack import parameters
 _ZONE_NAME = {"type": "string", "minLength": 1, "maxLength": 255, "format": "az_name"}
 _ZONE = {"availability_zone": {"anyOf": [_ZONE_NAME, {"type": "null"}]}}
 CREATE = shapes.wrapped("aggregate", shapes.closed({"name": parameters.NAME}, _ZONE))
-UPDATE = shapes.wrapped("aggregate", shapes.closed({}, {"name": parameters.NAME, "availability_zone": _ZONE_NAME},
+# blanks around a new name are taken away
+_NEW_NAME = {"type": "string", "minLength": 1, "maxLength": 255, "format": "padded_name"}
+UPDATE = shapes.wrapped("aggregate", shapes.closed({}, {"name": _NEW_NAME, "availability_zone": _ZONE_NAME},
                                                    minProperties=1))
 ADD_HOST = shapes.wrapped("add_host", shapes.closed({"host": parameters.HOST}))
 REMOVE_HOST = shapes.wrapped("remove_host", shapes.closed({"host": parameters.HOST}))

@@ -4,9 +4,8 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import shapes
 
 _KEY = r"^[a-zA-Z0-9-_:. ]{1,255}$"
-_VALUE = {"type": ["string", "number"], "maxLength": 255, "minimum": -2 ** 63, "maximum": 2 ** 64}
-CREATE = shapes.wrapped("extra_specs", {"type": "object", "patternProperties": {_KEY: _VALUE}, "minProperties": 1,
-                                        "additionalProperties": False})
+_VALUE = {"anyOf": [{"type": "string", "maxLength": 255}, {"type": "number", "minimum": -2 ** 63, "maximum": 2 ** 64}]}
+CREATE = shapes.wrapped("extra_specs", {"type": "object", "patternProperties": {_KEY: _VALUE}, "additionalProperties": False})
 UPDATE = {"type": "object", "patternProperties": {_KEY: _VALUE}, "minProperties": 1, "maxProperties": 1,
           "additionalProperties": False}
 SPECS = shapes.wrapped("extra_specs", {"type": "object", "additionalProperties": shapes.STRING})

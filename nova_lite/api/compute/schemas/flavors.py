@@ -4,12 +4,11 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.openstack import parameters
 
-_FLAVOR_ID = {"anyOf": [{"type": "string", "minLength": 0, "maxLength": 0}, {"type": "null"},
-                        {"type": "integer", "minimum": 0, "maximum": 2 ** 63},
+_FLAVOR_ID = {"anyOf": [{"type": "null"}, {"type": "number", "minimum": -2 ** 63, "maximum": 2 ** 63},
                         {"type": "string", "minLength": 1, "maxLength": 255,
                          "pattern": r"^(?! )[a-zA-Z0-9. _-]+(?<! )$"}]}
 _FACTOR = {"type": ["number", "string"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minLength": 1, "maxLength": 40}
-_TEXT = {"type": ["string", "null"], "minLength": 0, "maxLength": 65535, "pattern": r"^[^\x00-\x08\x0b\x0c\x0e-\x1f]*$"}
+_TEXT = {"type": ["string", "null"], "minLength": 0, "maxLength": 65535, "format": "printable"}
 _NEW = shapes.closed(
     {"name": parameters.NAME, "ram": parameters.POSITIVE_INTEGER, "vcpus": parameters.POSITIVE_INTEGER,
      "disk": parameters.NON_NEGATIVE_INTEGER},

@@ -4,12 +4,12 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.openstack import parameters, validation
 
-_253 = {"hypervisor_hostname_pattern": validation.single({"type": "string", "minLength": 1, "maxLength": 255}),
+_253 = {"limit": validation.single(parameters.QUERY_LIMIT), "marker": validation.single(shapes.STRING),
+        "hypervisor_hostname_pattern": validation.single(parameters.HOST),
         "with_servers": validation.single(parameters.BOOLEAN)}
 _SHOW = {"with_servers": _253["with_servers"]}
-LIST_QUERY = {"2.1": shapes.query({}), "2.33": shapes.query(shapes.PAGE), "2.53": shapes.query({**shapes.PAGE, **_253}),
-              "2.75": shapes.query({**shapes.PAGE, **_253}, strict=True)}
-SHOW_QUERY = {"2.1": shapes.query({}), "2.53": shapes.query(_SHOW), "2.75": shapes.query(_SHOW, strict=True)}
+LIST_QUERY = {"2.1": shapes.query({}), "2.33": shapes.query(shapes.PAGE), "2.53": shapes.query(_253, strict=True)}
+SHOW_QUERY = {"2.1": shapes.query({}), "2.53": shapes.query(_SHOW, strict=True)}
 NO_QUERY = {"2.1": shapes.query({}), "2.75": shapes.query({}, strict=True)}
 
 _SERVERS = {"servers": {"type": "array", "items": shapes.closed({"name": shapes.STRING, "uuid": parameters.UUID})}}

@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import shapes
-from nova_lite.api.openstack import parameters
+from nova_lite.api.openstack import parameters, validation
 
+_COUNT = validation.multi({**parameters.QUERY_NUMBER, "minimum": 1})
 _FILTERS = ("name", "status", "minRam", "minDisk", "server", "type", "changes-since")
-LIST_QUERY = {"type": "object", "properties": {**shapes.PAGE, **dict.fromkeys(_FILTERS, shapes.ANY_PARAM)},
+LIST_QUERY = {"type": "object", "properties": {
+    "marker": shapes.ANY_PARAM, **dict.fromkeys(("limit", "page_size", "offset"), _COUNT),
+    **dict.fromkeys(_FILTERS, shapes.ANY_PARAM)},
               "patternProperties": {r"^property-": shapes.ANY_PARAM}, "additionalProperties": True}
 _BRIEF = shapes.closed({"id": shapes.STRING, "name": shapes.MAYBE_STRING, "links": shapes.LINKS})
 _FULL = shapes.plus(_BRIEF, {

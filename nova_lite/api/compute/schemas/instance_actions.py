@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.openstack import parameters as p
-from nova_lite.api.openstack.validation import multi, single
+from nova_lite.api.openstack.validation import single
 
 Json = dict[str, Any]
 
@@ -15,7 +15,7 @@ _open: Json = {"type": "object", "properties": {}, "additionalProperties": True}
 LIST_QUERY: dict[str, Json] = {
     "2.1": _open,
     "2.58": {"type": "object", "properties": _paged, "additionalProperties": False},
-    "2.66": {"type": "object", "properties": {**_paged, "changes-before": multi(_TIME)}, "additionalProperties": False}}
+    "2.66": {"type": "object", "properties": {**_paged, "changes-before": single(_TIME)}, "additionalProperties": False}}
 
 _OPTIONAL: Json = {"type": ["string", "null"]}
 _MOMENT: Json = {"type": ["string", "null"], "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}$"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import shapes
 
-_QUERY = {"tenant_id": shapes.ANY_PARAM, "reserved": shapes.ANY_PARAM}
+_QUERY = {"tenant_id": shapes.ANY_PARAM}
 QUERY = {"2.1": shapes.query(_QUERY), "2.75": shapes.query(_QUERY, strict=True)}
 
 _257 = ("maxServerMeta", "maxTotalCores", "maxTotalInstances", "maxTotalKeypairs", "maxTotalRAMSize", "maxServerGroups",

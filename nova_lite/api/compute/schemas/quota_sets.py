@@ -13,7 +13,7 @@ LIMIT = {"type": ["integer", "string"], "pattern": r"^-?[0-9]+$", "minimum": -1,
 _DETAIL = shapes.closed({"in_use": shapes.INTEGER, "limit": shapes.INTEGER, "reserved": shapes.INTEGER})
 
 UPDATE = {version: shapes.wrapped("quota_set", shapes.closed({}, {**dict.fromkeys(names, LIMIT),
-                                                                  "force": parameters.BOOLEAN, "tenant_id": shapes.STRING}))
+                                                                  "force": parameters.BOOLEAN}))
           for version, names in RESOURCES.items()}
 _QUERY = {"user_id": validation.multi({"type": "string", "maxLength": 255})}
 QUERY = {"2.1": shapes.query(_QUERY), "2.75": shapes.query(_QUERY, strict=True)}

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 def _bodies() -> dict[str, Json]:
     properties: Json = {
-        "imageRef": {"type": "string", "anyOf": [p.UUID, {"format": "uri"}]}, "name": p.NAME, "adminPass": servers.PASSWORD,
+        "imageRef": p.UUID, "name": p.NAME, "adminPass": servers.PASSWORD,
         "metadata": servers.METADATA, "preserve_ephemeral": p.BOOLEAN, "OS-DCF:diskConfig": servers.DISK_CONFIG,
         "accessIPv4": servers.ACCESS_V4, "accessIPv6": servers.ACCESS_V6, "personality": {"type": "array", "items": {
             "type": "object", "additionalProperties": False, "required": ["path", "contents"],

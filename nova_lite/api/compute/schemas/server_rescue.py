@@ -7,9 +7,8 @@ from nova_lite.api.compute.schemas.servers import PASSWORD
 from nova_lite.api.openstack import parameters as p
 
 Json = dict[str, Any]
-_IMAGE: Json = {"type": "string", "anyOf": [p.UUID, {"format": "uri"}]}
 RESCUE: Json = {"type": "object", "required": ["rescue"], "additionalProperties": False, "properties": {
     "rescue": {"type": ["object", "null"], "additionalProperties": False,
-               "properties": {"adminPass": PASSWORD, "rescue_image_ref": _IMAGE}}}}
+               "properties": {"adminPass": PASSWORD, "rescue_image_ref": p.UUID}}}}
 # without [api] enable_instance_password there is no password to tell
 RESCUE_ANSWER: Json = {"type": "object", "additionalProperties": False, "properties": {"adminPass": {"type": "string"}}}

@@ -21,5 +21,4 @@ def _place(properties: Json, required: list[str]) -> Json:
 UNSHELVE: dict[str, Json] = {
     "2.1": no_argument("unshelve"),
     "2.77": _unshelve(_place({"availability_zone": _ZONE}, ["availability_zone"])),
-    "2.91": _unshelve({**_place({"availability_zone": {"oneOf": [_ZONE, {"type": "null"}]}, "host": p.HOST}, []),
-                       "minProperties": 1})}
+    "2.91": _unshelve(_place({"availability_zone": {"oneOf": [_ZONE, {"type": "null"}]}, "host": p.HOST}, []))}

@@ -5,7 +5,7 @@ import copy
 from typing import Any
 
 from nova_lite.api.openstack import parameters as p
-from nova_lite.api.openstack.validation import multi, single
+from nova_lite.api.openstack.validation import multi
 
 Json = dict[str, Any]
 
@@ -32,8 +32,8 @@ HINTS: Json = {
     "properties": {
         "group": p.UUID, "different_host": _UUIDS,
         "same_host": {"type": ["string", "array"], "pattern": r"^[^\x00]*$", "items": p.UUID},
-        "query": {"type": ["string", "object", "array"]}, "target_cell": {"type": "string", "minLength": 1, "maxLength": 255},
-        "different_cell": {"type": ["string", "array"]}, "build_near_host_ip": p.IP_ADDRESS,
+        "query": {"type": ["string", "object"]}, "target_cell": {"type": "string", "minLength": 1, "maxLength": 255},
+        "different_cell": {"type": ["string", "array"], "items": p.STRING}, "build_near_host_ip": p.IP_ADDRESS,
         "cidr": {"type": "string", "pattern": r"^/[0-9a-f.:]+$"}}}
 
 
@@ -54,7 +54,7 @@ _DEVICE_NAME: Json = {"type": "string", "minLength": 1, "maxLength": 255, "patte
 _BDM_COMMON: Json = {
     "virtual_name": {"type": "string", "maxLength": 255}, "volume_id": p.UUID, "snapshot_id": p.UUID,
     "volume_size": p.NON_NEGATIVE_INTEGER, "delete_on_termination": p.BOOLEAN,
-    "no_device": {"type": ["string", "boolean", "object", "null"]}, "device_name": _DEVICE_NAME,
+    "no_device": {}, "device_name": _DEVICE_NAME,
     "connection_info": {"type": "string", "maxLength": 16777215}}
 _BDM_LEGACY: Json = {"type": "array", "items": {"type": "object", "properties": _BDM_COMMON, "additionalProperties": False}}
 
@@ -171,24 +171,23 @@ def _sort_keys(*more: str) -> Json:
 
 
 def _list_queries() -> dict[str, Json]:
-    texts = ("user_id", "project_id", "tenant_id", "launch_index", "image_ref", "image", "key_name", "power_state",
-             "vm_state", "task_state", "flavor", "launched_at", "terminated_at", "all_tenants", "soft_deleted", "deleted",
-             "status", "created_at", "locked_by", "uuid", "config_drive", "auto_disk_config", "progress", "host", "node",
-             *NO_FILTERS)
+    texts = ("user_id", "project_id", "tenant_id", "launch_index", "image_ref", "image", "vm_state", "task_state",
+             "all_tenants", "soft_deleted", "deleted", "status", "uuid", "host", *NO_FILTERS)
     patterns = ("hostname", "reservation_id", "availability_zone", "name", "display_name", "description",
                 "display_description", "root_device_name", "access_ip_v4", "access_ip_v6", "ip", "ip6", "kernel_id",
-                "ramdisk_id")
+                "ramdisk_id", "key_name", "power_state", "flavor", "launched_at", "terminated_at", "created_at", "locked_by",
+                "config_drive", "auto_disk_config", "progress", "node")
+    moments = multi({"type": "string", "format": "date-time"})
     properties: Json = {
         **{name: multi(_TEXT_QUERY) for name in texts}, **{name: multi(_REGEX) for name in patterns},
-        "changes-since": single({"type": "string", "format": "date-time"}),
+        "changes-since": moments,
         "sort_key": _sort_keys(*IGNORED_SORT_KEYS), "sort_dir": multi({"type": "string", "enum": ["asc", "desc"]}),
         "limit": multi(p.QUERY_LIMIT), "marker": multi(_TEXT_QUERY)}
     made: dict[str, Json] = {"2.1": {"type": "object", "properties": properties, "additionalProperties": True,
                                      "patternProperties": {"^_": multi(_TEXT_QUERY)}}}
     for version, more in (
-            ("2.26", {name: multi({"type": "string", "maxLength": 4000, "pattern": r"^[^\x00]*$"})
-                      for name in TAG_FILTERS}),
-            ("2.66", {"changes-before": single({"type": "string", "format": "date-time"})}),
+            ("2.26", {name: multi({**_REGEX, "maxLength": 4000}) for name in TAG_FILTERS}),
+            ("2.66", {"changes-before": moments}),
             ("2.73", {"locked": multi(_TEXT_QUERY)}),
             ("2.75", {"sort_key": _sort_keys("locked")})):
         properties = {**properties, **more}
