@@ -20,14 +20,14 @@ def test_a_server_on_a_network_with_a_port_and_a_group(standalone, demo):
     [private] = _network(standalone, "demo", "GET", "/networks?name=private")["networks"]
     own = _network(standalone, "demo", "POST", "/networks", {"network": {"name": "own"}})["network"]
     port = _network(standalone, "demo", "POST", "/ports", {"port": {"network_id": own["id"]}})["port"]
-    group = _network(standalone, "demo", "POST", "/security-groups", {"security_group": {"name": "web"}})["security_group"]
+    group = _network(standalone, "demo", "POST", "/security-groups", {"security_group": {"name": "nets"}})["security_group"]
     server = demo.boot("nets", demo.flavor("m1.nano"), networks=[{"uuid": private["id"]}, {"port": port["id"]}],
-                       security_groups=[{"name": "web"}])["id"]
+                       security_groups=[{"name": "nets"}])["id"]
     shown = demo.wait(server, "ACTIVE")
     assert shown["addresses"]["own"][0]["addr"] == port["fixed_ips"][0]["ip_address"]
     assert shown["addresses"]["private"][0]["addr"].startswith("10.71.0.")
     # the user's port has its own
-    assert {one["name"] for one in shown["security_groups"]} == {"default", "web"}
+    assert {one["name"] for one in shown["security_groups"]} == {"default", "nets"}
     [nic] = [p for p in _network(standalone, "demo", "GET", f"/ports?device_id={server}")["ports"]
              if p["network_id"] == private["id"]]
     assert (nic["security_groups"], nic["status"]) == ([group["id"]], "ACTIVE")
@@ -44,3 +44,4 @@ def test_a_server_on_a_network_with_a_port_and_a_group(standalone, demo):
     assert set(os.listdir("/sys/class/net")) == before
     _network(standalone, "demo", "DELETE", f"/ports/{port['id']}")       # the user's own, which a delete leaves
     _network(standalone, "demo", "DELETE", f"/networks/{own['id']}")
+    _network(standalone, "demo", "DELETE", f"/security-groups/{group['id']}")

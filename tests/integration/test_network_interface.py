@@ -346,7 +346,7 @@ def test_lists_and_looks(side: Side) -> None:
 
 
 # Neutron ------------------------------------------------------------------------------------------------------------------
-def test_a_build_with_one_port_costs_four_calls(neutron: Neutron) -> None:
+def test_a_build_with_one_port_costs_four_calls_and_one_for_the_groups_of_a_users_port(neutron: Neutron) -> None:
     network = neutron.add_network("blue", "10.81.0.0/24")
     neutron.build([NetworkRequest(network)])       # tokens and versions are known then
     with neutron.calls() as seen:
@@ -355,7 +355,7 @@ def test_a_build_with_one_port_costs_four_calls(neutron: Neutron) -> None:
     port = neutron.add_port(network)
     with neutron.calls() as seen:
         neutron.build([NetworkRequest(port_id=port)])
-    assert seen == ["GET /ports", "GET /networks", f"PUT /ports/{port}", "GET /subnets"]
+    assert seen == ["GET /ports", "GET /networks", "GET /security-groups", f"PUT /ports/{port}", "GET /subnets"]
 
 
 def test_a_port_is_bound_and_unbound(neutron: Neutron) -> None:

@@ -16,7 +16,8 @@ def cloud(tmp_path_factory):
     try:
         rabbit.start()
         maria.start()
-        services = Services(directory / "cloud", rabbit.url, maria.new_database(), api__auth_strategy="embedded")
+        services = Services(directory / "cloud", rabbit.url, maria.new_database(), api__auth_strategy="embedded",
+                            network__driver="fake")
         yield services.start()
     finally:
         if services is not None:
