@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install neighbours run stack down tempest scenario test unit functional integration chaos walk guest-test ceph-test two-hosts client-tours fuzz lint genconfig clean
+.PHONY: help install neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours fuzz lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -20,7 +20,7 @@ help:
 	@echo "make test         all tests"
 	@echo "make tempest      Tempest's tests of Compute on fake hosts, real Keystone, Glance, Neutron, Cinder (TEMPEST_OPTIONS)"
 	@echo "make scenario     Tempest's scenarios with real guests on the cloud of make stack (SCENARIO_OPTIONS)"
-	@echo "make unit | functional | integration | chaos    some of them"
+	@echo "make unit | functional | integration | chaos | security    some of them"
 	@echo "make walk         a random walk over all verbs while services are killed, 20 rounds (ROUNDS=5 SEED=7: that one again; GUESTS=real)"
 	@echo "make guest-test   what takes long on real guests: each verb while each service is killed, encryption on two hosts"
 	@echo "make ceph-test    guests whose disks are in a Ceph pool, on a real one-node cluster of its own (installs Debian's packages)"
@@ -66,7 +66,7 @@ test: install neighbours
 	@failed=0; \
 	$(PYTEST) -n 3 tests/unit || failed=1; \
 	NOVA_LITE_CONCURRENCY=threading $(BESIDE) tests/functional || failed=1; \
-	$(BESIDE) tests/chaos tests/functional tests/integration || failed=1; \
+	$(BESIDE) tests/chaos tests/functional tests/integration tests/security || failed=1; \
 	exit $$failed
 
 # the programs of the real Keystone, Glance, Neutron, Cinder, which tests/integration start; not in the directory of a cloud
@@ -85,7 +85,7 @@ functional: install
 
 integration: install neighbours
 
-integration chaos: install
+integration chaos security: install
 	$(PYTEST) tests/$@
 
 # `make test` takes three rounds of it, always the same ones; GUESTS=real: on two libvirt hosts, of which it takes none
