@@ -118,7 +118,7 @@ function configure_metadata_agents_for_nova_lite {
 function create_nova_lite_accounts {
     create_service_user nova_lite admin     # and the role service, which every such user has
     local url="http://$SERVICE_HOST:$NOVA_LITE_PORT/v2.1"
-    get_or_create_service nova_lite compute "Compute Service"
+    get_or_create_service nova compute "Compute Service"
     get_or_create_endpoint compute "$REGION_NAME" "$url"
 }
 

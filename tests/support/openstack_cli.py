@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support import tools_venv
+from tests.support.process import wait_for
 
 FORKS = pathlib.Path(__file__).with_name("openstack_forks.py")
 
@@ -130,7 +131,5 @@ def _until_volume(openstack, name: str, status: str) -> None:
 
 
 def _until(openstack, name: str, status: str) -> None:
-    for _ in range(30):
-        if openstack("server", "show", name)["status"] == status:
-            return
-    raise AssertionError(f"{name} never became {status}")
+    # a guest that ignores the power button is stopped after a minute
+    wait_for(f"{name} to become {status}", lambda: openstack("server", "show", name)["status"] == status, 120)
