@@ -76,7 +76,7 @@ def tour(openstack: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     _until(openstack, name, "ACTIVE")
     openstack("server", "reboot", "--wait", name, parse=False)
     openstack("server", "reboot", "--hard", "--wait", name, parse=False)
-    assert openstack("console", "log", "show", name, parse=False).strip()
+    wait_for("the guest's first words", lambda: openstack("console", "log", "show", name, parse=False).strip(), 120)
     assert openstack("server", "event", "list", name)
     openstack("server", "delete", "--wait", name, parse=False)
     assert name not in [s["Name"] for s in openstack("server", "list")]
