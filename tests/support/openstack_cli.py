@@ -61,8 +61,8 @@ def tour(openstack: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     name = f"cli-{uuid.uuid4().hex[:6]}"
     assert openstack("image", "list")
     assert openstack("network", "list")
-    flavor = openstack("flavor", "create", "--ram", "64", "--disk", "1", "--vcpus", "1", name)
-    assert flavor["ram"] == 64
+    flavor = openstack("flavor", "create", "--ram", "128", "--disk", "1", "--vcpus", "1", name)
+    assert flavor["ram"] == 128
     openstack("keypair", "create", "--private-key", str(tmp_path / "key"), name)
     image = openstack("image", "list")[0]["Name"]
     server = openstack("server", "create", "--flavor", name, "--image", image, "--nic", "none", "--key-name", name,
