@@ -6,9 +6,9 @@ import threading
 import pytest
 import requests
 
-from nova_lite import wsgi_server
 from nova_lite.console.handler import refuse_origin, token_of, without_tokens
 from nova_lite.console.proxy import Proxy
+from nova_lite.http import sockets
 from nova_lite.objects.console import ConsoleAuthToken
 from tests.support.websocket import Refused, WebSocket
 
@@ -61,7 +61,7 @@ def proxy(console, tmp_path):
     (tmp_path / "secret").write_text("secret")
 
     def make(**values):
-        made.append(Proxy(wsgi_server.bind("127.0.0.1", 0), values.pop("tokens", None) or Tokens(console.port),
+        made.append(Proxy(sockets.bind("127.0.0.1", 0), values.pop("tokens", None) or Tokens(console.port),
                           values.pop("allowed", ()), **{"web": str(tmp_path / "web"), **values}))
         made[-1].start()
         return made[-1]
