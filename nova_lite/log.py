@@ -17,7 +17,7 @@ INSTANCE_FORMAT = "[instance: %(uuid)s] "
 LEVELS = ["amqp=ERROR", "amqplib=WARNING", "kombu=WARNING", "oslo.messaging=WARNING", "oslo_messaging=WARNING",
           "oslo_service=WARNING", "oslo_policy=WARNING", "sqlalchemy=WARNING", "alembic=WARNING", "stevedore=WARNING",
           "keystonemiddleware=WARNING", "keystoneauth=WARNING", "urllib3=WARNING", "requests=WARNING",
-          "eventlet=WARNING", "cheroot=WARNING", "routes=WARNING", "dogpile=INFO"]
+          "eventlet=WARNING", "routes=WARNING", "dogpile=INFO"]
 
 
 def setup(conf: cfg.ConfigOpts) -> None:

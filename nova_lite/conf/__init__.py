@@ -36,10 +36,11 @@ from nova_lite.conf import (
     spice,
     vnc,
     volume,
+    wsgi,
 )
 
-GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image, network,
-          volume, key_manager, share, notifications, quota, console, vnc, spice, serial_console)
+GROUPS = (default, wsgi, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image,
+          network, volume, key_manager, share, notifications, quota, console, vnc, spice, serial_console)
 for _module in GROUPS:
     nova_names.add(_module.GROUP, _module.OPTS)
 
