@@ -47,16 +47,21 @@ class Route:
 
 
 class Application:
-    """One embedded API. A handler answers a dictionary, None, or a response of its own; errors become JSON by their code."""
+    """One embedded API. A handler answers a dictionary, None, or a response of its own; errors become JSON by their code.
 
-    def __init__(self, identity: LocalIdentity, routes: list[Route]) -> None:
-        self.identity, self.routes = identity, routes
+    ``over_quota`` is the code of OverQuota, which each OpenStack service has its own for.
+    """
+
+    def __init__(self, identity: LocalIdentity, routes: list[Route], over_quota: int = exception.OverQuota.code) -> None:
+        self.identity, self.routes, self._over_quota = identity, routes, over_quota
 
     @webob.dec.wsgify(RequestClass=Request)
     def __call__(self, req: Request) -> webob.Response:
         """Answer one request."""
         try:
             return self._answer(req)
+        except exception.OverQuota as error:
+            return _fault(self._over_quota, error.message)
         except exception.NovaLiteError as error:
             return _fault(error.code, error.message, error.kwargs.get("retry_after"))
         except Exception:
