@@ -21,11 +21,11 @@ from oslo_log import log as oslo_log
 
 from nova_lite import conf as conf_module
 from nova_lite import exception, launcher, log, rpc, wsgi_server
-from nova_lite.checks import check_broker, check_cloud, check_database
+from nova_lite.checks import check_broker, check_cloud, check_database, check_secret_keys
 from nova_lite.conf import files
 
-__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_values", "compute_hosts",
-           "load", "main", "run", "serve"]
+__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_secret_keys", "check_values",
+           "compute_hosts", "load", "main", "run", "serve"]
 
 LOG = oslo_log.getLogger(__name__)
 # for loops that are in the middle of something: longer ones wait for somebody who is gone, and can be cut off at any point
