@@ -215,7 +215,7 @@ def load(name: str, cli_opts: Sequence[cfg.Opt] = (), argv: Sequence[str] | None
         if unknown:
             LOG.warning("options that are not known, and have no effect: %s", ", ".join(unknown))
         if exposed:
-            LOG.warning("every user of this machine can read the passwords in %s: chmod 640", ", ".join(exposed))
+            LOG.warning("every user of this machine can read the secrets in %s: chmod 640", ", ".join(exposed))
     return conf
 
 

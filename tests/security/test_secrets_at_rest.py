@@ -6,6 +6,7 @@ import os
 import pathlib
 import stat
 import subprocess
+import tempfile
 
 import pytest
 import sqlalchemy as sa
@@ -23,6 +24,7 @@ from tests.unit.api.compute.conftest import Cloud
 from tests.unit.api.compute.server_support import Servers
 from tests.unit.db.databases import empty_database
 
+ROOT = pathlib.Path(__file__).parents[2]
 PASSWORD = "correct-horse-battery-staple"
 VERBS = ("create", "rebuild", "rescue", "changePassword", "evacuate")
 
@@ -257,3 +259,51 @@ def test_no_secret_is_in_what_is_told_of_an_action(cloud, monkeypatch):
     shown = cloud.client("admin", "admin", ("admin",)).at("2.90").get(f"/servers/{server}/os-instance-actions")
     assert PASSWORD not in json.dumps(shown)
     assert "sealed" not in json.dumps(shown)
+
+
+# other files ------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def open_directory():
+    """One that every user of the machine can pass through; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield pathlib.Path(name)
+
+
+def test_what_a_setup_writes_is_not_for_every_user(open_directory):
+    config = open_directory / "nova-lite.conf"
+    config.write_text(f"[DEFAULT]\ntransport_url = fake://\nstate_path = {open_directory}/state\n[api]\n"
+                      f"auth_strategy = embedded\n[database]\nconnection = sqlite:///{open_directory}/state/db\n[compute]\ndriver = fake\n")
+    config.chmod(0o640)
+    (open_directory / "state").mkdir(mode=0o755)
+    manage = [BIN / "nova-lite-manage", "--config-file", config]
+    for command in (["db", "sync"], ["embedded", "setup"], ["secrets", "rotate"]):
+        subprocess.run([*manage, *command], check=True, capture_output=True, umask=0o022)
+    written = [path for path in (open_directory / "state").rglob("*") if path.is_file()]
+    assert {"db", "secret_keys", "clouds.yaml", "passwords.json", "key", "users.json"} <= {path.name for path in written}
+    readable = {path.name for path in written if path.stat().st_mode & stat.S_IROTH and all(
+        directory.stat().st_mode & stat.S_IXOTH for directory in path.parents)}
+    assert readable <= {"seeded", "db.sync-lock", ".lock"}
+
+
+def test_a_service_tells_which_secrets_every_user_can_read(open_directory):
+    config, log = open_directory / "nova-lite.conf", open_directory / "log"
+    config.write_text(f"[DEFAULT]\ntransport_url = fake://\nstate_path = {open_directory}\nlog_file = {log}\n[database]\n"
+                      f"connection = sqlite:///{open_directory}/db\n")
+    config.chmod(0o644)
+    conf = nova_conf.load([], config_files=[str(config)])
+    secret_keys.ensure(conf)
+    os.chmod(conf.database.secret_keys_file, 0o644)
+    subprocess.run([BIN / "nova-lite-conductor", "--config-file", config], check=False, capture_output=True, timeout=60)
+    [told] = [line for line in log.read_text().splitlines() if "every user of this machine can read" in line]
+    assert f"{config}, {conf.database.secret_keys_file}: chmod 640" in told
+
+
+def test_the_readme_writes_options_into_a_file_that_is_closed_before():
+    written: dict[str, bool] = {}
+    for line in (ROOT / "README.md").read_text().splitlines():
+        if "install -m 640 /dev/null /etc/nova_lite/" in line:
+            written[line.split()[4]] = True
+        elif ">/etc/nova_lite/" in line.replace("> ", ">"):
+            assert written.get(line.split(">")[1].split()[0]), line
+    assert written
