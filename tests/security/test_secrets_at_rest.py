@@ -272,8 +272,9 @@ def open_directory():
 
 def test_what_a_setup_writes_is_not_for_every_user(open_directory):
     config = open_directory / "nova-lite.conf"
-    config.write_text(f"[DEFAULT]\ntransport_url = fake://\nstate_path = {open_directory}/state\n[api]\n"
-                      f"auth_strategy = embedded\n[database]\nconnection = sqlite:///{open_directory}/state/db\n[compute]\ndriver = fake\n")
+    config.write_text(f"[DEFAULT]\ntransport_url = fake://\nstate_path = {open_directory}/state\n"
+                      "[api]\nauth_strategy = embedded\n[compute]\ndriver = fake\n"
+                      f"[database]\nconnection = sqlite:///{open_directory}/state/db\n")
     config.chmod(0o640)
     (open_directory / "state").mkdir(mode=0o755)
     manage = [BIN / "nova-lite-manage", "--config-file", config]
