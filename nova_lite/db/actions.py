@@ -235,9 +235,23 @@ def paid(conn: sa.Connection, action_id: int) -> None:
     conn.execute(sa.update(T).where(T.c.id == action_id, T.c.state == objects.ERROR).values(lease_until=None))
 
 
+def unreadable(conn: sa.Connection) -> list[int]:
+    """The ids of open actions that wait for a key: none of ours opens their secrets."""
+    found = []
+    for row in conn.execute(sa.select(T.c.id, T.c.arguments).where(T.c.state.in_(OPEN), _has_secrets())):
+        try:
+            sealed.unseal(conn, row.arguments)
+        except exception.ConfigError:
+            found.append(row.id)
+    return found
+
+
+def _has_secrets() -> sa.ColumnElement[bool]:
+    return sa.or_(*(sa.cast(T.c.arguments, sa.Text).contains(f'"{name}"', autoescape=True) for name in sealed.NAMES))
+
+
 def _forget_secrets(conn: sa.Connection, ids: Collection[int]) -> None:
-    named = sa.or_(*(sa.cast(T.c.arguments, sa.Text).contains(f'"{name}"', autoescape=True) for name in sealed.NAMES))
-    for row in conn.execute(sa.select(T.c.id, T.c.arguments).where(T.c.id.in_(sorted(ids)), named)).all():
+    for row in conn.execute(sa.select(T.c.id, T.c.arguments).where(T.c.id.in_(sorted(ids)), _has_secrets())).all():
         conn.execute(sa.update(T).where(T.c.id == row.id).values(arguments=sealed.without(row.arguments)))
 
 

@@ -20,10 +20,16 @@ def database(conf: cfg.ConfigOpts) -> tuple[str, str]:
 
 def keys(conf: cfg.ConfigOpts) -> tuple[str, str]:
     """Secrets in the database can be stored and read."""
+    from nova_lite.db import actions
+
     try:
         checks.check_secret_keys(conf)
     except exception.ConfigError as error:      # a scheduler runs without them
         return WARNING, error.message
+    with Database(conf).read() as connection:
+        waiting = actions.unreadable(connection)
+    if waiting:
+        return FAILURE, f"{len(waiting)} open action(s) have secrets that no key of {conf.database.secret_keys_file} opens"
     return SUCCESS, "there"
 
 

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, secret_keys
+from nova_lite import exception, secret_keys, status
 from nova_lite.api import app
 from nova_lite.conductor.steps import Steps
 from nova_lite.context import admin_context
@@ -202,7 +202,10 @@ def test_an_action_whose_key_is_missing_waits_for_it(cloud, monkeypatch):
         actions.for_worker(connection, _open(cloud, server))
     assert steps.steps(admin_context(), [["claim_action", claim]]) == [{"result": None}]
     assert _open(cloud, server).state == "pending"
+    assert status.keys(cloud.conf)[0] == status.FAILURE
+    assert "1 open action(s)" in status.keys(cloud.conf)[1]
     path.write_bytes(kept)
+    assert status.keys(cloud.conf) == (status.SUCCESS, "there")
     assert steps.steps(admin_context(), [["claim_action", claim]])[0]["result"]
 
 
