@@ -172,7 +172,7 @@ class LocalImages:
         return used
 
     def _check_quota(self, used: int, more: int) -> None:
-        if self._quota is not None and used + more > self._quota:
+        if self._quota is not None and more and used + more > self._quota:      # an image may be without data
             raise exception.StorageLimitExceeded(what="bytes of images", used=used, limit=self._quota, asked=more)
 
     def _record(self, image_id: str) -> pathlib.Path:

@@ -86,6 +86,7 @@ def small(cloud, monkeypatch):
     """The quota of images in MiB, as writing GiB takes long."""
     def limit(mib):
         monkeypatch.setattr(cloud.images.routes[-1].handler.__self__.images, "_quota", mib * units.MiB)
+    cloud.limit = limit
     limit(8)
     return cloud
 
@@ -111,6 +112,14 @@ def test_what_is_deleted_may_be_stored_again(small):
     assert small.upload(small.image(), Pattern(1)).status_code == 413
     small._send(small.images, "demo", "DELETE", f"/v2/images/{image}")
     assert small.upload(small.image(), Pattern(8)).status_code == 204
+
+
+def test_an_image_without_data_needs_no_room(small):
+    image, empty = small.image(), small.image()
+    assert small.upload(image, Pattern(8)).status_code == 204
+    small.limit(4)          # an operator has changed his mind
+    assert small.upload(small.image(), Pattern(1)).status_code == 413
+    assert small.upload(empty, Pattern(0)).status_code == 204
 
 
 def test_an_upload_without_end_is_stopped(small):
