@@ -116,6 +116,13 @@ def test_addresses_of_one_ipv6_network_are_one(cloud):
     assert cloud.login("admin", address="::ffff:192.0.2.1").status_code == 201
 
 
+def test_an_address_that_the_client_put_before_its_own_does_not_count(cloud):
+    """What a proxy makes of X-Forwarded-For; the last one is the proxy's own word."""
+    codes = [cloud.login("admin", "wrong", address=f"198.51.100.{number}, {ATTACKER}").status_code for number in range(8)]
+    assert codes == [401] * attempts.PER_USER + [429] * (8 - attempts.PER_USER)
+    assert cloud.login("admin", address=f"{ATTACKER}, {FRIEND}").status_code == 201
+
+
 def test_guesses_at_the_same_time_pass_no_limit(cloud):
     codes = []
     threads = [threading.Thread(target=lambda: codes.append(cloud.login("admin", "wrong").status_code)) for _ in range(20)]
