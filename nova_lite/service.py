@@ -21,13 +21,13 @@ from oslo_log import log as oslo_log
 
 from nova_lite import conf as conf_module
 from nova_lite import exception, launcher, log, rpc
-from nova_lite.checks import check_broker, check_cloud, check_database
+from nova_lite.checks import check_broker, check_cloud, check_database, check_secret_keys
 from nova_lite.conf import files
 from nova_lite.http import server, sockets
 from nova_lite.http.listener import Limits
 
-__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_values", "compute_hosts",
-           "load", "main", "run", "serve"]
+__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_secret_keys", "check_values",
+           "compute_hosts", "load", "main", "run", "serve"]
 
 LOG = oslo_log.getLogger(__name__)
 # for loops that are in the middle of something: longer ones wait for somebody who is gone, and can be cut off at any point
@@ -222,7 +222,7 @@ def load(name: str, cli_opts: Sequence[cfg.Opt] = (), argv: Sequence[str] | None
         if unknown:
             LOG.warning("options that are not known, and have no effect: %s", ", ".join(unknown))
         if exposed:
-            LOG.warning("every user of this machine can read the passwords in %s: chmod 640", ", ".join(exposed))
+            LOG.warning("every user of this machine can read the secrets in %s: chmod 640", ", ".join(exposed))
     return conf
 
 

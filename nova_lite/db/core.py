@@ -12,7 +12,8 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import concurrency, exception
-from nova_lite.db import journal, pymysql_loader
+from nova_lite.db import journal, pymysql_loader, sealed
+from nova_lite.secret_keys import SecretKeys
 
 T = TypeVar("T")
 LOG = log.getLogger(__name__)
@@ -35,6 +36,7 @@ class Database:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
         self.engine = make_engine(conf.database.connection, conf.database.max_pool_size)
+        sealed.give_keys(self.engine, SecretKeys(conf.database.secret_keys_file))
         self.listener: journal.Listener | None = None
 
     @contextmanager
@@ -156,6 +158,7 @@ def _sqlite_pragmas(connection: object, _record: object) -> None:
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute("PRAGMA secure_delete=ON")       # what was deleted is overwritten, not only free
     cursor.close()
 
 

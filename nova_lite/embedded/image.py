@@ -36,7 +36,7 @@ def factory(conf: cfg.ConfigOpts) -> Application:
         Route("DELETE", "/v2/images/{image_id}", api.delete),
         Route("PUT", "/v2/images/{image_id}/file", api.upload),
         Route("GET", "/v2/images/{image_id}/file", api.download),
-    ])
+    ], over_quota=413)
 
 
 class ImageHandlers:

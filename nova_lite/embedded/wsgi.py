@@ -47,18 +47,23 @@ class Route:
 
 
 class Application:
-    """One embedded API. A handler answers a dictionary, None, or a response of its own; errors become JSON by their code."""
+    """One embedded API. A handler answers a dictionary, None, or a response of its own; errors become JSON by their code.
 
-    def __init__(self, identity: LocalIdentity, routes: list[Route]) -> None:
-        self.identity, self.routes = identity, routes
+    ``over_quota`` is the code of OverQuota, which each OpenStack service has its own for.
+    """
+
+    def __init__(self, identity: LocalIdentity, routes: list[Route], over_quota: int = exception.OverQuota.code) -> None:
+        self.identity, self.routes, self._over_quota = identity, routes, over_quota
 
     @webob.dec.wsgify(RequestClass=Request)
     def __call__(self, req: Request) -> webob.Response:
         """Answer one request."""
         try:
             return self._answer(req)
+        except exception.OverQuota as error:
+            return _fault(self._over_quota, error.message)
         except exception.NovaLiteError as error:
-            return _fault(error.code, error.message)
+            return _fault(error.code, error.message, error.kwargs.get("retry_after"))
         except Exception:
             LOG.exception("%s %s failed", req.method, req.path)
             return _fault(500, "Internal error")
@@ -91,9 +96,11 @@ def json_response(body: Any, status: int = 200, headers: dict[str, str] | None =
                                                                      *(headers or {}).items()])
 
 
-def _fault(code: int, message: str) -> webob.Response:
+def _fault(code: int, message: str, retry_after: int | None = None) -> webob.Response:
     # one body that all clients read: keystone and glance use "error", neutron "NeutronError"
     headers = {"WWW-Authenticate": 'Keystone uri="/identity"'} if code == 401 else {}
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
     title = webob.Response(status=code).status.partition(" ")[2]
     return json_response({"error": {"code": code, "title": title, "message": message},
                           "NeutronError": {"type": title.replace(" ", ""), "message": message, "detail": ""}}, code, headers)

@@ -114,6 +114,11 @@ class Unauthorized(NovaLiteError):
     code = 401
 
 
+class TooManyLogins(NovaLiteError):
+    msg_fmt = "Too many failed logins from this address. Try again in %(retry_after)d seconds."
+    code = 429
+
+
 class FixedIpAlreadyInUse(Invalid):
     msg_fmt = "Fixed IP address %(address)s is already in use on network %(network_id)s."
 
