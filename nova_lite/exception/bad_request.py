@@ -17,6 +17,10 @@ class MalformedRequestBody(Invalid):
     msg_fmt = "Malformed request body"
 
 
+class RequestAborted(MalformedRequestBody):
+    msg_fmt = "The request body ended before its end"
+
+
 class MarkerNotFound(Invalid):
     msg_fmt = "marker [%(marker)s] not found"
 

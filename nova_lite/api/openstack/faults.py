@@ -14,6 +14,7 @@ import webob.exc
 from oslo_log import log
 
 from nova_lite import exception
+from nova_lite.api.openstack import body
 
 LOG = log.getLogger(__name__)
 NAMES = {400: "badRequest", 401: "unauthorized", 403: "forbidden", 404: "itemNotFound", 405: "badMethod",
@@ -95,12 +96,13 @@ def respond(error: Exception, start_response: Callable[..., Any]) -> list[bytes]
 
 
 class FaultWrapper:
-    """A WSGI filter: what the parts below it raise becomes a fault."""
+    """A WSGI filter: what the parts below it raise becomes a fault, and so does a body that does not come to its end."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        body.guard(environ)
         try:
             return self.app(environ, start_response)
         except ResponseMismatch:
