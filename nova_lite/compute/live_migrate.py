@@ -25,7 +25,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.compute import volumes
 from nova_lite.compute.patience import until_answered
-from nova_lite.compute.work import Work, message_of, needs_stack, patiently
+from nova_lite.compute.work import Work, needs_stack, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -263,7 +263,7 @@ def _copy(work: Work) -> None:
         LOG.error("the guest stays: %s", error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
         aborted = isinstance(error, exception.LiveMigrationAborted)
         work.hand_over(move.dest_compute, arguments={
-            "step": "undo", "error": message_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
+            "step": "undo", "error": exception.public_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
         return
     _switch(work)
     _leave(work, lost)
@@ -387,7 +387,8 @@ def _waits(work: Work) -> bool:
 
 # both ---------------------------------------------------------------------------------------------------------------------
 def _to_settle(work: Work, error: Exception, ends_as: str) -> None:
-    work.hand_over(_move(work).source_compute, arguments={"step": "settle", "error": message_of(error), "ends_as": ends_as})
+    work.hand_over(_move(work).source_compute, arguments={"step": "settle", "error": exception.public_of(error),
+                                                          "ends_as": ends_as})
 
 
 def _prepare_unless_aborted(work: Work) -> None:

@@ -63,7 +63,9 @@ class Application:
             _check_url(req)
             return self._answer(req)
         except exception.NovaLiteError as error:
-            return _fault(error.code, error.message)
+            if error.public != error.message:
+                LOG.warning("fault %s: %s", error.code, error)
+            return _fault(error.code, error.public)
         except Exception:
             LOG.exception("%s %s failed", req.method, req.path)
             return _fault(500, "Internal error")

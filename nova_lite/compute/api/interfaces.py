@@ -118,7 +118,8 @@ class Interfaces(Base):
             if time.monotonic() > deadline:
                 raise exception.ServiceUnavailable(
                     what=f"Host {action.host}", reason="it did not attach the interface within "
-                    f"{ATTACH_SECONDS:.0f} seconds; it may still do so: see the server's actions")
+                    f"{ATTACH_SECONDS:.0f} seconds", public="The compute host of the server did not attach the "
+                    f"interface within {ATTACH_SECONDS:.0f} seconds; it may still do so: see the server's actions")
             time.sleep(pause)
 
 

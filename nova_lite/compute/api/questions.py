@@ -47,4 +47,5 @@ def ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
     try:
         return question(*arguments)
     except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure) as error:
-        raise exception.ServiceUnavailable(what=what, reason="its compute host does not answer") from error
+        raise exception.ServiceUnavailable(what=what, reason="its compute host does not answer",
+                                           public="The compute host of the server does not answer") from error

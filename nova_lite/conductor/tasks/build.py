@@ -122,7 +122,7 @@ class BuildTask:
             return
         except Exception as error:
             LOG.exception("scheduling failed")
-            self._ask_again(waiting, (str(error) or type(error).__name__).splitlines()[0], started)
+            self._ask_again(waiting, exception.public_of(error), started)
             return
         sent, homeless = self.db.write(self._assign, waiting, batch[0].spec, selections, started)
         if homeless:
@@ -286,5 +286,5 @@ class BuildTask:
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, place.host, arguments)
             return place.host
         where = f" Hosts tried: {', '.join(str(h) for h in tried)}." if len(tried) > 1 else ""
-        endings.fail(conn, action, reason + where, details, {"host": None, "node": None, "network_info": []})
+        endings.fail(conn, action, reason, details + where, {"host": None, "node": None, "network_info": []})
         return None
