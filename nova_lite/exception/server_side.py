@@ -15,9 +15,11 @@ class NotImplementedByDriver(NovaLiteError):
 
 
 class ServiceUnavailable(NovaLiteError):
+    """``reason`` is in our own words, or an exception."""
+
     msg_fmt = "%(what)s is unavailable: %(reason)s"
-    public_fmt = "%(what)s is unavailable"
     code = 503
+    safe = True
 
 
 class NoValidHost(NovaLiteError):

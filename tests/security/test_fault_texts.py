@@ -18,7 +18,7 @@ WORDS = "qemu-img: Could not open '/var/lib/nova_lite/instances/x/disk' on host7
 FOREIGN = [OSError(28, WORDS), RuntimeError(WORDS), KeyError(WORDS), UnicodeDecodeError("ascii", WORDS.encode(), 0, 1, WORDS),
            exception.VirtDriverError(what=f"qemu-img convert {WORDS}", reason=WORDS), exception.NovaLiteError(WORDS),
            exception.ShareAccessFailed(share_id="s", address="10.1.2.3", reason=WORDS),
-           exception.ServiceUnavailable(what="Cinder", reason=WORDS),
+           exception.ServiceUnavailable(what="Cinder", reason=OSError(WORDS)),
            exception.BuildFailed(instance_id="i", reason=OSError(WORDS)),
            exception.GuestRemains(operation="create", host="host7", reason=exception.VirtDriverError(what=WORDS, reason=WORDS)),
            exception.VolumeStuck(volume_id="v", reason=OSError(WORDS), second=RuntimeError(WORDS)),
@@ -76,7 +76,7 @@ def test_what_helps_a_user_is_still_said():
             (exception.DriverRefusal(what="Detaching volume v", reason="the guest is paused"), "the guest is paused"),
             (exception.BuildAborted(instance_id="i", reason=exception.ImageNotFound(image_id="x")), "x could not be found"),
             (exception.BuildFailed(instance_id="i", reason=OSError("x")), "Build of instance i failed: OSError"),
-            (exception.ServiceUnavailable(what="Cinder", reason="x"), "Cinder is unavailable")):
+            (exception.ServiceUnavailable(what="Cinder", reason="no answer within 2 s"), "Cinder is unavailable: no answer")):
         assert words in exception.public_of(error)
 
 

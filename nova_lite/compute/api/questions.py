@@ -38,7 +38,8 @@ class Questions(Base):
         states.check(states.OPERATIONS["changePassword"], instance, may_override_lock=bool(context.is_admin))
         if not instance.host:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
-        ask(f"Host {instance.host}", self.compute_rpc.check_admin_password, context, instance.host, instance.uuid)
+        ask(f"Password of instance {instance.uuid}", self.compute_rpc.check_admin_password, context, instance.host,
+            instance.uuid)
         self.operate(context, instance.uuid, "changePassword", {"admin_password": password})
 
 
@@ -47,5 +48,4 @@ def ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
     try:
         return question(*arguments)
     except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure) as error:
-        raise exception.ServiceUnavailable(what=what, reason="its compute host does not answer",
-                                           public="The compute host of the server does not answer") from error
+        raise exception.ServiceUnavailable(what=what, reason="its compute host does not answer") from error
