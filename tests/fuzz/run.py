@@ -55,13 +55,13 @@ def run(cloud: Standalone, directory: pathlib.Path, user: str, version: str, sec
     document.write_text(operator.request("GET", "/openapi.json", version).text)
     (directory / "schemathesis.toml").write_text(CONFIG)
     failed: list[str] = []
-    since = cloud.process.log.stat().st_size
+    since = (cloud.directory / "state" / "nova-lite.log").stat().st_size
     with world, open(directory / f"{name}.log", "wb") as log:
         done = subprocess.Popen(_command(cloud, mine, document, seconds, seed, include, *more), stdout=log, stderr=log,
                                 cwd=directory, env=_environment(world))
         if done.wait() != 0:
             failed.append(f"schemathesis: see {log.name}")
-    failed += log_problems(cloud.process.log, since)
+    failed += log_problems(cloud.directory / "state" / "nova-lite.log", since)
     try:
         world.check()
     except AssertionError as error:
