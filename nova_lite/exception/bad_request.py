@@ -184,10 +184,12 @@ class InvalidCPUInfo(Invalid):
 
 class InvalidLocalStorage(Invalid):
     msg_fmt = "%(path)s is not on local storage: %(reason)s"
+    public_fmt = "The disks are not on local storage: %(reason)s"
 
 
 class InvalidSharedStorage(Invalid):
     msg_fmt = "%(path)s is not on shared storage: %(reason)s"
+    public_fmt = "The disks are not on shared storage: %(reason)s"
 
 
 class UnableToMigrateToSelf(Invalid):

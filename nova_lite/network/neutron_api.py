@@ -127,7 +127,7 @@ class NeutronAPI:
                                 params={"fields": "dry-run"} if dry_run else {})
         except NeutronRefusal as error:
             raise exception.UnableToAutoAllocateNetwork(
-                f"Unable to automatically allocate a network for project {project_id} ({error.message})") from error
+                f"Unable to automatically allocate a network for project {project_id} ({error.public})") from error
         return answer["auto_allocated_topology"]["id"]
 
     def get(self, context: RequestContext, what: str, item_id: str) -> Json:

@@ -129,9 +129,9 @@ def _as_nova_answers() -> Iterator[None]:
     try:
         yield
     except exception.NetworkAmbiguous as error:
-        raise exception.Invalid(error.message) from error
+        raise exception.Invalid(error.public) from error
     except exception.FixedIpAlreadyInUse as error:
-        raise exception.Conflict(error.message) from error
+        raise exception.Conflict(error.public) from error
 
 
 def _error(instance_uuid: str, action: Action | None) -> exception.NovaLiteError:

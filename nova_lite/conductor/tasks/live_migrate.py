@@ -153,6 +153,6 @@ def after_death(action: Action, alive: Collection[str], other: str | None,
     if step in ("copy", "left"):
         return other, {"step": "lost"}
     if step == "mend" and given_up:
-        return other, {"step": "alone", objects.LOST: f"the guest had gone on at {other} before all of it was there, and "
-                                                      f"{action.host}, which has the rest, does not come back"}
+        return other, {"step": "alone", objects.LOST: "the guest had gone on at its new host before all of it was there, "
+                                                      "and the old one, which has the rest, does not come back"}
     return None
