@@ -94,6 +94,14 @@ class Handler(websocketproxy.ProxyRequestHandler):
             return False
         return True
 
+    def send_head(self) -> Any:
+        """The answer of a page. A path that can name no file (NUL, half of a surrogate pair) names none."""
+        try:
+            return super().send_head()
+        except ValueError:
+            self.send_error(404, "File not found")
+            return None
+
     def translate_path(self, path: str) -> str:
         """Pages are those of one directory."""
         self.directory = self.server.web

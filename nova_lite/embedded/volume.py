@@ -10,7 +10,7 @@ from oslo_config import cfg
 from nova_lite import exception
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.embedded import fields
-from nova_lite.embedded.wsgi import Application, Request, Route, json_response
+from nova_lite.embedded.wsgi import Application, Request, Route, json_response, page_size
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.objects.volume import Volume
 from nova_lite.volume.local import ATTACHED, MULTIATTACH, ZONE, LocalVolumes, StoredSnapshot
@@ -236,8 +236,7 @@ def _fits(req: Request, view: dict[str, Any], keys: tuple[str, ...]) -> bool:
 def _page(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ids = [v["id"] for v in views]
     start = ids.index(req.GET["marker"]) + 1 if req.GET.get("marker") in ids else 0
-    limit = req.GET.get("limit", "")
-    return views[start:start + int(limit)] if limit.isdecimal() else views[start:]
+    return views[start:][:page_size(req)]
 
 
 def _view(req: Request, volume: Volume) -> dict[str, Any]:

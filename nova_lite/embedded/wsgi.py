@@ -27,12 +27,16 @@ class Request(webob.Request):
         """True for the role admin."""
         return "admin" in self.token.roles
 
-    def json_object(self) -> dict[str, Any]:
-        """The body as a JSON object; raises MalformedRequestBody."""
+    def json_value(self) -> Any:
+        """The body as JSON; raises MalformedRequestBody."""
         try:
-            value = json_in.loads((self.body or b"{}").decode("utf-8"))
+            return json_in.loads(self.body or b"{}")
         except ValueError:
             raise exception.MalformedRequestBody() from None
+
+    def json_object(self) -> dict[str, Any]:
+        """The body as a JSON object; raises MalformedRequestBody."""
+        value = self.json_value()
         if not isinstance(value, dict):
             raise exception.MalformedRequestBody()
         return value
@@ -59,11 +63,14 @@ class Application:
     def __call__(self, req: Request) -> webob.Response:
         """Answer one request."""
         try:
+            _check_url(req)
             return self._answer(req)
         except exception.OverQuota as error:
-            return _fault(self._over_quota, error.message)
+            return _fault(self._over_quota, error.public)
         except exception.NovaLiteError as error:
-            return _fault(error.code, error.message, error.kwargs.get("retry_after"))
+            if error.public != error.message:
+                LOG.warning("fault %s: %s", error.code, error)
+            return _fault(error.code, error.public, error.kwargs.get("retry_after"))
         except Exception:
             LOG.exception("%s %s failed", req.method, req.path)
             return _fault(500, "Internal error")
@@ -88,6 +95,16 @@ class Application:
         if allowed:
             return _fault(405, f"{req.method} is not allowed here")
         return _fault(404, f"There is no {req.path_info} here")
+
+
+def _check_url(req: Request) -> None:
+    """Raise Invalid for a path or a query that is no text."""
+    try:
+        texts = (req.path_info, *req.GET.keys(), *req.GET.values())
+    except UnicodeDecodeError:
+        raise exception.Invalid("The URL is not UTF-8 encoded") from None
+    if any("\0" in text for text in texts):
+        raise exception.Invalid("The URL holds NUL")
 
 
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> webob.Response:
@@ -120,6 +137,12 @@ def body_of(req: Request, key: str) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise exception.InvalidInput(reason=f"the body must hold an object {key!r}")
     return body
+
+
+def page_size(req: Request) -> int | None:
+    """The query's ``limit``; None (all) for none, and for one that is no number or larger than any list."""
+    limit = req.GET.get("limit", "")
+    return int(limit) if limit.isdecimal() and len(limit) < 10 else None
 
 
 def select(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:

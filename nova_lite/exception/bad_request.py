@@ -17,6 +17,10 @@ class MalformedRequestBody(Invalid):
     msg_fmt = "Malformed request body"
 
 
+class RequestAborted(MalformedRequestBody):
+    msg_fmt = "The request body ended before its end"
+
+
 class MarkerNotFound(Invalid):
     msg_fmt = "marker [%(marker)s] not found"
 
@@ -185,10 +189,12 @@ class InvalidCPUInfo(Invalid):
 
 class InvalidLocalStorage(Invalid):
     msg_fmt = "%(path)s is not on local storage: %(reason)s"
+    public_fmt = "The disks are not on local storage: %(reason)s"
 
 
 class InvalidSharedStorage(Invalid):
     msg_fmt = "%(path)s is not on shared storage: %(reason)s"
+    public_fmt = "The disks are not on shared storage: %(reason)s"
 
 
 class UnableToMigrateToSelf(Invalid):

@@ -135,7 +135,8 @@ class LocalVolumes:
             data.build(data_files.from_image(image_id, image.disk_format, volume.size,
                                              lambda path: images.download(context, image_id, path)))
         except OSError as error:
-            raise exception.InvalidVolume(reason=f"Volume {volume_id} cannot be reimaged: {error}") from error
+            raise exception.InvalidVolume(reason=f"volume {volume_id} cannot be reimaged: {error}",
+                                          public=f"Invalid volume: volume {volume_id} cannot be reimaged") from error
         finally:
             data.finish()
         with self._lock.held():
@@ -166,7 +167,8 @@ class LocalVolumes:
             try:
                 data_files.blank(size)(self._data(volume_id).path)
             except OSError as error:
-                raise exception.InvalidVolume(reason=f"Volume {volume_id} cannot be extended: {error}") from error
+                raise exception.InvalidVolume(reason=f"volume {volume_id} cannot be extended: {error}",
+                                              public=f"Invalid volume: volume {volume_id} cannot be extended") from error
             volume.size = size
             self._volumes.write(volume_id, volume)
 

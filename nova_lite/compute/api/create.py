@@ -162,7 +162,7 @@ class Creation(Volumes):
         try:
             return self.image.get(context, image_id) if image_id else None
         except exception.ImageNotFound as error:
-            raise exception.Invalid(error.message) from error
+            raise exception.Invalid(error.public) from error
 
     @staticmethod
     def _keypair(connection: sa.Connection, context: RequestContext, name: str | None) -> dict[str, Any] | None:
@@ -179,7 +179,7 @@ class Creation(Volumes):
             return self.network.validate(context, networks, request.max_count, request.security_groups,
                                          request.allow_external_network)
         except exception.NotFound as error:        # a network that is not there is a mistake in the body, not in the URL
-            raise exception.Invalid(error.message) from error
+            raise exception.Invalid(error.public) from error
 
     def _write(self, connection: sa.Connection, context: RequestContext, request: CreateRequest, facts: _Facts,
                reservation: str) -> tuple[list[str], list[int], Prepared]:

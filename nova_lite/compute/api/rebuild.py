@@ -82,7 +82,7 @@ class Rebuilds(Base):
         try:
             image = self.image.get(context, request.image_id)
         except exception.ImageNotFound as error:
-            raise exception.Invalid(f"Cannot find image for rebuild: {error.message}") from error
+            raise exception.Invalid(f"Cannot find image for rebuild: {error.public}") from error
         root = next((d for d in instance.volumes if d.is_root), None)
         hardware.check(instance.flavor, image)
         if hardware.demand(instance.flavor, image) != hardware.demand(instance.flavor, instance.image):

@@ -65,7 +65,7 @@ def get_flavor(connection: sa.Connection, context: RequestContext, flavorid: str
     try:
         flavor = flavors.get(connection, flavorid, None if context.is_admin else context.project_id)
     except exception.FlavorNotFound as error:
-        raise exception.Invalid(error.message) from error
+        raise exception.Invalid(error.public) from error
     if flavor.disabled:
         raise exception.Invalid(f"Flavor {flavorid} could not be found.")
     return flavor
@@ -76,7 +76,7 @@ def get_group(connection: sa.Connection, context: RequestContext, uuid: str) -> 
     try:
         group = server_groups.get(connection, uuid)
     except exception.ServerGroupNotFound as error:
-        raise exception.Invalid(error.message) from error
+        raise exception.Invalid(error.public) from error
     if not context.is_admin and group["project_id"] != context.project_id:
         raise exception.Invalid(f"Instance group {uuid} could not be found.")
     return group

@@ -81,7 +81,7 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
 
     Raises ImageUnacceptable for another format, a format that is not supported, a backing file or an external data file.
     """
-    def refuse(reason: str) -> exception.ImageUnacceptable:
+    def refuse(reason: str | Exception) -> exception.ImageUnacceptable:
         return exception.ImageUnacceptable(image_id=image_id, reason=reason)
 
     if claimed not in FORMATS:
@@ -103,7 +103,7 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
     try:
         found = info(path, claimed)
     except OSError as error:
-        raise refuse(str(error)) from error
+        raise refuse(error) from error
     if found.get("format") != claimed or found.get("backing-filename"):
         raise refuse("qemu-img sees another format than its header says")
     return int(found["virtual-size"])

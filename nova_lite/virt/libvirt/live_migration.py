@@ -407,8 +407,8 @@ class LiveMigrations:
         files.switched.unlink(missing_ok=True)
         state = guest.power_state()
         if state not in (states.RUNNING, states.POWER_PAUSED):
-            raise exception.VirtDriverError(what="Live migration", reason=f"the guest has left its host, but did not come to "
-                                                                          f"{self._name}")
+            raise exception.DriverRefusal(what="Live migration", reason="the guest has left its host, but did not come to the "
+                                                                        "new one")
         if state == states.POWER_PAUSED:
             guest.note_paused_copy()        # what paused it during the copy was perhaps not its user
         (files.path / migration_check.TOKEN).unlink(missing_ok=True)

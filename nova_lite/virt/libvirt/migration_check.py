@@ -24,7 +24,8 @@ def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise exception.MigrationPreCheckError(reason=f"nobody knows whether the hosts share directories: {error}") from error
+        raise exception.MigrationPreCheckError(reason=error, public="Migration pre-check error: nobody knows whether the hosts "
+                                               "share directories") from error
 
 
 def refuse_shared(files: GuestDirectory, host: str) -> None:
@@ -32,7 +33,8 @@ def refuse_shared(files: GuestDirectory, host: str) -> None:
     owner = read_mark(files.owner).host
     if owner not in ("", host):
         raise exception.MigrationPreCheckError(reason=f"{files.path} is that of the guest on host {owner}, though the "
-                                                      "check has found that the hosts do not share directories")
+                                                      "check has found that the hosts do not share directories",
+                                               public="Migration pre-check error: the hosts share directories")
 
 
 def forget(files: GuestDirectory, token: str) -> None:
@@ -58,8 +60,10 @@ def check_host(connection: Connection, here: Inventory, there: SourceFacts) -> N
     try:
         answer = connection.run(ask)
     except exception.VirtDriverError as error:
-        text = f"host {here.hypervisor_hostname} cannot run {there.virt_type} guests of machine type {there.machine}: {error}"
-        raise exception.MigrationPreCheckError(reason=text) from error
+        text = f"host {here.hypervisor_hostname} cannot run {there.virt_type} guests of machine type {there.machine}"
+        raise exception.MigrationPreCheckError(
+            reason=f"{text}: {error}", public=f"Migration pre-check error: the host cannot run {there.virt_type} guests of "
+                                              f"machine type {there.machine}") from error
     if answer == connection.libvirt.VIR_CPU_COMPARE_INCOMPATIBLE:
         raise exception.InvalidCPUInfo(reason=f"the CPU of host {here.hypervisor_hostname} has not all that the guest's has")
 

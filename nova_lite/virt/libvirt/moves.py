@@ -174,7 +174,7 @@ class Moves:
             return
         header = images.qcow2_header(disk)
         if header is None or header.external_data or header.backing_file != bool(offer.base):
-            raise exception.VirtDriverError(what="Receiving a guest", reason="its disk is not what the other host says")
+            raise exception.DriverRefusal(what="Receiving a guest", reason="its disk is not what the other host says")
         if not offer.base:
             return
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
@@ -185,10 +185,12 @@ class Moves:
         """By the word of the other host, before anything is copied: of a raw disk all bytes are the guest's. ResizeError."""
         if offer.pool != self._disks.identity and not POOLED.isdisjoint(offer.disks):
             raise exception.ResizeError(reason=f"its disks are {_where(offer.pool)}, those of {self._host} are "
-                                               f"{_where(self._disks.identity)} ([libvirt] images_type)")
+                                               f"{_where(self._disks.identity)} ([libvirt] images_type)",
+                                        public="Resize error: the disks of the new host are in another place")
         if files.disk.name in offer.disks and offer.disk_format != self._disks.disk_format:
             raise exception.ResizeError(reason=f"its disk is {offer.disk_format or 'of an unknown format'}, but [libvirt] "
-                                               f"images_type of {self._host} is {self._disks.disk_format}")
+                                               f"images_type of {self._host} is {self._disks.disk_format}",
+                                        public="Resize error: the disks of the new host have another format")
 
     def fit(self, instance: Instance, fetch: Fetcher) -> None:
         """Make the disks as large as the server's (new) flavor says; none becomes smaller but for swap, which is made anew."""

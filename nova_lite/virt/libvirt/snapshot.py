@@ -124,7 +124,7 @@ class BackupJob:
                 self._guest.do(self._abort)
                 asked = True
             elif time.monotonic() > deadline:
-                raise exception.VirtDriverError(what="Copying the disk", reason="an older backup job does not end")
+                raise exception.DriverRefusal(what="Copying the disk", reason="an older backup job does not end")
             time.sleep(POLL)
 
     def _abort(self, domain: Any) -> None:
