@@ -1,5 +1,5 @@
-"""Hosts of the libvirt driver for tests of hostile images and disks: real files and the real qemu-img, and libvirt's test driver
-in the place of a hypervisor, so that no guest boots."""
+"""Hosts of the libvirt driver for tests of hostile images and disks. Files and qemu-img are real. libvirt's test driver takes
+the place of a hypervisor, so that no guest boots."""
 from __future__ import annotations
 
 import contextlib
@@ -71,8 +71,9 @@ def hosts(root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts
 
 def server(image: ImageMeta, host: str = "one", root_gb: int = 1, **values: Any) -> Instance:
     """A server of this image."""
-    return Instance(**{"uuid": str(uuid.uuid4()), "id": next(_NUMBERS), "project_id": "p", "user_id": "u", "display_name": "s", "host": host,
-                       "flavor": Flavor("1", "tiny", 64, 1, root_gb), "image_ref": image.id, "image": image, **values})
+    return Instance(**{"uuid": str(uuid.uuid4()), "id": next(_NUMBERS), "project_id": "p", "user_id": "u", "display_name": "s",
+                       "host": host, "flavor": Flavor("1", "tiny", 64, 1, root_gb), "image_ref": image.id, "image": image,
+                       **values})
 
 
 def image(disk_format: str = "raw", **values: Any) -> ImageMeta:

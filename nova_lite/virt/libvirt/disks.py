@@ -15,6 +15,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import concurrency, exception, units
+from nova_lite.image import digests
 from nova_lite.keymgr import KeyManager
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
@@ -29,6 +30,7 @@ from nova_lite.virt.libvirt.guest import Guest
 LOG = log.getLogger(__name__)
 _MAKE_EPHEMERAL = ("mkfs.ext4", "-q", "-F", "-L")       # and a label
 MAKE_SWAP = ("mkswap",)
+SECTOR = 512
 
 
 class DiskMaker(DiskStore):
@@ -43,6 +45,7 @@ class DiskMaker(DiskStore):
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         self._looked_at: dict[tuple[str, str], tuple[int, int]] = {}       # id, format -> its file's ctime (ns), virtual size
+        self._checked: dict[tuple[str, str], tuple[int, ...]] = {}          # id, digest -> the file that has it: _content
 
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         """Root (unless it is a volume), ephemeral disks and swap disk, as far as they are not there. BuildAborted, OSError."""
@@ -273,16 +276,30 @@ class DiskMaker(DiskStore):
             raise exception.ImageUnacceptable(image_id=image.id, reason="its id cannot be a file name")
         path = self._base / image.id
         with self._locked(image.id):
-            if not path.exists():
+            if not self._is_whole(path, image):
                 LOG.info("Fetching image %s", image.id)
                 with written_whole(path) as part:
                     fetch(image.id, str(part))
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, BASE_MODE)
+                self._checked[image.id, image.checksum or ""] = _content(path)      # by whoever fetched it
             virtual_size = self._virtual_size(path, image)
-            os.utime(path)      # used now: see tidy
+            _touch(path)
             self._looked_at[image.id, image.disk_format] = path.stat().st_ctime_ns, virtual_size
             return path, virtual_size
+
+    def _is_whole(self, path: pathlib.Path, image: ImageMeta) -> bool:
+        """Whether the cached file is there and is the image, by its digest. That is computed when this process first sees the
+        file, and again when it is another one or was written to. Raises ImageUnacceptable, OSError."""
+        if not path.exists():
+            return False
+        known, content = (image.id, image.checksum or ""), _content(path)
+        if self._checked.get(known) != content:
+            if not concurrency.native(digests.fits, image, path):
+                LOG.error("%s is not the image of this name any more: it is fetched again", path)
+                return False
+            self._checked[known] = content
+        return True
 
     def _virtual_size(self, path: pathlib.Path, image: ImageMeta) -> int:
         """Of a base image, in bytes. A file that nobody has touched since is not looked at again. Raises ImageUnacceptable."""
@@ -302,12 +319,14 @@ class DiskMaker(DiskStore):
             raise exception.ImageUnacceptable(image_id=name, reason="its id cannot be a file name")
         path = self._base / name
         with self._locked(name):
-            if not path.exists():
+            if not (path.exists() if image is None else self._is_whole(path, image)):
                 with written_whole(path) as part:
                     pull(part)
+                    if image is not None:
+                        _check_copy(part, image)
                     images.inspect(part, name, disk_format)
                     os.chmod(part, BASE_MODE)
-            os.utime(path)
+            _touch(path)
         return path
 
     def tidy(self) -> None:
@@ -356,10 +375,30 @@ def rescue_image(path: pathlib.Path) -> pathlib.Path:
 
 
 def _is_older(path: pathlib.Path, then: float) -> bool:
-    """False for what is gone."""
+    """Whether it was neither written nor used since. False for what is gone."""
     with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_mtime < then
+        status = path.stat()
+        return max(status.st_atime, status.st_mtime) < then
     return False
+
+
+def _touch(path: pathlib.Path) -> None:
+    """A base image is used now: see tidy. When it was written stays as it is, by which hosts with a common cache know it."""
+    os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+
+
+def _content(path: pathlib.Path) -> tuple[int, ...]:
+    """Another one when the file is replaced or written to. Without ctime, which changes with each guest that starts from it."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _check_copy(part: pathlib.Path, image: ImageMeta) -> None:
+    """Raise ImageUnacceptable for what came from another host's cache, in whole sectors, and is not what its record says."""
+    if image.size and 0 < part.stat().st_size - image.size < SECTOR:
+        os.truncate(part, image.size)
+    if not concurrency.native(digests.fits, image, part):
+        raise exception.ImageUnacceptable(image_id=image.id, reason="what the other host has of it does not fit its checksum")
 
 
 @contextlib.contextmanager
