@@ -1,6 +1,7 @@
 """Looking at image files before anything opens them: a crafted image may name other files of the host as its backing file.
 
-The header is read here, in Python; only what passes is shown to ``qemu-img``, under limits of memory and time.
+The header is read here and in ``image_formats``, in Python. Only what passes is shown to ``qemu-img``, under limits of memory
+and time.
 """
 from __future__ import annotations
 
@@ -14,16 +15,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from nova_lite import exception
+from nova_lite import concurrency, exception
+from nova_lite.virt.libvirt import image_formats
 from nova_lite.virt.libvirt.files import BASES, DISK_FORMATS, EPHEMERALS, SWAP, GuestDirectory
 
 QCOW2_MAGIC = b"QFI\xfb"
 EXTERNAL_DATA = 1 << 2
 _LUKS = 2                   # method of encryption
 _LONGEST_NAME = 1023        # of a backing file, by the format's rules
-# what a "raw" file must not start with: QEMU or a later reader might take it for what it pretends to be
-_OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk De": "vmdk", b"conectix": "vhd",
-                 b"vhdxfile": "vhdx", b"<<< ": "vdi", b"QED\x00": "qed", b"LUKS\xba\xbe": "luks", b"WithoutFre": "parallels"}
 _LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
 OVERLAY = "qcow2"     # the format of disks that may stand on a base image
 _OVERLAYS = ("disk", "disk.rescue")     # in the format that is written down; others are raw unless they are encrypted
@@ -41,6 +40,7 @@ class Header:
     external_data: bool
     backing_name: str = ""
     luks: bool = False      # what the guest sees is encrypted in the file
+    encrypted: bool = False     # in whichever way
 
 
 def run(*arguments: str | os.PathLike[str]) -> str:
@@ -64,7 +64,8 @@ def qcow2_header(path: str | os.PathLike[str]) -> Header | None:
     virtual_size, = struct.unpack_from(">Q", data, 24)
     features = struct.unpack_from(">Q", data, 72)[0] if version >= 3 and len(data) >= 80 else 0
     method, = struct.unpack_from(">I", data, 32)
-    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA), name, method == _LUKS)
+    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA), name, method == _LUKS,
+                  method != 0)
 
 
 def _backing_name(stream: IO[bytes], header: bytes) -> str:
@@ -86,11 +87,9 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
     if claimed not in DISK_FORMATS:
         raise refuse(f"disk format {claimed} is not supported; this host takes {' and '.join(DISK_FORMATS)}")
     if claimed == "raw":
-        with open(path, "rb") as stream:
-            start = stream.read(16)
-        for magic, name in _OTHER_MAGICS.items():
-            if start.startswith(magic):
-                raise refuse(f"it claims to be raw, but its data is {name}")
+        pretended = image_formats.pretended(path)
+        if pretended:
+            raise refuse(f"it claims to be raw, but its data is {pretended}")
     else:
         header = qcow2_header(path)
         if header is None or header.version not in (2, 3):
@@ -99,10 +98,15 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
             raise refuse("it has a backing file")
         if header.external_data:
             raise refuse("its data is in another file")
+        if header.encrypted:
+            raise refuse("it is encrypted, and nobody has its key")
+    second = concurrency.native(image_formats.refusal, path, claimed)
+    if second:
+        raise refuse(second)
     try:
         found = info(path, claimed)
-    except OSError as error:
-        raise refuse(str(error)) from error
+    except OSError as error:        # the user reads this, and has no use for names of the host's files
+        raise refuse(str(error).replace(str(path), "it")) from error
     if found.get("format") != claimed or found.get("backing-filename"):
         raise refuse("qemu-img sees another format than its header says")
     return int(found["virtual-size"])
@@ -124,6 +128,9 @@ def base_of(disk: pathlib.Path, disk_format: str) -> pathlib.Path | None:
         return None
     if header.external_data:
         raise OSError(f"{disk} says that its data is in another file")
+    refusal = image_formats.overlay_refusal(disk)
+    if refusal:
+        raise OSError(f"{disk} is not opened: {refusal}")
     if not header.backing_file:
         return None
     base, bases = pathlib.Path(header.backing_name), disk.parent.parent / BASES

@@ -370,7 +370,26 @@ def test_an_image_is_what_its_record_says(tmp_path, image):
     broken.write_bytes(b"QFI\xfb")
     assert "its data is not" in _refused(broken, "qcow2")
     broken.write_bytes(image.read_bytes()[:80])
+    assert "its data is raw" in _refused(broken, "qcow2")
+    broken.write_bytes(image.read_bytes()[:512])
     assert "qemu-img" in _refused(broken, "qcow2")
+    assert str(tmp_path) not in _refused(broken, "qcow2")
+
+
+@pytest.mark.parametrize(("data", "name"), [
+    (b"\n# Disk DescriptorFile\n", "vmdk"), (b" \r\n#\n#x\nVersion = 1\n", "vmdk"), (b"WithouFreSpacExt", "parallels"),
+    (b"WithoutFreeSpace", "parallels"), (bytes(64) + b"\x7f\x10\xda\xbe", "vdi"), (b"Bochs Virtual HD Image", "bochs")])
+def test_a_raw_image_is_no_other_format(tmp_path, data, name):
+    path = tmp_path / "image"
+    path.write_bytes(data.ljust(MIB, b"\0"))
+    assert f"its data is {name}" in _refused(path, "raw")
+
+
+def test_an_encrypted_image_is_refused(tmp_path, image):
+    with open(image, "r+b") as stream:
+        stream.seek(32)
+        stream.write(struct.pack(">I", 2))
+    assert "it is encrypted" in _refused(image, "qcow2")
 
 
 def _qcow2(path, backing="", size=1 << 20):
