@@ -70,7 +70,7 @@ class Application:
         except exception.NovaLiteError as error:
             if error.public != error.message:
                 LOG.warning("fault %s: %s", error.code, error)
-            return _fault(error.code, error.public, error.kwargs.get("retry_after"))
+            return _fault(error.code, error.public, int(error.kwargs.get("retry_after", 0)) or None)
         except Exception:
             LOG.exception("%s %s failed", req.method, req.path)
             return _fault(500, "Internal error")

@@ -25,7 +25,7 @@ from oslo_log import log
 
 from nova_lite import concurrency, disk_room, durable, exception, units
 from nova_lite.context import RequestContext
-from nova_lite.image import fields
+from nova_lite.image import digests, fields
 from nova_lite.image.fields import COMMUNITY, PRIVATE, PUBLIC
 from nova_lite.objects.image import ImageMeta
 
@@ -69,10 +69,13 @@ class LocalImages:
         """Write the data to ``path``; raises ImageUnacceptable when it does not fit its checksum, and leaves no file then."""
         image = self._active(context, image_id)
         checked = expected or image
-        digest = concurrency.native(_copy, self._data(image_id), path, checked.hash_algo)
-        if checked.checksum is not None and digest != checked.checksum:
+        digest = digests.begun(checked)
+        size = concurrency.native(_copy, self._data(image_id), path, digest)
+        try:
+            digests.check(checked, digest, size)
+        except exception.ImageUnacceptable:
             os.unlink(path)
-            raise exception.ImageUnacceptable(image_id=image_id, reason="its data does not fit its checksum")
+            raise
 
     def read(self, context: RequestContext, image_id: str) -> Iterator[bytes]:
         """The data in pieces."""
@@ -255,14 +258,15 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
             yield chunk
 
 
-def _copy(source: pathlib.Path, target: str, algorithm: str) -> str:
-    """Copy a file and return the hexadecimal digest of what was read."""
-    digest = hashlib.new(algorithm)
+def _copy(source: pathlib.Path, target: str, digest: Any) -> int:
+    """Copy a file, feed the digest, if there is one, with what was read, and return how many bytes that was."""
+    size = 0
     with open(source, "rb") as reader, open(target, "wb") as writer:
         while chunk := reader.read(CHUNK):
-            digest.update(chunk)
-            writer.write(chunk)
-    return digest.hexdigest()
+            if digest is not None:
+                digest.update(chunk)
+            size += writer.write(chunk)
+    return size
 
 
 def _store(data: Iterable[bytes], path: pathlib.Path, algorithm: str) -> tuple[int, str]:

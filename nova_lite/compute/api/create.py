@@ -114,6 +114,7 @@ class Creation(Volumes):
             raise exception.Invalid("min_count must be <= max_count")
         if request.hostname and request.max_count > 1:
             raise exception.Invalid("A hostname cannot be given to more than one server.")
+        validate.refuse_certificates(request.trusted_certs)
         image = self._image_of(context, request.image_id)
         mapping: block_devices.Mappings = request.block_devices
         if image is not None and not request.legacy_block_devices:

@@ -102,6 +102,13 @@ def check_image(image: ImageMeta, flavor: Flavor, allow_zero_disk: bool, is_on_v
         raise exception.FlavorDiskSmallerThanMinDisk(flavor_size=size, image_min_disk=image.min_disk * units.GiB)
 
 
+def refuse_certificates(certificates: Sequence[str] | None) -> None:
+    """Raise Invalid for a list of them: who gives one relies on a check of the image's signature, and here is none."""
+    if certificates:
+        raise exception.Invalid("trusted_image_certificates: signatures of images are not checked by this cloud, so no list of "
+                                "certificates is taken.")
+
+
 def refuse_vtpm(instance: Instance, operation: str) -> None:
     """Raise OperationNotSupportedForVTPM (409): what its TPM remembers would be lost on the way, or not be there."""
     if hardware.has_tpm(instance.flavor, instance.image):

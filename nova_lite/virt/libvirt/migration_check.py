@@ -69,7 +69,7 @@ def check_host(connection: Connection, here: Inventory, there: SourceFacts) -> N
 
 
 def check_storage(instance: Instance, root: pathlib.Path, there: SourceFacts, shared: bool, block: bool | None,
-                  over_commit: bool, disk_format: str, pool: str = "") -> bool:
+                  over_commit: bool, pool: str = "") -> bool:
     """Whether disks are to be copied. Raises InvalidLocalStorage, InvalidSharedStorage or MigrationPreCheckError."""
     if there.disks and there.pool != pool:
         raise exception.MigrationPreCheckError(reason=f"its disks are {there.pool or 'files'}, but those of this host are "
@@ -79,9 +79,6 @@ def check_storage(instance: Instance, root: pathlib.Path, there: SourceFacts, sh
         raise exception.InvalidLocalStorage(reason="Block migration can not be used with shared storage.", path=str(root))
     if not there.disks:
         return False
-    kind = there.disks[0]["format"]
-    if there.disks[0]["name"].endswith("/disk") and kind != disk_format:
-        raise exception.MigrationPreCheckError(reason=f"its disk is {kind}, but this host makes {disk_format} disks")
     if shared:
         return False
     if block is False:
