@@ -41,5 +41,11 @@ class MetadataLimitExceeded(OverQuota):
     msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
 
 
+class HostNotAllowed(Forbidden):
+    """A compute host asked for what is another host's, or did not prove which host it is."""
+
+    msg_fmt = "Compute host %(host)s is refused: %(reason)s"
+
+
 class SharesNotSupported(Forbidden):
     msg_fmt = "Shares of files are not supported here: %(reason)s."
