@@ -91,7 +91,11 @@ class Client:
              **arguments: Any) -> Any:
         """Send and wait for the answer. Raises what the manager raised, or oslo_messaging.MessagingTimeout."""
         options = {k: v for k, v in (("server", server), ("timeout", timeout)) if v is not None}
-        return self._client.prepare(**options).call(self._signed(context, method, arguments), method, **arguments)
+        client = self._client.prepare(**options)
+        try:
+            return client.call(self._signed(context, method, arguments), method, **arguments)
+        except exception.MessageReplayed:       # delivered or written down twice on the way: nothing was done the second time
+            return client.call(self._signed(context, method, arguments), method, **arguments)
 
     def cast(self, context: RequestContext, method: str, server: str | None = None, **arguments: Any) -> None:
         """Send and forget. The database holds what must not be lost; a cast is only a wake-up."""

@@ -12,7 +12,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import cloud_id, exception
+from nova_lite import cloud_id, exception, rpc_sender
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.departures import Departures
@@ -34,7 +34,6 @@ from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import PortNews
-from nova_lite.rpc_sender import Sender
 from nova_lite.share import base as share_base
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt import vendor_data
@@ -77,7 +76,7 @@ class ComputeManager:
 
     def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str) -> None:
         self.conf = conf
-        self.conductor = ConductorAPI(transport, Sender(host))
+        self.conductor = ConductorAPI(transport, rpc_sender.of_host(conf, host))
         self.leases = Leases(host)
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import cloud_id, exception, notifications
+from nova_lite import cloud_id, exception, notifications, rpc_sender
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.compute.rule_news import RuleNews
 from nova_lite.conductor import concerns, endings, heartbeats, host_writes, limits, move_endings, power_states
-from nova_lite.conductor.callers import Callers
+from nova_lite.conductor.callers import WINDOW, Callers
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
@@ -63,7 +63,7 @@ class ConductorManager:
         notifications.attach(conf, self.db, "conductor")
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
-        self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
+        self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport, rpc_sender.of_control(conf))
         self.news = RuleNews(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
         volume = volume_base.load(conf)
@@ -79,7 +79,8 @@ class ConductorManager:
         self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
-        self.endpoints = Callers().before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
+        self.callers = Callers(conf, self.db)
+        self.endpoints = self.callers.before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
                                            cloud_id.Member(conf.host, self._cloud)])
 
     # the life of the process ----------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ class ConductorManager:
                 (clock.INTERVAL, lambda: clock.watch(self.db)),
                 (self.strays.interval, self.strays.run), (DEBTS_INTERVAL, self.debts.run),
                 (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run),
-                (limits.INTERVAL, self.limits.run)]
+                (limits.INTERVAL, self.limits.run), (WINDOW, self.callers.forget)]
 
     def _cloud(self) -> str | None:
         with self.db.read() as conn:

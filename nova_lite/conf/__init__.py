@@ -29,6 +29,7 @@ from nova_lite.conf import (
     nova_names,
     pci,
     quota,
+    rpc,
     scheduler,
     serial_console,
     service_user,
@@ -38,8 +39,8 @@ from nova_lite.conf import (
     volume,
 )
 
-GROUPS = (default, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image, network,
-          volume, key_manager, share, notifications, quota, console, vnc, spice, serial_console)
+GROUPS = (default, rpc, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image,
+          network, volume, key_manager, share, notifications, quota, console, vnc, spice, serial_console)
 for _module in GROUPS:
     nova_names.add(_module.GROUP, _module.OPTS)
 

@@ -47,5 +47,9 @@ class HostNotAllowed(Forbidden):
     msg_fmt = "Compute host %(host)s is refused: %(reason)s"
 
 
+class MessageReplayed(HostNotAllowed):
+    """A signed message has come before."""
+
+
 class SharesNotSupported(Forbidden):
     msg_fmt = "Shares of files are not supported here: %(reason)s."
