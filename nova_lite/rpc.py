@@ -6,6 +6,7 @@ A message holds plain JSON types only; records cross as the dictionaries of ``no
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +57,8 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
             if name in conf.oslo_messaging_rabbit:
                 conf.set_default(name, value, group="oslo_messaging_rabbit")
         _look_up_more_often()
+        if conf.oslo_messaging_rabbit.get("use_queue_manager"):      # a version may not have it yet
+            _lock_below(conf.state_path)
     _register_hidden_options(conf)
     return transport
 
@@ -65,6 +68,13 @@ def _look_up_more_often() -> None:
 
     if hasattr(amqpdriver, "ACK_REQUEUE_EVERY_SECONDS_MAX"):
         amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = _LOOK_UP
+
+
+def _lock_below(directory: str) -> None:
+    """oslo.messaging counts the queues of a machine under a lock of oslo.concurrency, whose options are not ours."""
+    from oslo_concurrency import lockutils
+
+    lockutils.set_defaults(lock_path=os.path.join(directory, "locks"))
 
 
 def _register_hidden_options(conf: cfg.ConfigOpts) -> None:
