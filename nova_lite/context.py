@@ -5,6 +5,8 @@ from typing import Any
 
 from oslo_context import context
 
+SENDER = "nova_lite_sender"     # the key of a message's context that says who sent it
+
 
 class RequestContext(context.RequestContext):
     """User, project, roles and request id of one request.
@@ -12,7 +14,13 @@ class RequestContext(context.RequestContext):
     ``global_request_id`` is the caller's own id (``X-OpenStack-Request-ID``). ``is_admin`` is what the rule
     ``context_is_admin`` says, by default the role admin; policy alone decides what that means. The token stays in the process
     that got it: ``to_rpc`` leaves it out, as nothing behind the API may need a user's token in a message.
+
+    ``sender`` is what the sender of a message says of itself (``rpc_sender.py``). ``caller`` is the compute host that asks, as
+    ``conductor/callers.py`` has found; None for a control service. Neither of them is part of :meth:`to_rpc`.
     """
+
+    sender: dict[str, Any] | None = None
+    caller: str | None = None
 
     def to_rpc(self) -> dict[str, Any]:
         """The context without token or catalog, ready for a message or for ``instance_actions.context``."""
@@ -24,7 +32,9 @@ class RequestContext(context.RequestContext):
     @classmethod
     def from_rpc(cls, values: dict[str, Any]) -> RequestContext:
         """The inverse of :meth:`to_rpc`; unknown keys are ignored."""
-        return cls.from_dict(values)
+        context: RequestContext = cls.from_dict(values)
+        context.sender = values.get(SENDER)
+        return context
 
 
 def admin_context() -> RequestContext:

@@ -6,6 +6,7 @@ A message holds plain JSON types only; records cross as the dictionaries of ``no
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.context import SENDER, RequestContext
+from nova_lite.rpc_sender import UNKNOWN, Sender
 
 CONDUCTOR = "conductor"
 SCHEDULER = "scheduler"
@@ -34,8 +36,8 @@ class ContextSerializer(messaging.Serializer):
     def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
         return entity
 
-    def serialize_context(self, ctxt: RequestContext) -> dict[str, Any]:
-        return ctxt.to_rpc()
+    def serialize_context(self, ctxt: dict[str, Any]) -> dict[str, Any]:
+        return ctxt         # Client has made it
 
     def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
         return RequestContext.from_rpc(ctxt)
@@ -55,6 +57,8 @@ def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
             if name in conf.oslo_messaging_rabbit:
                 conf.set_default(name, value, group="oslo_messaging_rabbit")
         _look_up_more_often()
+        if conf.oslo_messaging_rabbit.get("use_queue_manager"):      # a version may not have it yet
+            _lock_below(conf.state_path)
     _register_hidden_options(conf)
     return transport
 
@@ -64,6 +68,13 @@ def _look_up_more_often() -> None:
 
     if hasattr(amqpdriver, "ACK_REQUEUE_EVERY_SECONDS_MAX"):
         amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = _LOOK_UP
+
+
+def _lock_below(directory: str) -> None:
+    """oslo.messaging counts the queues of a machine under a lock of oslo.concurrency, whose options are not ours."""
+    from oslo_concurrency import lockutils
+
+    lockutils.set_defaults(lock_path=os.path.join(directory, "locks"))
 
 
 def _register_hidden_options(conf: cfg.ConfigOpts) -> None:
@@ -81,7 +92,8 @@ class Client:
 
     topic = ""
 
-    def __init__(self, transport: messaging.RPCTransport) -> None:
+    def __init__(self, transport: messaging.RPCTransport, sender: Sender = UNKNOWN) -> None:
+        self._sender = sender
         target = messaging.Target(topic=self.topic, version=VERSION)
         self._client = messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
 
@@ -89,11 +101,21 @@ class Client:
              **arguments: Any) -> Any:
         """Send and wait for the answer. Raises what the manager raised, or oslo_messaging.MessagingTimeout."""
         options = {k: v for k, v in (("server", server), ("timeout", timeout)) if v is not None}
-        return self._client.prepare(**options).call(context, method, **arguments)
+        client = self._client.prepare(**options)
+        try:
+            return client.call(self._signed(context, method, arguments), method, **arguments)
+        except exception.MessageReplayed:       # delivered or written down twice on the way: nothing was done the second time
+            return client.call(self._signed(context, method, arguments), method, **arguments)
 
     def cast(self, context: RequestContext, method: str, server: str | None = None, **arguments: Any) -> None:
         """Send and forget. The database holds what must not be lost; a cast is only a wake-up."""
-        self._client.prepare(**({"server": server} if server else {})).cast(context, method, **arguments)
+        prepared = self._client.prepare(**({"server": server} if server else {}))
+        prepared.cast(self._signed(context, method, arguments), method, **arguments)
+
+    def _signed(self, context: RequestContext, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The context with what the sender says of itself."""
+        said = self._sender.say(method, arguments)
+        return context.to_rpc() | ({SENDER: said} if said else {})
 
 
 class _Exposed(messaging.RPCAccessPolicyBase):

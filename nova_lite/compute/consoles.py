@@ -52,7 +52,7 @@ class Consoles:
         try:
             instance = self._instance(context, instance_uuid)
             return self._host.driver.console(instance, objects.PROTOCOLS[console_type]).port == port
-        except (exception.NotFound, exception.Conflict, exception.Invalid):
+        except (exception.NotFound, exception.Conflict, exception.Invalid, exception.Forbidden):
             return False
 
     def _instance(self, context: RequestContext, instance_uuid: str) -> Instance:

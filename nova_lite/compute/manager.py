@@ -12,7 +12,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import cloud_id, exception
+from nova_lite import cloud_id, exception, rpc_sender
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.departures import Departures
@@ -76,7 +76,7 @@ class ComputeManager:
 
     def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str) -> None:
         self.conf = conf
-        self.conductor = ConductorAPI(transport)
+        self.conductor = ConductorAPI(transport, rpc_sender.of_host(conf, host))
         self.leases = Leases(host)
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,

@@ -52,9 +52,9 @@ class Findings:
         """``found``: what the conductor answered. What may be the only copy of a server is told at each look, the rest when it
         has changed."""
         for one in found.get("unexplained", ()):
-            LOG.error("its guest is here, and by the database it is a server of %s and never was one of this host, %s: the "
-                      "guest is left alone. Was [DEFAULT] host changed, is this the hypervisor of another host, or was an old "
-                      "database restored?", one["host"] or "no host", self._host.name, extra={"instance_uuid": one["uuid"]})
+            LOG.error("its guest is here, and by the database it never was a server of this host, %s: the guest is left alone. "
+                      "Was [DEFAULT] host changed, is this the hypervisor of another host, or was an old database restored?",
+                      self._host.name, extra={"instance_uuid": one["uuid"]})
         for name, words in (("unknown", "guests of no server, which are left alone: %s"),
                             ("missing", "servers whose guests are not there: %s (a hard reboot makes them anew)")):
             uuids = sorted(found.get(name, ()))

@@ -9,10 +9,11 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import cloud_id, exception, notifications
+from nova_lite import cloud_id, exception, notifications, rpc_sender
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.compute.rule_news import RuleNews
-from nova_lite.conductor import endings, heartbeats, limits, move_endings, power_states
+from nova_lite.conductor import concerns, endings, heartbeats, host_writes, limits, move_endings, power_states
+from nova_lite.conductor.callers import WINDOW, Callers
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
@@ -62,7 +63,7 @@ class ConductorManager:
         notifications.attach(conf, self.db, "conductor")
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
-        self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport)
+        self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport, rpc_sender.of_control(conf))
         self.news = RuleNews(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
         volume = volume_base.load(conf)
@@ -78,8 +79,9 @@ class ConductorManager:
         self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
-        self.endpoints: list[object] = [self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
-                                        cloud_id.Member(conf.host, self._cloud)]
+        self.callers = Callers(conf, self.db)
+        self.endpoints = self.callers.before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
+                                           cloud_id.Member(conf.host, self._cloud)])
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -101,7 +103,7 @@ class ConductorManager:
                 (clock.INTERVAL, lambda: clock.watch(self.db)),
                 (self.strays.interval, self.strays.run), (DEBTS_INTERVAL, self.debts.run),
                 (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run),
-                (limits.INTERVAL, self.limits.run)]
+                (limits.INTERVAL, self.limits.run), (WINDOW, self.callers.forget)]
 
     def _cloud(self) -> str | None:
         with self.db.read() as conn:
@@ -239,8 +241,10 @@ class ConductorManager:
         return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
                 "remove": [i.to_primitive() for i in power_states.strays(conn, known, host).remove]}
 
+    @expected
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
         """See :meth:`ConductorAPI.power_state_changed`."""
+        host_writes.check_readable(host, {"power_state": power_state})
         self.db.write(power_states.sync, host, {instance_uuid: power_state})
 
     def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
@@ -264,9 +268,11 @@ class ConductorManager:
         with self.db.read() as conn:
             return sorted(power_states.must_be_off(conn, host, instance_uuids))
 
+    @expected
     def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
                              network_info: list[dict[str, Any]]) -> None:
         """See :meth:`ConductorAPI.network_info_changed`."""
+        host_writes.check_readable(host, {"network_info": network_info})
         self.db.write(self._network_info_changed, instance_uuid, host, network_info)
 
     @staticmethod
@@ -279,7 +285,7 @@ class ConductorManager:
     def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
         """See :meth:`ConductorAPI.get_instance`."""
         with self.db.read() as conn:
-            return instances.get(conn, instance_uuid).to_primitive()
+            return concerns.shown(conn, context.caller, instances.get(conn, instance_uuid)).to_primitive()
 
     def share_is_used(self, context: RequestContext, host: str, share_id: str, besides: str) -> bool:
         """See :meth:`ConductorAPI.share_is_used`."""
@@ -290,12 +296,15 @@ class ConductorManager:
     @expected
     def list_networks(self, context: RequestContext, project_id: str | None) -> list[dict[str, Any]]:
         """See ``network.base.PortStore``, as the next three."""
-        return _plain(self.ports.list_networks(project_id))
+        found = _plain(self.ports.list_networks(project_id))
+        # a host needs addresses and bridges, not whose networks these are
+        return found if context.caller is None else [{**network, "name": "", "project_id": None} for network in found]
 
     @expected
     def allocate_ports(self, context: RequestContext, instance_uuid: str, project_id: str, host: str,
                        requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ports for a server."""
+        self._check(concerns.check_ports, context, instance_uuid, project_id)
         ports = _plain(self.ports.allocate_ports(instance_uuid, project_id, host, requests))
         self.news(networks={port["network_uuid"] for port in ports})
         return ports
@@ -303,21 +312,25 @@ class ConductorManager:
     @expected
     def release_ports(self, context: RequestContext, instance_uuid: str) -> None:
         """Give them back."""
+        self._check(concerns.check, context, instance_uuid, True)
         self.ports.release_ports(instance_uuid)
 
     @expected
     def release_port(self, context: RequestContext, instance_uuid: str, port_id: str | None, key: str | None) -> None:
         """Give one back."""
+        self._check(concerns.check, context, instance_uuid)
         self.ports.release_port(instance_uuid, port_id, key)
 
     @expected
     def move_ports(self, context: RequestContext, instance_uuid: str, host: str) -> None:
         """Bind all ports of a server to another host."""
+        self._check(concerns.check_way, context, instance_uuid, host)
         self.ports.move_ports(instance_uuid, host)
 
     @expected
     def list_server_ports(self, context: RequestContext, instance_uuid: str) -> list[dict[str, Any]]:
         """All ports of a server."""
+        self._check(concerns.check, context, instance_uuid)
         return _plain(self.ports.list_server_ports(instance_uuid))
 
     @expected
@@ -326,8 +339,18 @@ class ConductorManager:
         return _plain(self.ports.list_host_ports(host))
 
     def rules_for(self, context: RequestContext, group_ids: list[str]) -> dict[str, Any]:
-        """The rules of security groups."""
-        return self.ports.rules_for(group_ids)
+        """The rules of security groups; for a compute host those of groups that none of its ports is in are empty."""
+        if context.caller is None:
+            return self.ports.rules_for(group_ids)
+        with self.db.read() as conn:
+            mine = concerns.groups_of(conn, context.caller, group_ids)
+        found = self.ports.rules_for(sorted(mine))
+        return {**found, "rules": {**dict.fromkeys(group_ids, []), **found["rules"]}}
+
+    def _check(self, check: Callable[..., None], context: RequestContext, *arguments: object) -> None:
+        if context.caller is not None:
+            with self.db.read() as conn:
+                check(conn, context.caller, *arguments)
 
     def instance_by_address(self, context: RequestContext, address: str, network_id: str | None) -> dict[str, Any] | None:
         """See :meth:`ConductorAPI.instance_by_address`."""
@@ -336,14 +359,18 @@ class ConductorManager:
             # one address on two networks names nobody: better no answer than another tenant's
             if len(ports) != 1:
                 return None
-            found = instances.get_many(conn, [ports[0]["instance_uuid"]])
-        return next((i.to_primitive() for i in found.values()), None)
+            return self._metadata_of(conn, context, ports[0]["instance_uuid"])
 
     def instance_metadata(self, context: RequestContext, instance_uuid: str) -> dict[str, Any] | None:
         """See :meth:`ConductorAPI.instance_metadata`."""
         with self.db.read() as conn:
-            found = instances.get_many(conn, [instance_uuid])
-        return next((i.to_primitive() for i in found.values()), None)
+            return self._metadata_of(conn, context, instance_uuid)
+
+    @staticmethod
+    def _metadata_of(conn: sa.Connection, context: RequestContext, instance_uuid: str) -> dict[str, Any] | None:
+        if context.caller is not None and not concerns.of_host(conn, context.caller, [instance_uuid]):
+            return None
+        return next((i.to_primitive() for i in instances.get_many(conn, [instance_uuid]).values()), None)
 
     def get_console_auth_token(self, context: RequestContext, token_digest: str) -> dict[str, Any] | None:
         """See :meth:`ConductorAPI.get_console_auth_token`."""
@@ -354,6 +381,7 @@ class ConductorManager:
     @expected
     def set_server_password(self, context: RequestContext, instance_uuid: str, password: str) -> None:
         """See :meth:`ConductorAPI.set_server_password`."""
+        self._check(concerns.check, context, instance_uuid)
         self.db.write(server_passwords.set_once, instance_uuid, password)
 
 

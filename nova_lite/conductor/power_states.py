@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite.db import actions, instances, models, moves
+from nova_lite.conductor import concerns
+from nova_lite.db import instances, models, moves
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
@@ -28,7 +29,7 @@ class Strays(NamedTuple):
     def to_primitive(self) -> dict[str, Any]:
         """For the host."""
         return {"remove": [i.to_primitive() for i in self.remove],
-                "unexplained": [{"uuid": i.uuid, "host": i.host} for i in self.unexplained]}
+                "unexplained": [{"uuid": i.uuid, "host": None} for i in self.unexplained]}
 
 
 def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str,
@@ -39,22 +40,27 @@ def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str,
 
     The guest of a living server goes only when it is written down that the server was this host's, or was to be. Else the host
     may have another name than before, or the database be older than a move, and the guest be the only copy of the server.
-    ``evacuated``: what :func:`moves.evacuated` says of these servers, when the caller has asked for it.
+    ``evacuated``: what :func:`_evacuated` says of these servers, when the caller has asked for it.
     """
     if evacuated is None:
-        evacuated = moves.evacuated(conn, host, found)
+        evacuated = _evacuated(conn, host, found)
     lost = {uuid for uuid in found if evacuated.get(uuid)}
     candidates = [i for i in found.values() if _is_stray(i, host)]
     kept = moves.kept_on(conn, host, [i.uuid for i in candidates]) if candidates else set()
     gone = {i.uuid for i in candidates if i.deleted or i.uuid not in kept} | lost
     unwanted = [i for i in found.values() if i.uuid in gone]
-    was_here = _were_here(conn, host, [i.uuid for i in unwanted if not i.deleted])
-    remove = [i for i in unwanted if i.deleted or i.uuid in was_here]
-    return Strays(remove, [i for i in unwanted if i not in remove])
+    was_here = concerns.once_of_host(conn, host, [i.uuid for i in unwanted])
+    # of a deleted server that was another host's, a host gets to know no more than that
+    remove = [concerns.without_secrets(i) if i.uuid in was_here else concerns.bare(i)
+              for i in unwanted if i.deleted or i.uuid in was_here]
+    return Strays(remove, [i for i in unwanted if not i.deleted and i.uuid not in was_here])
 
 
-def _were_here(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
-    return moves.from_or_to(conn, host, uuids) | actions.were_at(conn, host, uuids) if uuids else set()
+def _evacuated(conn: sa.Connection, host: str, uuids: Collection[str]) -> dict[str, bool]:
+    """``moves.evacuated``, of the servers that are or were a host's business."""
+    found = moves.evacuated(conn, host, uuids)
+    its = concerns.of_host(conn, host, found) | concerns.once_of_host(conn, host, found)
+    return {uuid: begun for uuid, begun in found.items() if uuid in its}
 
 
 def _is_stray(instance: Instance, host: str) -> bool:
@@ -71,7 +77,7 @@ def settled(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
 def must_be_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
     """Those of the servers whose guests must not run on a host, whatever becomes of them there: soft-deleted or shelved ones,
     and those for which an evacuation has named another host, which may begin at any moment."""
-    return _put_away(conn, host, uuids) | set(moves.evacuated(conn, host, uuids))
+    return _put_away(conn, host, uuids) | set(_evacuated(conn, host, uuids))
 
 
 def _put_away(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
@@ -90,7 +96,7 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
     rows = conn.execute(sa.select(T.c.uuid, T.c.power_state, T.c.vm_state, T.c.task_state)
                         .where(T.c.host == host, T.c.deleted == 0)).all()
     running = [uuid for uuid, state in found.items() if state not in (states.NOSTATE, states.SHUTDOWN)]
-    evacuated = moves.evacuated(conn, host, found)
+    evacuated = _evacuated(conn, host, found)
     off = {uuid for uuid in running if uuid in evacuated} | (_put_away(conn, host, running) if running else set())
     look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR and row.uuid not in off
             and found.get(row.uuid, states.NOSTATE) != row.power_state]

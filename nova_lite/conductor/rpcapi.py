@@ -13,6 +13,7 @@ from oslo_log import log
 from nova_lite import exception, rpc
 from nova_lite.conductor.batching import Batcher, Step
 from nova_lite.context import RequestContext, admin_context
+from nova_lite.rpc_sender import UNKNOWN, Sender
 
 LOG = log.getLogger(__name__)
 TIMEOUT = 10.0
@@ -28,8 +29,8 @@ class ConductorAPI(rpc.Client):
 
     topic = rpc.CONDUCTOR
 
-    def __init__(self, transport: messaging.RPCTransport) -> None:
-        super().__init__(transport)
+    def __init__(self, transport: messaging.RPCTransport, sender: Sender = UNKNOWN) -> None:
+        super().__init__(transport, sender)
         self._steps = Batcher(self._send_steps)
         self._tries = TRIES
 

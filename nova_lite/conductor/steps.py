@@ -18,7 +18,8 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor import endings, move_endings
+from nova_lite.conductor import endings, host_writes, move_endings
+from nova_lite.conductor.callers import host_of
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext
@@ -45,7 +46,10 @@ class Steps:
 
     def steps(self, context: RequestContext, calls: list[list[Any]]) -> list[dict[str, Any]]:
         """Carry out the steps of one message."""
-        answers, woken, (hosts_left, gone) = self.db.write(self._write, calls)
+        answers, woken, (hosts_left, gone) = self.db.write(self._write, calls, context.caller)
+        for name, message in (answer["error"] for answer in answers if "error" in answer):
+            if name == exception.HostNotAllowed.__name__:
+                LOG.warning("refused a step: %s", message)
         for left in hosts_left:
             self.compute.look_for_left_behind(context, left, gone)
         for host, action in woken:
@@ -56,8 +60,9 @@ class Steps:
         return answers
 
     def _write(self, conn: sa.Connection,
-               calls: Sequence[Sequence[Any]]) -> tuple[list[dict[str, Any]], list[tuple[str | None, Action]], _LeftBehind]:
-        run = _Run(conn, self, [c[1]["action_id"] for c in calls])
+               calls: Sequence[Sequence[Any]],
+               caller: str | None) -> tuple[list[dict[str, Any]], list[tuple[str | None, Action]], _LeftBehind]:
+        run = _Run(conn, self, [c[1]["action_id"] for c in calls], caller)
         by_name: dict[str, list[Call]] = defaultdict(list)
         for position, (name, arguments) in enumerate(calls):
             by_name[name].append((position, arguments))
@@ -73,9 +78,10 @@ class Steps:
 
 
 class _Run:
-    """The steps of one transaction. All their actions are locked first, in one order."""
+    """The steps of one transaction. All their actions are locked first, in one order. ``caller``: the host that tells them."""
 
-    def __init__(self, conn: sa.Connection, steps: Steps, action_ids: Iterable[int]) -> None:
+    def __init__(self, conn: sa.Connection, steps: Steps, action_ids: Iterable[int], caller: str | None) -> None:
+        self.caller = caller
         self.conn, self.builds, self.lease_seconds = conn, steps.builds, steps.lease_seconds
         self.locked = actions.lock(conn, set(action_ids))
         self.answers: dict[int, dict[str, Any]] = {}
@@ -90,7 +96,10 @@ class _Run:
         for position, asked in calls:
             action = self.locked.get(asked["action_id"])
             self.answers[position] = {"result": None}
-            if action is not None and action.stage == objects.COMPUTE and action.host == asked["host"] \
+            if self.caller is not None and {asked["host"], host_of(asked["owner"])} != {self.caller}:
+                self.answers[position] = _error(exception.HostNotAllowed(
+                    host=self.caller, reason=f"it claims as {asked['owner']} on {asked['host']}"))
+            elif action is not None and action.stage == objects.COMPUTE and action.host == asked["host"] \
                     and actions.is_free_for(self.conn, action, asked["owner"]):
                 if action.state == objects.PENDING:
                     actions.note_start(self.conn, [action])
@@ -176,8 +185,8 @@ class _Run:
     # on the way -----------------------------------------------------------------------------------------------------
     def update(self, calls: list[Call]) -> None:
         """Change servers, each only from one of its expected task_states."""
-        held = [(position, {**asked, "updates": instances.as_host_says(self.conn, asked["instance_uuid"], asked["updates"])})
-                for position, asked in calls if self._holds(position, asked)]
+        held = [(position, {**asked, "updates": updates}) for position, asked in calls
+                if (updates := self._updates(position, asked)) is not None]
         for same in _grouped(held, lambda h: _key(h[1]["updates"], h[1]["expected_task_states"])).values():
             updates, expected = same[0][1]["updates"], same[0][1]["expected_task_states"]
             uuids = [asked["instance_uuid"] for _, asked in same]
@@ -200,24 +209,41 @@ class _Run:
                 action.arguments = {**action.arguments, **noted}
                 actions.set_arguments(self.conn, action.id, action.arguments)
 
+    def _updates(self, position: int, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What is to be written; None: it is refused. A step that changes nothing is a question, which the old host of a move
+        asks as well, before it lets the guest go."""
+        changes = asked["updates"] or asked.get("arguments") or asked.get("guest_begins")
+        action = self._holds(position, asked, or_its_partner=not changes)
+        if action is None:
+            return None
+        try:
+            host_writes.notes(action, asked.get("arguments", {}))
+            updates = host_writes.server(self.conn, action, asked["updates"])
+        except exception.NovaLiteError as error:
+            self.answers[position] = _error(error)
+            return None
+        return instances.as_host_says(self.conn, action.instance_uuid, updates)
+
     def update_device(self, calls: list[Call]) -> None:
         """Change single block devices. They are rare, and each is a transaction's worth of its own row."""
         for position, asked in calls:
-            if self._holds(position, asked):
+            if action := self._holds(position, asked):
                 self.answers[position] = {"result": None}
                 try:
+                    host_writes.device(action, asked["values"])
                     instances.change_block_device(self.conn, asked["instance_uuid"], asked["device_id"], asked["values"])
-                except exception.InstanceNotFound as error:
+                except exception.NovaLiteError as error:
                     self.answers[position] = _error(error)
 
     def update_nic(self, calls: list[Call]) -> None:
         """Change single nics, as ``update_device`` does block devices."""
         for position, asked in calls:
-            if self._holds(position, asked):
+            if action := self._holds(position, asked):
                 self.answers[position] = {"result": None}
                 try:
+                    host_writes.nic(action, asked["nic"])
                     instances.change_nic(self.conn, asked["instance_uuid"], asked["port_id"], asked["nic"])
-                except exception.InstanceNotFound as error:
+                except exception.NovaLiteError as error:
                     self.answers[position] = _error(error)
 
     def update_migration(self, calls: list[Call]) -> None:
@@ -225,6 +251,11 @@ class _Run:
         for position, asked in calls:
             action = self._holds(position, asked)
             if action is not None:
+                try:
+                    host_writes.move(action, asked["migration_id"], asked["values"])
+                except exception.HostNotAllowed as error:
+                    self.answers[position] = _error(error)
+                    continue
                 moves.update(self.conn, asked["migration_id"], asked["values"])
                 self.answers[position] = {"result": self._wanted(action, asked["migration_id"])}
 
@@ -249,22 +280,27 @@ class _Run:
             action = self._holds(position, asked)
             if action is None:
                 continue
-            if asked["updates"]:
-                try:
-                    # None: declared idle by os-resetState, which moves no guest back
-                    expected = [*states.working(endings.operation(action)), None]
-                    updates = instances.as_host_says(self.conn, action.instance_uuid, asked["updates"])
-                    instances.update(self.conn, action.instance_uuid, updates, expected)
-                    if "host" in asked["updates"]:
-                        endings.close_consoles(self.conn, [action.instance_uuid], asked["updates"])
-                except exception.NovaLiteError as error:
-                    self.answers[position] = _error(error)
-                    continue
-            self.events += [(action.id, event) for event in asked["events"]]
+            try:
+                host_writes.handed_over(self.conn, action, asked["host"], asked["arguments"])
+                if asked["updates"]:
+                    self._move_server(action, asked["updates"])
+            except exception.NovaLiteError as error:
+                self.answers[position] = _error(error)
+                continue
+            self.events += host_writes.events(action, asked["events"])
             stage = objects.COMPUTE if asked["host"] else objects.CONDUCTOR
             actions.hand_over(self.conn, [action.id], self.lease_seconds, stage, asked["host"],
                               {**action.arguments, **asked["arguments"]})
             self.woken.append((asked["host"], action))
+
+    def _move_server(self, action: Action, asked: Mapping[str, Any]) -> None:
+        # None: declared idle by os-resetState, which moves no guest back
+        expected = [*states.working(endings.operation(action)), None]
+        written = host_writes.server(self.conn, action, asked)
+        instances.update(self.conn, action.instance_uuid, instances.as_host_says(self.conn, action.instance_uuid, written),
+                         expected)
+        if "host" in written:
+            endings.close_consoles(self.conn, [action.instance_uuid], written)
 
     def release(self, calls: list[Call]) -> None:
         """Let go of actions that were not begun, or (with ``events``) wait: whoever is next on that host takes them up."""
@@ -272,19 +308,30 @@ class _Run:
         for position, asked in calls:
             self.answers[position] = {"result": None}
             action = self.locked.get(asked["action_id"])
-            if action is not None and (action.state, action.owner) == (objects.RUNNING, asked["owner"]):
+            if action is None or (action.state, action.owner) != (objects.RUNNING, asked["owner"]):
+                continue
+            if self._is_its(action):
                 mine.append(action.id)
                 events = asked.get("events", ())
                 told = {event["details"] for event in actions.events_of(self.conn, action.id)} if events else set()
-                self.events += [(action.id, event) for event in events if event["details"] not in told]
+                self.events += host_writes.events(action, [event for event in events if event["details"] not in told])
         actions.release(self.conn, mine, self.lease_seconds, died=False)
 
-    def _holds(self, position: int, asked: Mapping[str, Any]) -> Action | None:
+    def _holds(self, position: int, asked: Mapping[str, Any], or_its_partner: bool = False) -> Action | None:
+        """The action, when the step is told by who holds it; ``or_its_partner``: or by the other host of its move."""
         action = self.locked.get(asked["action_id"])
         if action is None or action.state != objects.RUNNING or action.owner != asked["owner"]:
             self.answers[position] = _error(exception.LeaseLost(action_id=asked["action_id"], owner=asked["owner"]))
             return None
+        is_known = self._is_its(action) or (or_its_partner and self.caller in host_writes.hosts_of(self.conn, action))
+        if not is_known or asked.get("instance_uuid", action.instance_uuid) != action.instance_uuid:
+            self.answers[position] = _error(exception.HostNotAllowed(
+                host=self.caller, reason=f"action {action.id} is not its own, or not of that server"))
+            return None
         return action
+
+    def _is_its(self, action: Action) -> bool:
+        return self.caller is None or (action.stage, action.host) == (objects.COMPUTE, self.caller)
 
     # the end --------------------------------------------------------------------------------------------------------
     def finish(self, calls: list[Call]) -> None:
@@ -299,9 +346,14 @@ class _Run:
             action = self._holds(position, asked)
             if action is None:
                 continue
+            try:
+                written = host_writes.server(self.conn, action, asked["updates"], asked["error"] is not None)
+            except exception.NovaLiteError as error:
+                self.answers[position] = _error(error)
+                continue
             self.answers[position] = {"result": None}
-            self.events += [(action.id, event) for event in asked["events"]]
-            updates = instances.as_host_says(self.conn, action.instance_uuid, asked["updates"])
+            self.events += host_writes.events(action, asked["events"])
+            updates = instances.as_host_says(self.conn, action.instance_uuid, written)
             if asked["error"] is None:
                 well.append((action, updates))
             else:
@@ -361,7 +413,11 @@ class _Run:
             action = self.locked.get(asked["action_id"])
             if action is None or action.owner != asked["owner"] or action.state != objects.RUNNING:
                 continue        # told twice, or another worker's by now
-            self.events += [(action.id, event) for event in asked["events"]]
+            if not self._is_its(action) or action.verb != "build":
+                self.answers[position] = _error(exception.HostNotAllowed(
+                    host=self.caller, reason=f"action {action.id} is no build of its own"))
+                continue
+            self.events += host_writes.events(action, asked["events"])
             host = self.builds.failed_on_host(self.conn, action, asked["reason"], asked["details"], asked["reschedule"])
             if host is not None:
                 self.woken.append((host, action))

@@ -29,6 +29,7 @@ from nova_lite.conf import (
     nova_names,
     pci,
     quota,
+    rpc,
     scheduler,
     serial_console,
     service_user,
@@ -39,7 +40,7 @@ from nova_lite.conf import (
     wsgi,
 )
 
-GROUPS = (default, wsgi, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image,
+GROUPS = (default, wsgi, rpc, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image,
           network, volume, key_manager, share, notifications, quota, console, vnc, spice, serial_console)
 for _module in GROUPS:
     nova_names.add(_module.GROUP, _module.OPTS)

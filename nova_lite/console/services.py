@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from oslo_config import cfg
 
-from nova_lite import exception, service
+from nova_lite import exception, rpc_sender, service
 from nova_lite.http import sockets
 from nova_lite.objects import console as objects
 
@@ -44,9 +44,10 @@ class Kind:
                                                f"{PACKAGE[self.web]}")
         console = conf.console
         tls = sockets.tls_context(console.tls_cert_file, console.tls_key_file) if console.tls_cert_file else None
-        runner.add_door(Proxy(runner.bound(console.proxy_listen, self.port(conf)),
-                              Tokens(runner.transport, [self.console_type]), console.allowed_origins, self.web, tls,
-                              vencrypt.context(conf) if self.console_type == objects.NOVNC else None, runner.limits))
+        tokens = Tokens(runner.transport, [self.console_type], rpc_sender.of_control(conf))
+        runner.add_door(Proxy(runner.bound(console.proxy_listen, self.port(conf)), tokens, console.allowed_origins, self.web,
+                              tls, vencrypt.context(conf) if self.console_type == objects.NOVNC else None,
+                              runner.limits))
 
     def main(self) -> int:
         """All that the ``main`` of its script does."""

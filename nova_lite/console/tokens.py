@@ -10,6 +10,7 @@ from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import admin_context
 from nova_lite.objects.console import ConsoleAuthToken, digest
+from nova_lite.rpc_sender import UNKNOWN, Sender
 
 LOG = log.getLogger(__name__)
 
@@ -17,8 +18,8 @@ LOG = log.getLogger(__name__)
 class Tokens:
     """A proxy has no database; only digests of tokens leave it."""
 
-    def __init__(self, transport: messaging.RPCTransport, console_types: Collection[str]) -> None:
-        self._conductor, self._compute = ConductorAPI(transport), ComputeAPI(transport)
+    def __init__(self, transport: messaging.RPCTransport, console_types: Collection[str], sender: Sender = UNKNOWN) -> None:
+        self._conductor, self._compute = ConductorAPI(transport, sender), ComputeAPI(transport)
         self._types = frozenset(console_types)
 
     def resolve(self, token: str) -> ConsoleAuthToken | None:

@@ -11,7 +11,14 @@ from nova_lite import exception, units
 from nova_lite.db import claims, journal, models, moves, pci_devices
 from nova_lite.objects import states
 from nova_lite.objects.base import Record
-from nova_lite.objects.instance import DEVICE_ADDRESSES, PASSWORD_KEYS, Instance
+from nova_lite.objects.instance import (
+    DEVICE_ADDRESSES,
+    DISKS_KEY,
+    SHELF_KEYS,
+    UNSHELVED_HOST,
+    UNSHELVED_IMAGE,
+    Instance,
+)
 
 T = models.instances
 _TIMES = {c.name for c in T.columns if isinstance(c.type, sa.DateTime)}
@@ -202,9 +209,10 @@ def change_block_device(conn: sa.Connection, uuid: str, device_id: str, values: 
 
 def as_host_says(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> dict[str, Any]:
     """What a host writes, where it writes all ``block_devices`` or ``system_metadata``: of the former it knows better only what
-    it has itself connected and given to its guest, of the latter all but the guest's password. All else of them is as the row
-    has it, which is locked: a user, the guest or another operation may have changed that since the host read it.
-    ``updates["device_addresses"]`` is one entry of ``system_metadata``."""
+    it has itself connected and given to its guest, of the latter how far an unshelve has come, that the server is not on its
+    shelf any more and, once, the key of its disks. All else of them is as the row has it, which is locked: a user, the guest
+    or another operation may have changed that since the host read it. ``updates["device_addresses"]`` is one entry of
+    ``system_metadata``."""
     if not {"block_devices", "system_metadata", DEVICE_ADDRESSES} & set(updates):
         return dict(updates)
     row = conn.execute(sa.select(T.c.block_devices, T.c.system_metadata).where(T.c.uuid == uuid, T.c.deleted == 0)
@@ -216,8 +224,10 @@ def as_host_says(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> 
                                    for device in (row.block_devices if row is not None else None) or ()]
     if "system_metadata" in updates and row is not None:
         known, told = row.system_metadata, updates["system_metadata"]
-        merged["system_metadata"] = {**{key: value for key, value in told.items() if key not in PASSWORD_KEYS},
-                                     **{key: value for key, value in known.items() if key in PASSWORD_KEYS}}
+        merged["system_metadata"] = {
+            **{key: value for key, value in known.items() if key in told or key not in SHELF_KEYS},
+            **{key: told[key] for key in (UNSHELVED_IMAGE, UNSHELVED_HOST, DISKS_KEY)
+               if key in told and not (key == DISKS_KEY and key in known)}}
     if DEVICE_ADDRESSES in updates:
         addresses = merged.pop(DEVICE_ADDRESSES)
         if row is not None:

@@ -338,6 +338,23 @@ console_auth_tokens = sa.Table(
     sa.Index("ix_console_auth_tokens_expires_at", "expires_at"),
 )
 
+# the keys of compute hosts (rpc_sender.py), which are made of the control plane's: none of them is kept
+host_keys = sa.Table(
+    "host_keys", metadata,
+    sa.Column("host", sa.String(255), primary_key=True),
+    sa.Column("generation", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("created_at", Time, nullable=False),
+    sa.Column("revoked_at", Time),
+)
+
+# signed messages that have come; those too old to count are removed (conductor/callers.py)
+rpc_nonces = sa.Table(
+    "rpc_nonces", metadata,
+    sa.Column("nonce", sa.String(64), primary_key=True),
+    sa.Column("expires_at", sa.BigInteger, nullable=False),     # seconds since 1970
+    sa.Index("ix_rpc_nonces_expires_at", "expires_at"),
+)
+
 # the embedded network (network/bridge.py); unused where Neutron serves
 networks = sa.Table(
     "networks", metadata, _id(), *_times(),

@@ -51,5 +51,15 @@ class MetadataLimitExceeded(OverQuota):
     msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
 
 
+class HostNotAllowed(Forbidden):
+    """A compute host asked for what is another host's, or did not prove which host it is."""
+
+    msg_fmt = "Compute host %(host)s is refused: %(reason)s"
+
+
+class MessageReplayed(HostNotAllowed):
+    """A signed message has come before."""
+
+
 class SharesNotSupported(Forbidden):
     msg_fmt = "Shares of files are not supported here: %(reason)s."

@@ -106,6 +106,29 @@ def host_drain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         services.db.dispose()
 
 
+def host_key_create(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+    """Print a new key of a compute host."""
+    from nova_lite.manage import host_keys
+
+    print(host_keys.create(conf, arguments.compute_host))
+
+
+def host_key_list(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
+    """List which keys compute hosts have."""
+    from nova_lite.manage import host_keys
+
+    print("\n".join(host_keys.lines(conf)))
+
+
+def host_key_revoke(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    """Revoke a key of a compute host, or all; 1: there was none."""
+    from nova_lite.manage import host_keys
+
+    count = host_keys.revoke(conf, arguments.compute_host, arguments.key)
+    print(f"{count} of the keys of {arguments.compute_host} were revoked.")
+    return 0 if count else 1
+
+
 def _at_least_one(text: str) -> int:
     number = int(text)
     if number < 1:
@@ -160,6 +183,12 @@ COMMANDS = (
         ("--live-only", {"action": "store_true", "help": "shut down no running guest: one that cannot move live stays"}),
         ("--timeout", {"type": float, "default": 3600.0, "metavar": "SECONDS",
                         "help": "after which a move is waited for no longer; it goes on (3600)"}))),
+    Command("host", "key-create", host_key_create, "print a new key of a compute host, for its [rpc] host_key", (
+        ("compute_host", {"metavar": "HOST", "help": "its [DEFAULT] host"}),)),
+    Command("host", "key-list", host_key_list, "list which keys compute hosts have; the keys themselves are not kept"),
+    Command("host", "key-revoke", host_key_revoke, "revoke the keys of a compute host", (
+        ("compute_host", {"metavar": "HOST", "help": "as `host key-list` shows it"}),
+        ("--key", {"type": int, "default": None, "help": "its number, all by default"}))),
     Command("network", "create", network_create, "add an embedded network", (
         ("--name", {"required": True, "dest": "network_name", "help": "by which its users know it"}),
         ("--cidr", {"required": True, "help": "its addresses, e.g. 10.0.0.0/24"}),

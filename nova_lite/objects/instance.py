@@ -27,6 +27,8 @@ DEVICE_ADDRESSES = "device_addresses"
 """Where the guest finds its devices, of a server of which any has a tag: see ``ComputeDriver.device_addresses``."""
 UNSHELVED_HOST = "unshelved_host"
 """The host whose guest may have begun to run, on a shelved server: no other may."""
+SHELF_KEYS = (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE, UNSHELVED_HOST)
+"""What a server has of these only while it is shelved, or comes back."""
 
 
 @dataclass
@@ -168,4 +170,4 @@ def has_unshelved(server: Instance) -> bool:
 def off_the_shelf(server: Instance) -> dict[str, Any]:
     """``system_metadata`` of a server that was shelved, once it is not any more."""
     return {key: value for key, value in server.system_metadata.items()
-            if key not in (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE, UNSHELVED_HOST)}
+            if key not in SHELF_KEYS}

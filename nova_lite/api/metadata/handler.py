@@ -21,7 +21,7 @@ import webob
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, rpc, units
+from nova_lite import exception, rpc, rpc_sender, units
 from nova_lite.api.metadata import tree
 from nova_lite.api.metadata.answers import Answers
 from nova_lite.context import RequestContext, admin_context
@@ -58,7 +58,7 @@ def factory(conf: cfg.ConfigOpts) -> MetadataHandler:
     """The WSGI application of the paste pipeline ``metadata``."""
     from nova_lite.conductor.rpcapi import ConductorAPI
 
-    return MetadataHandler(conf, ConductorAPI(rpc.get_transport(conf)))
+    return MetadataHandler(conf, ConductorAPI(rpc.get_transport(conf), rpc_sender.of_service(conf)))
 
 
 class MetadataHandler:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, rpc_sender
 from nova_lite.compute import rpcapi
 from nova_lite.compute.wakeups import Wakeups
 from nova_lite.conductor.rpcapi import ConductorAPI
@@ -58,7 +58,7 @@ class Base:
         self.share = share_base.load(conf)
         self.pci_aliases = pci.aliases(conf.pci.alias)
         self.compute_rpc = rpcapi.ComputeAPI(transport)
-        self.conductor_rpc = ConductorAPI(transport)
+        self.conductor_rpc = ConductorAPI(transport, rpc_sender.of_control(conf))
         self.wakeups = Wakeups()
 
     def with_devices(self, flavor: Flavor) -> Flavor:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from futurist._thread import ThreadWorker
 
 from nova_lite import conf as nova_conf
-from nova_lite import rpc, secret_keys, units
+from nova_lite import rpc, rpc_sender, secret_keys, units
 from nova_lite.compute.api import base as api
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.manager import ConductorManager
@@ -52,7 +52,7 @@ class Cloud:
         self.conductor = self._serve(rpc.CONDUCTOR, "conductor-1", ConductorManager(self.conf, self.transport))
         self.conductor.hearing.since -= HOUR.total_seconds()
         self.scheduler = self._serve(rpc.SCHEDULER, "scheduler-1", SchedulerManager(self.conf, self.transport))
-        self.rpc = ConductorAPI(self.transport)
+        self.rpc = ConductorAPI(self.transport, rpc_sender.of_control(self.conf))
         self.hosts = {}
         self.context = RequestContext(user_id="u", project_id="p", overwrite=False)
 

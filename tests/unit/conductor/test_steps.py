@@ -154,17 +154,22 @@ def test_a_guest_that_nobody_knows_is_left_alone(make_cloud):
 def test_a_host_knows_nothing_newer_of_the_guests_password(make_cloud, ends):
     """It writes all of system_metadata, as it was when the host took the action up."""
     cloud = make_cloud("h1")
-    [(server, action_id)] = stopping(cloud, 1)
-    before = {**cloud.get(server).system_metadata, "password_0": "old"}
+    server = cloud.active()
+    before = cloud.get(server).system_metadata
+    cloud.set(server, vm_state=states.SHELVED, system_metadata={**before, "shelved_host": "h1"})
+    action_id = cloud.begin(server, "unshelve", host="h1")
+    cloud.db.write(actions.hand_over, [action_id], 60, objects.COMPUTE, "h1")
+    assert cloud.claim(action_id, "h1", "worker") is not None
     cloud.db.write(server_passwords.set_once, server, "new")
-    updates = {"system_metadata": {**before, "shelved_host": "h1"}}
+    updates = {"system_metadata": {**before, "password_0": "old", "shelved_host": "h1", "unshelved_host": "h1", "other": "x"}}
     if ends:
-        event = actions.event("compute_stop_instance", "h1", units.utcnow())
-        cloud.rpc.finish_action(action_id, "worker", updates, [event])
+        cloud.rpc.finish_action(action_id, "worker", updates, [])
     else:
-        cloud.rpc.instance_update(server, updates, [states.POWERING_OFF], action_id, "worker")
+        cloud.rpc.instance_update(server, updates, [states.UNSHELVING], action_id, "worker")
     found = cloud.get(server)
-    assert (found.encrypted_password, found.system_metadata["shelved_host"]) == ("new", "h1")
+    assert found.encrypted_password == "new"
+    assert found.system_metadata | {"shelved_host": "h1", "unshelved_host": "h1"} == found.system_metadata
+    assert "other" not in found.system_metadata
 
 
 # reports ------------------------------------------------------------------------------------------------------------

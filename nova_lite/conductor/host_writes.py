@@ -1,0 +1,193 @@
+"""What a compute host may write while it works on an action, in one table.
+
+The server and the move are the action's. The columns are those of its operation. Where a server goes, and which flavor it has
+there, says the row of its move, not the host. All else is refused with HostNotAllowed.
+"""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.conductor import endings
+from nova_lite.db import moves
+from nova_lite.objects import migration, states
+from nova_lite.objects.action import Action
+from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.instance import DEVICE_ADDRESSES, SHELVED_IMAGE, UNSHELVED_HOST, UNSHELVED_IMAGE
+from nova_lite.objects.network import VIF
+from nova_lite.objects.share import ShareAttachment
+
+_VM_STATES = frozenset(states.VM_STATES) - {states.DELETED}
+_ALWAYS = frozenset({"vm_state", "task_state", "power_state", "progress", DEVICE_ADDRESSES})
+_PLACE = frozenset({"host", "node", "launched_on", "availability_zone"})
+_SIZE = frozenset({"flavor", "flavor_ref", "vcpus", "memory_mb", "root_gb"})
+_GUEST = frozenset({"network_info", "block_devices"})
+_BUILT = frozenset({"launched_at", "personality"})
+_VOLUME, _NIC, _SHARE = frozenset({"block_device"}), frozenset({"nic", "error"}), frozenset({"share"})
+_COLUMNS: dict[str, frozenset[str]] = {
+    "build": _GUEST | {"system_metadata"},
+    "start": frozenset({"shares", "network_info"}), "reboot_hard": frozenset({"shares", "network_info"}),
+    "stop": frozenset({"shares"}),
+    "rebuild": _BUILT | {"block_devices", "image", "image_ref"},
+    "resize": _PLACE | _SIZE | _GUEST | {"launched_at"}, "migrate": _PLACE | _SIZE | _GUEST | {"launched_at"},
+    "confirmResize": _SIZE, "revertResize": _PLACE | _SIZE | _GUEST | {"launched_at"},
+    "evacuate": _PLACE | _GUEST | _BUILT, "live_migrate": _PLACE | _GUEST,
+    "shelve": _PLACE | {"block_devices"}, "shelveOffload": _PLACE | {"block_devices"},
+    "unshelve": _PLACE | _GUEST | {"launched_at", "system_metadata"},
+    "soft_delete": frozenset({"deleted_at"}), "restore": frozenset({"deleted_at", "system_metadata"}),
+    "attach_volume": _VOLUME, "detach_volume": _VOLUME, "swap_volume": _VOLUME,
+    "attach_share": _SHARE, "detach_share": _SHARE,
+    "attach_interface": _NIC, "detach_interface": _NIC,
+}
+_OFF_ITS_HOST = ("shelve", "shelveOffload", "unshelve")     # these leave a server without a host
+_DEVICE = frozenset({"volume_id", "attachment_id", "connection_info", "attached", "size"})
+_NOTES = frozenset({"reimage_asked"})
+_HANDED_OVER = frozenset({"undo", "at_source", "step", "has_come", "error", "ends_as", migration.LOST})
+_ENDS = (migration.ERROR, migration.FAILED, migration.CANCELLED)
+_MOVE = frozenset({"status", "facts"}) | {
+    f"{what}_{part}" for what in ("memory", "disk") for part in ("total", "processed", "remaining")}
+_STATUSES = (migration.QUEUED, migration.PREPARING, migration.RUNNING, migration.PRE_MIGRATING, migration.MIGRATING,
+             migration.POST_MIGRATING)
+_EVENT = ("event", "host", "start_time", "finish_time", "result", "traceback", "details")
+
+
+def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], failed: bool = False) -> dict[str, Any]:
+    """The columns that are written where a host says ``updates``; ``failed``: the action ends with an error."""
+    operation = endings.operation(action)
+    _check(action, updates, _ALWAYS | _COLUMNS.get(operation.verb, frozenset()), "of a server")
+    if updates.get("task_state") not in (None, *states.working(operation)):
+        raise _refused(action, f"task_state {updates['task_state']!r}")
+    if updates.get("personality") is not None:
+        raise _refused(action, "the files of a server")
+    check_readable(action.host, updates)
+    if updates.get("block_device"):
+        device(action, updates["block_device"]["values"])
+    if updates.get("nic"):
+        nic(action, updates["nic"]["values"])
+    _check_shelf(action, updates.get("system_metadata") or {})
+    written = dict(updates)
+    before = action.arguments.get(states.BEFORE) or {}
+    for name in ("image", "image_ref"):
+        if name in updates and updates[name] != before.get(name, updates):
+            raise _refused(action, f"another {name}")
+    if (_PLACE | _SIZE) & set(updates):
+        written = {name: value for name, value in written.items() if name not in _SIZE}
+        written |= _where(conn, action, updates, failed)
+    return written
+
+
+def check_readable(host: str | None, updates: Mapping[str, Any]) -> None:
+    """Raise HostNotAllowed for columns that nobody can read: each list of servers with this one in it would fail."""
+    try:
+        _read(updates)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise exception.HostNotAllowed(host=host, reason="it writes what nobody can read") from error
+
+
+def _read(updates: Mapping[str, Any]) -> None:
+    for vif in updates.get("network_info") or ():
+        VIF.from_primitive(vif)
+    for share in updates.get("shares") or ():
+        ShareAttachment.from_primitive(share)
+    for known in updates.get("block_devices") or ():
+        BlockDevice.from_primitive(known)
+    for name in ("launched_at", "deleted_at"):
+        datetime.datetime.fromisoformat(updates.get(name) or "2000-01-01")
+    dict(updates.get("system_metadata") or {}).keys()
+    if updates.get("vm_state", states.ACTIVE) not in _VM_STATES or updates.get("power_state", 0) not in states.POWER_NAMES:
+        raise ValueError
+
+
+def _check_shelf(action: Action, told: Mapping[str, Any]) -> None:
+    if told.get(UNSHELVED_HOST) not in (None, action.host) or told.get(UNSHELVED_IMAGE) not in (None, told.get(SHELVED_IMAGE)):
+        raise _refused(action, "where another host has brought a server back to")
+
+
+def _where(conn: sa.Connection, action: Action, updates: Mapping[str, Any], failed: bool) -> dict[str, Any]:
+    if "migration_id" not in action.arguments:
+        if endings.operation(action).verb not in _OFF_ITS_HOST or any(updates.get(name) is not None for name in _PLACE):
+            raise _refused(action, "where a server is")
+        return {}
+    move = moves.get(conn, action.arguments["migration_id"])
+    back = action.verb == "revertResize" or failed
+    host, node = (move.source_compute, move.source_node) if back else (move.dest_compute, move.dest_node)
+    if any(updates.get(name, host) != host for name in ("host", "launched_on")):
+        raise _refused(action, f"that a server is on host {updates.get('host')}")
+    flavor = move.old_flavor if back else move.new_flavor
+    return {name: value for name, value in {"node": node, **_size(flavor)}.items() if name in updates}
+
+
+def _size(flavor: Flavor | None) -> dict[str, Any]:
+    if flavor is None:
+        return {}
+    return {"flavor": flavor.to_primitive(), "flavor_ref": flavor.flavorid, "vcpus": flavor.vcpus,
+            "memory_mb": flavor.memory_mb, "root_gb": flavor.root_gb}
+
+
+def device(action: Action, values: Mapping[str, Any] | None) -> None:
+    """Whether a host may write this of a block device (None: that it is gone)."""
+    if values is not None:
+        _check(action, values, _DEVICE, "of a block device")
+    elif action.verb not in ("attach_volume", "detach_volume"):
+        raise _refused(action, "that a block device is gone")
+
+
+def nic(action: Action, values: Mapping[str, Any] | None) -> None:
+    """Whether a host may put this nic (None: no nic) into a server's record."""
+    if action.verb not in ("attach_interface", "detach_interface"):
+        raise _refused(action, "a nic")
+    check_readable(action.host, {"network_info": [values] if values is not None else []})
+
+
+def notes(action: Action, arguments: Mapping[str, Any]) -> None:
+    """Whether a host may add this to the arguments of its action on the way."""
+    _check(action, arguments, _NOTES, "of an action")
+
+
+def move(action: Action, migration_id: int, values: Mapping[str, Any]) -> None:
+    """Whether a host may write this of a move."""
+    if action.arguments.get("migration_id") != migration_id:
+        raise _refused(action, f"move {migration_id}")
+    _check(action, values, _MOVE, "of a move")
+    if values.get("status", migration.RUNNING) not in _STATUSES:
+        raise _refused(action, f"that its move is {values['status']!r}")
+
+
+def handed_over(conn: sa.Connection, action: Action, host: str | None, arguments: Mapping[str, Any]) -> None:
+    """Whether a host may hand its action over to another one, with these arguments."""
+    _check(action, arguments, _HANDED_OVER, "of an action")
+    if arguments.get("ends_as", migration.ERROR) not in _ENDS:
+        raise _refused(action, f"that its move ends as {arguments['ends_as']!r}")
+    if host is not None and host not in hosts_of(conn, action):
+        raise _refused(action, f"that host {host} goes on with it")
+
+
+def hosts_of(conn: sa.Connection, action: Action) -> tuple[str | None, ...]:
+    """The hosts of the move that an action is; none where it is no move."""
+    if "migration_id" not in action.arguments:
+        return ()
+    try:
+        found = moves.get(conn, action.arguments["migration_id"])
+    except exception.MigrationNotFound:     # it has left the database with its server
+        return ()
+    return found.source_compute, found.dest_compute
+
+
+def events(action: Action, told: Sequence[Mapping[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Events of this action and no other, from the host that works on it."""
+    return [(action.id, {**{name: event.get(name) for name in _EVENT}, "host": action.host}) for event in told]
+
+
+def _check(action: Action, values: Mapping[str, Any], allowed: Collection[str], what: str) -> None:
+    strange = sorted(set(values) - set(allowed))
+    if strange:
+        raise _refused(action, f"{', '.join(strange)} {what}")
+
+
+def _refused(action: Action, what: str) -> exception.HostNotAllowed:
+    return exception.HostNotAllowed(host=action.host, reason=f"'{endings.operation(action).verb}' does not write {what}")

@@ -1,0 +1,15 @@
+"""[rpc]: how the services know who sends a message. Without these options nobody proves who it is."""
+from oslo_config import cfg
+
+GROUP = "rpc"
+OPTS = [
+    cfg.StrOpt("master_key", default="", secret=True,
+               help="The key of the control plane, at least 32 characters, for example of `openssl rand -hex 32`. The keys of "
+                    "compute hosts are made of it. Conductors, API, console proxies and nova-lite-manage need the same one; no "
+                    "compute host may have it."),
+    cfg.StrOpt("host_key", default="", secret=True,
+               help="The key of this compute host, as `nova-lite-manage host key-create` printed it. Its daemon, and a "
+                    "metadata service beside it, sign with it what they ask the conductor."),
+    cfg.BoolOpt("require_host_keys", default=False,
+                help="Conductors refuse calls that are not signed. Set it when each compute host has its key."),
+]

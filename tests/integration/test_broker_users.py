@@ -1,0 +1,110 @@
+"""A RabbitMQ user for each compute host, as docs/compute_hosts.md has it: builds work, other hosts' messages cannot be read."""
+import os
+import subprocess
+
+import kombu
+import pytest
+from amqp.exceptions import AccessRefused
+
+from nova_lite import conf as nova_conf
+from nova_lite import rpc
+from nova_lite.compute.manager import ComputeManager
+from nova_lite.objects import action as objects
+from nova_lite.objects import states
+from tests.support.engines import RabbitMQ
+from tests.unit.conductor.cloud import Cloud
+
+HOSTS = ("h1", "h2")
+
+
+def permissions(host):
+    """configure, write, read; then what may be sent to, and bound to, the exchange nova_lite."""
+    name = host.replace(".", "\\.")
+    own = rf"compute|compute\.{name}|compute_fanout_{name}:.*|reply_{name}:.*"
+    there = f"^(nova_lite|compute_fanout|{own})$"
+    return ((there, rf"^(nova_lite|amq\.default|{own})$", there),
+            (r"^(conductor|compute\..*)$", rf"^(compute|compute\.{name})$"))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    made = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
+
+    def control(*words):
+        subprocess.run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", made.node, *words], check=True, timeout=120,
+                       env={**os.environ, **made.env}, capture_output=True)
+    try:
+        made.start()
+        control("await_startup")
+        for host in HOSTS:
+            plain, topics = permissions(host)
+            control("add_user", host, "secret")
+            control("set_permissions", host, *plain)
+            control("set_topic_permissions", host, "nova_lite", *topics)
+        yield made
+    finally:
+        made.close()
+
+
+class BrokerCloud(Cloud):
+    """Each host has its own user, and names its queues after itself."""
+
+    def __init__(self, directory, broker):
+        self._directory, self._broker, self._transports = directory, broker, []
+        super().__init__(directory, config=f"transport_url = {broker.url}\ncontrol_exchange = nova_lite\n")
+
+    def add_host(self, name):
+        file = self._directory / f"{name}.conf"
+        file.write_text(f"[DEFAULT]\ntransport_url = {url(self._broker, name)}\n[oslo_messaging_rabbit]\n"
+                        f"use_queue_manager = true\nhostname = {name}\nprocessname = nova-lite-compute\n")
+        conf = nova_conf.load([], config_files=[str(file)], host=name, state_path=str(self._directory / name),
+                              compute__driver="fake", network__driver="null")
+        control, self.transport = self.transport, rpc.get_transport(conf)
+        try:
+            manager = self.hosts[name] = self._serve(rpc.COMPUTE, name, ComputeManager(conf, self.transport, name))
+        finally:
+            self._transports.append(self.transport)
+            self.transport = control
+        assert manager._ready.wait(60)
+        self.report(name)
+        return manager
+
+
+    def close(self):
+        super().close()
+        for transport in self._transports:
+            transport.cleanup()
+
+
+def url(broker, user):
+    return f"rabbit://{user}:secret@127.0.0.1:{broker.port}/"
+
+
+@pytest.fixture
+def cloud(broker, tmp_path, monkeypatch):
+    monkeypatch.setenv("NOVA_LITE_CONCURRENCY", "threading")
+    made = BrokerCloud(tmp_path, broker)
+    for host in HOSTS:
+        made.add_host(host)
+    yield made
+    made.close()
+
+
+def test_hosts_with_users_of_their_own_work_and_cannot_read_each_others_messages(cloud, broker):
+    servers = cloud.build(2)
+    assert {cloud.wait(server, states.ACTIVE).host for server in servers} == set(HOSTS)
+    moved = cloud.operate(servers[0], "migrate")        # the hosts ask each other
+    assert cloud.wait_action(moved, objects.DONE).state == objects.DONE
+    assert cloud.get(servers[0]).vm_state == states.RESIZED
+
+    def refused(attempt):
+        with kombu.Connection(url(broker, "h2").replace("rabbit:", "amqp:")) as connection, pytest.raises(AccessRefused):
+            attempt(connection.default_channel)
+
+    for queue in ("compute.h1", "conductor", "reply_h1:nova-lite-compute:1", "scheduler"):
+        refused(lambda channel, queue=queue: channel.basic_get(queue))
+        refused(lambda channel, queue=queue: channel.basic_consume(queue))
+        refused(lambda channel, queue=queue: channel.queue_delete(queue))
+        refused(lambda channel, queue=queue: channel.queue_purge(queue))
+    for key in ("compute.h1", "conductor", "#", "compute.*"):       # a queue of its own that gets copies of all messages
+        refused(lambda channel, key=key: channel.queue_bind("compute.h2", "nova_lite", key))

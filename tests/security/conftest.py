@@ -1,0 +1,1 @@
+from tests.unit.conductor.conftest import make_cloud  # noqa: F401
