@@ -9,13 +9,12 @@ import pathlib
 import re
 import shutil
 import socket
-import socketserver
 import subprocess
-import threading
+import time
 import uuid
-import wsgiref.simple_server
 
 import pytest
+import requests
 
 from nova_lite import conf as conf_module
 from nova_lite.api.metadata.handler import MetadataHandler
@@ -23,6 +22,8 @@ from nova_lite.context import RequestContext
 from nova_lite.db import migration, networks
 from nova_lite.db.core import Database
 from nova_lite.db.port_store import DatabasePortStore
+from nova_lite.http import sockets
+from nova_lite.http.server import WSGIServer
 from nova_lite.network.bridge import BridgeNetwork
 from nova_lite.network.host import NetworkHost
 from nova_lite.objects.flavor import Flavor
@@ -54,35 +55,27 @@ class Conductor:
         return None
 
 
-class Server(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
-    daemon_threads = True
-
-
-class Quiet(wsgiref.simple_server.WSGIRequestHandler):
-    def log_message(self, *_args):
-        pass
-
-
 @pytest.fixture
 def cloud(tmp_path):
-    """(network host, driver, conductor, database) with the metadata service outside the namespace of the bridge."""
+    """(network host, driver, conductor, database, URL) with the metadata service outside the namespace of the bridge."""
     conductor, netns = Conductor(), "nlt" + uuid.uuid4().hex[:8]
-    with wsgiref.simple_server.make_server("0.0.0.0", 0, None, Server, Quiet) as server:
+    with contextlib.ExitStack() as stack:
+        sock = sockets.bind("0.0.0.0", 0)
         conf = conf_module.load([], config_files=[], host="node", state_path=str(tmp_path / "state"), network__netns=netns,
-                                database__connection=f"sqlite:///{tmp_path}/db", metadata__port=server.server_port)
-        server.set_app(MetadataHandler(conf, conductor))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+                                database__connection=f"sqlite:///{tmp_path}/db", metadata__port=sock.getsockname()[1])
+        server = WSGIServer(MetadataHandler(conf, conductor), sock)
+        server.start()
+        stack.callback(server.stop)
         migration.sync(conf)
         db = Database(conf)
         db.write(networks.create_network, name="private", cidr=free_range(), mtu=1450)
         driver = BridgeNetwork(conf, DatabasePortStore(db))
         driver.init_host("node")
         try:
-            yield NetworkHost(netns), driver, conductor, db
+            yield NetworkHost(netns), driver, conductor, db, f"http://127.0.0.1:{server.port}/"
         finally:
             driver.remove_host()
             subprocess.run(["ip", "netns", "delete", netns], check=True)
-            server.shutdown()
 
 
 @pytest.fixture
@@ -146,7 +139,7 @@ class Guest:
 
 @contextlib.contextmanager
 def _boot(cloud, tmp_path, instance, config_drive: bool):
-    at, driver, conductor, db = cloud
+    at, driver, conductor, db, _url = cloud
     add_server(db, instance)
     instance.network_info = driver.allocate(CONTEXT, instance, "auto", "node")
     vif = instance.network_info[0]
@@ -200,3 +193,37 @@ def test_metadata_service_alone(cloud, tmp_path, key):
         assert "tiny: source metadata" in console
         assert "user-data-ran on from-web" in console
         assert "from-web login:" in console
+
+
+FLOOD = """
+for n in $(seq 300); do sleep 60 | nc 169.254.169.254 80 >/dev/null & done
+head=$(printf 'POST / HTTP/1.1\\r\\nHost: x\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n')
+for n in $(seq 5); do (printf 'GET /'; tr '\\0' a </dev/zero) | nc 169.254.169.254 80 >/dev/null & done
+for n in $(seq 5); do (echo "$head"; tr '\\0' 1 </dev/zero) | nc 169.254.169.254 80 >/dev/null & done
+"""
+
+
+@pytest.mark.long
+def test_a_guest_that_floods_the_metadata_service_stops_nobody_else(cloud, tmp_path, key):
+    at, url = cloud[0], cloud[-1]
+    with _boot(cloud, tmp_path, _instance("flood", key), config_drive=False) as (guest, address):
+        guest.wait_login()
+
+        def ssh(command: str) -> str:
+            return at.run(*SSH, "-i", str(key), f"root@{address}", command, check=False).stdout.strip()
+        wait_for("ssh", lambda: ssh("hostname") == "flood", 60)
+        before = _memory()
+        ssh(f"cat >flood <<'END'\n{FLOOD}END\nsh flood >/dev/null 2>&1 </dev/null &")
+        wait_for("the flood", lambda: int(ssh("ps | grep -c '[n]c 169'") or 0) > 100, 60)
+        end, longest = time.monotonic() + 20, 0.0
+        while time.monotonic() < end:
+            asked = time.monotonic()
+            assert requests.get(url, timeout=3).status_code == 200
+            longest = max(longest, time.monotonic() - asked)
+        print(f"longest answer {longest:.2f} s, memory grew by {_memory() - before:.0f} MiB")
+        assert _memory() - before < 50
+
+
+def _memory() -> float:
+    """MiB of this process."""
+    return int(re.findall(r"VmRSS:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[0]) / 1024
