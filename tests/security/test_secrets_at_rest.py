@@ -150,7 +150,7 @@ def test_the_host_that_claims_the_operation_gets_the_password(cloud, monkeypatch
     assert told["admin_password"] == PASSWORD
     assert claimed() == told                # its answer was lost
     note = {**claim, "instance_uuid": server, "updates": {}, "expected_task_states": ["updating_password"], "arguments": told}
-    assert steps.steps(admin_context(), [["instance_update", note]]) == [{"result": None}]      # it tells what it was told
+    assert "error" in steps.steps(admin_context(), [["instance_update", note]])[0]      # it may not tell what it was told
     assert PASSWORD.encode() not in cloud.dump()
     assert claimed() == told
 
