@@ -114,6 +114,10 @@ def test_many_names_are_searched_in_linear_time(tmp_path):
             {"instance_uuid": f"{number:036}", "tag": "".join(random.Random(number).choices("ab", k=60))}
             for number in range(1000)])
     for pattern in HOSTILE:
+        try:
+            patterns.compile_linear(pattern)
+        except patterns.exception.InvalidInput:     # too large
+            continue
         begin = time.monotonic()
         with engine.begin() as connection:
             connection.execute(sa.select(tables.instance_tags).where(tables.instance_tags.c.tag.regexp_match(pattern))).all()
