@@ -99,7 +99,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
             if action.verb == "restore":        # who wanted it back gets the whole time to do so
                 failure["deleted_at"] = units.utcnow()
             actions.add_events(conn, [(action.id, actions.event(f"compute_{operation(action).method}", action.host,
-                                                                units.utcnow(), error=message))])
+                                                                units.utcnow(), error=details or message))])
         failure |= move_endings.default_failure(action)
     elif action.arguments.get(RECLAIM) and _is_soft_deleted(conn, action):
         failure.pop("vm_state", None)       # a neighbour was away: in ERROR nobody would look at it again

@@ -16,7 +16,7 @@ try:
 except ImportError:         # there is no wheel for each platform
     re2 = None
 
-MOST_BYTES = 1 << 16        # of RE2 for one expression: larger ones take milliseconds for each name
+MOST_BYTES = 1 << 15        # of RE2 for one expression: larger ones take milliseconds for each name
 _REPEATS_OR_CHOOSES = frozenset("*+?{(|")
 
 

@@ -9,6 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+# begins an expression of MariaDB's: it looks at the clock between two rows only, and a row might take half a minute
+FEW_STEPS = "(*LIMIT_MATCH=10000)"
+_NOT_SEARCHED = 1139        # MariaDB's warning: the steps were used up, and the row was taken for one that does not fit
 # MariaDB, MySQL, MySQL within an expression, PostgreSQL
 _CODES = {"1969", "3024", "3699", "57014"}
 
@@ -21,6 +24,18 @@ def install(engine: sa.Engine) -> None:
 def is_over(error: exc.DBAPIError) -> bool:
     """Whether the server ended the statement for its time."""
     return code_of(error) in _CODES
+
+
+def is_mariadb(connection: sa.Connection) -> bool:
+    """MySQL is none."""
+    return bool(getattr(connection.dialect, "is_mariadb", False))
+
+
+def has_given_up(connection: sa.Connection, result: sa.CursorResult[Any]) -> bool:
+    """Whether a row was left out since its search took too many steps, see FEW_STEPS."""
+    if not is_mariadb(connection) or not getattr(result.context.cursor, "warning_count", 0):
+        return False
+    return any(row[1] == _NOT_SEARCHED for row in connection.exec_driver_sql("SHOW WARNINGS"))
 
 
 def code_of(error: exc.DBAPIError) -> str:
@@ -36,7 +51,7 @@ def _limit(connection: sa.Connection, cursor: Any, statement: str, parameters: A
         return statement, parameters
     if connection.dialect.name == "postgresql":
         cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")      # until the transaction ends
-    elif getattr(connection.dialect, "is_mariadb", False):
+    elif is_mariadb(connection):
         statement = f"SET STATEMENT max_statement_time = {seconds} FOR {statement}"
     elif connection.dialect.name == "mysql":
         statement = statement.replace("SELECT", f"SELECT /*+ MAX_EXECUTION_TIME({int(seconds * 1000)}) */", 1)

@@ -24,8 +24,9 @@ def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise exception.MigrationPreCheckError(reason=error, public="Migration pre-check error: nobody knows whether the hosts "
-                                               "share directories") from error
+        text = "nobody knows whether the hosts share directories"
+        raise exception.MigrationPreCheckError(reason=f"{text}: {error}",
+                                               public=f"Migration pre-check error: {text}") from error
 
 
 def refuse_shared(files: GuestDirectory, host: str) -> None:

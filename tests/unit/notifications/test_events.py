@@ -108,7 +108,7 @@ def test_an_operation_that_fails(cloud, heard):
     cloud.fail("reboot")
     cloud.wait_action(cloud.operate(server, "reboot"), objects.ERROR)
     assert heard.of(server) == ["create.start", "create.end", "reboot.start", "reboot.error"]
-    assert heard.all[-1].fault.exception == "VirtDriverError"
+    assert heard.all[-1].fault.exception == "DriverRefusal"
 
 
 def test_a_host_that_died(cloud, heard):

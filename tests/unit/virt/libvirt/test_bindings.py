@@ -36,7 +36,7 @@ def test_a_place_is_kept_until_the_guest_is_gone(tmp_path):
     bindings = Bindings(tmp_path, "one")
     assert [dict(cell.pins) for cell in _bind(bindings, tmp_path, "a", vcpus=3)] == [{0: "0", 1: "1", 2: "2"}]
     assert _bind(bindings, tmp_path, "a", vcpus=3)                   # when it starts again
-    with pytest.raises(exception.BuildFailed, match="no NUMA nodes of one"):
+    with pytest.raises(exception.BuildFailed, match="no NUMA nodes of the host"):
         _bind(Bindings(tmp_path, "one"), tmp_path, "b", vcpus=2)    # also for the daemon that comes after
     (tmp_path / "a").rename(tmp_path / f"a{ASIDE}")                 # a resize that may yet go back
     with pytest.raises(exception.BuildFailed):
