@@ -47,6 +47,7 @@ function configure_nova_lite_credentials {
 function configure_nova_lite {
     sudo install -d -o "$STACK_USER" -m 755 "$NOVA_LITE_CONF_DIR" "$NOVA_LITE_STATE"
     rm -f "$NOVA_LITE_CONF"
+    install -m 640 /dev/null "$NOVA_LITE_CONF"      # it holds passwords
     install -m 644 "$NOVA_LITE_DIR/etc/nova_lite/api-paste.ini" "$NOVA_LITE_CONF_DIR/"
 
     iniset "$NOVA_LITE_CONF" DEFAULT debug "$ENABLE_DEBUG_LOG_LEVEL"
@@ -118,7 +119,7 @@ function configure_metadata_agents_for_nova_lite {
 function create_nova_lite_accounts {
     create_service_user nova_lite admin     # and the role service, which every such user has
     local url="http://$SERVICE_HOST:$NOVA_LITE_PORT/v2.1"
-    get_or_create_service nova_lite compute "Compute Service"
+    get_or_create_service nova compute "Compute Service"
     get_or_create_endpoint compute "$REGION_NAME" "$url"
 }
 

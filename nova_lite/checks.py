@@ -35,6 +35,13 @@ def check_database(conf: cfg.ConfigOpts) -> None:
         database.dispose()
 
 
+def check_secret_keys(conf: cfg.ConfigOpts) -> None:
+    """Raise ConfigError unless secrets can be stored in the database and read there."""
+    from nova_lite.secret_keys import SecretKeys
+
+    SecretKeys(conf.database.secret_keys_file).check()
+
+
 def _check_connection_is_set(conf: cfg.ConfigOpts) -> None:
     """Raise ConfigError for a service that shares a broker with others, but would use a database file of its own: it would take
     messages about servers that it does not know."""

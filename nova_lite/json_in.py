@@ -2,21 +2,32 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 MOST_LEVELS = 64
 
 
-def loads(text: str, **options: Any) -> Any:
-    """As ``json.loads``, for at most 64 levels of lists and objects: what is deeper ends the recursion of the next reader.
-    Raises ValueError."""
+def loads(text: str | bytes) -> Any:
+    """As ``json.loads``, for UTF-8 and for at most 64 levels of lists and objects: what is deeper ends the recursion of the
+    next reader. Numbers that are none (NaN, Infinity) are refused, as Python refuses those of 4300 digits. Raises ValueError.
+    Texts may hold NUL and halves of surrogate pairs, see :func:`check_texts`."""
+    text = text.decode("utf-8") if isinstance(text, bytes) else text
     try:
-        value = json.loads(text, **options)
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if text.count("[") + text.count("{") > MOST_LEVELS:
         _check_levels(value)
     return value
+
+
+def check_texts(value: Any) -> None:
+    """Raise ValueError for what no database stores and no message carries: NUL, and half of a surrogate pair."""
+    plain = json.dumps(value, ensure_ascii=False)
+    plain.encode("utf-8")
+    if "\\u0000" in plain:
+        raise ValueError("NUL")
 
 
 def _check_levels(value: Any) -> None:
@@ -27,3 +38,14 @@ def _check_levels(value: Any) -> None:
         if not level:
             return
     raise ValueError("nested too deeply")
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number is too large")
+    return value

@@ -136,7 +136,8 @@ class KeyManager:
             raise
         except Exception as error:      # each of its backends has errors of its own; none tells a key
             LOG.warning("%s: %s: %s", what, type(error).__name__, error)
-            raise exception.ServiceUnavailable(what="The key manager", reason=f"{what}: {error}") from error
+            raise exception.ServiceUnavailable(what="The key manager", reason=f"{what}: {error}",
+                                               public="The key manager is unavailable") from error
 
 
 class _AsService(oslo_context.RequestContext):

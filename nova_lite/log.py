@@ -1,8 +1,13 @@
 """Logging of one process: oslo.log with the request id and the server id on each line.
 
+A message is one line. What a client sent (a path, a method, a name) may stand in it: control characters are escaped here, in
+every message of every library.
+
 A line about a server is logged with ``extra={"instance_uuid": uuid}``; the request id comes from the context of the thread.
 """
 from __future__ import annotations
+
+import logging
 
 from oslo_config import cfg
 from oslo_log import log
@@ -17,11 +22,27 @@ INSTANCE_FORMAT = "[instance: %(uuid)s] "
 LEVELS = ["amqp=ERROR", "amqplib=WARNING", "kombu=WARNING", "oslo.messaging=WARNING", "oslo_messaging=WARNING",
           "oslo_service=WARNING", "oslo_policy=WARNING", "sqlalchemy=WARNING", "alembic=WARNING", "stevedore=WARNING",
           "keystonemiddleware=WARNING", "keystoneauth=WARNING", "urllib3=WARNING", "requests=WARNING",
-          "eventlet=WARNING", "cheroot=WARNING", "routes=WARNING", "dogpile=INFO"]
+          "eventlet=WARNING", "routes=WARNING", "dogpile=INFO"]
+
+
+class Record(logging.LogRecord):
+    """What is logged, as one line of printable characters."""
+
+    def getMessage(self) -> str:  # noqa: N802
+        """The message with its arguments."""
+        return one_line(super().getMessage())
+
+
+def one_line(text: str) -> str:
+    """``text`` with what is not printable escaped: line breaks, control characters, and marks that change the direction."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def setup(conf: cfg.ConfigOpts) -> None:
     """Start logging as ``conf`` says: to its log file, else to stderr. What the operator set in the file wins."""
+    logging.setLogRecordFactory(Record)
     for name, value in (("logging_context_format_string", CONTEXT_FORMAT), ("logging_default_format_string", DEFAULT_FORMAT),
                         ("logging_exception_prefix", EXCEPTION_FORMAT), ("default_log_levels", LEVELS),
                         ("logging_debug_format_suffix", ""), ("instance_uuid_format", INSTANCE_FORMAT),

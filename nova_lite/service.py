@@ -20,12 +20,14 @@ from oslo_config import cfg
 from oslo_log import log as oslo_log
 
 from nova_lite import conf as conf_module
-from nova_lite import exception, launcher, log, rpc, wsgi_server
-from nova_lite.checks import check_broker, check_cloud, check_database
+from nova_lite import exception, launcher, log, rpc
+from nova_lite.checks import check_broker, check_cloud, check_database, check_secret_keys
 from nova_lite.conf import files
+from nova_lite.http import server, sockets
+from nova_lite.http.listener import Limits
 
-__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_values", "compute_hosts",
-           "load", "main", "run", "serve"]
+__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_secret_keys", "check_values",
+           "compute_hosts", "load", "main", "run", "serve"]
 
 LOG = oslo_log.getLogger(__name__)
 # for loops that are in the middle of something: longer ones wait for somebody who is gone, and can be cut off at any point
@@ -53,12 +55,12 @@ class Manager(Protocol):
 class Service:
     """The parts of one process. Nothing runs before :meth:`start`."""
 
-    def __init__(self, name: str, conf: cfg.ConfigOpts, sockets: Mapping[tuple[str, int], socket.socket] | None = None) -> None:
+    def __init__(self, name: str, conf: cfg.ConfigOpts, bound: Mapping[tuple[str, int], socket.socket] | None = None) -> None:
         self.name, self.conf = name, conf
-        self._sockets = sockets or {}
+        self._bound = bound or {}
         self._transport: Any = None
         self._parts: list[_Part] = []
-        self._web: list[wsgi_server.Server] = []
+        self._web: list[server.Server] = []
         self._loops: list[tuple[float, Callable[[], Any]]] = []
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -84,21 +86,26 @@ class Service:
         if seconds > 0:
             self._loops.append((seconds, function))
 
-    def add_wsgi(self, app: wsgi_server.App, host: str, port: int, tls_cert_file: str = "",
-                 tls_key_file: str = "") -> wsgi_server.Server:
+    def add_wsgi(self, app: server.App, host: str, port: int, tls_cert_file: str = "",
+                 tls_key_file: str = "") -> server.Server:
         """Serve a WSGI application; on the socket that was bound before the fork, where there is one."""
-        tls = wsgi_server.tls_context(tls_cert_file, tls_key_file) if tls_cert_file else None
-        server = wsgi_server.make(app, self.bound(host, port), tls)
-        self.add_door(server)
-        return server
+        tls = sockets.tls_context(tls_cert_file, tls_key_file) if tls_cert_file else None
+        made = server.WSGIServer(app, self.bound(host, port), tls, self.limits)
+        self.add_door(made)
+        return made
 
-    def add_door(self, server: wsgi_server.Server) -> None:
+    def add_door(self, door: server.Server) -> None:
         """Any other server that begins when all else runs, and is the first to end."""
-        self._web.append(server)
+        self._web.append(door)
+
+    @property
+    def limits(self) -> Limits:
+        """How many connections each server of this process takes."""
+        return Limits(self.conf.wsgi.max_connections, self.conf.wsgi.max_connections_per_address)
 
     def bound(self, host: str, port: int) -> socket.socket:
         """The socket that was bound before the fork, where there is one, else a new one."""
-        return self._sockets.get((host, port)) or wsgi_server.bind(host, port)
+        return self._bound.get((host, port)) or sockets.bind(host, port)
 
     def start(self) -> None:
         """Start everything: managers and their RPC, then the loops, then the doors."""
@@ -106,13 +113,13 @@ class Service:
             part.start()
         for seconds, loop in self._loops:
             self._start_loop(seconds, loop)
-        for server in self._web:
-            server.start()
+        for door in self._web:
+            door.start()
 
     def stop(self) -> None:
         """Close the doors, finish requests, messages and the managers' work; the loops (leases!) run until that is done."""
-        for server in self._web:
-            server.stop()
+        for door in self._web:
+            door.stop()
         if self._parts:
             with ThreadPoolExecutor(min(len(self._parts), _CLOSERS)) as pool:
                 list(pool.map(_Part.close, self._parts))
@@ -215,7 +222,7 @@ def load(name: str, cli_opts: Sequence[cfg.Opt] = (), argv: Sequence[str] | None
         if unknown:
             LOG.warning("options that are not known, and have no effect: %s", ", ".join(unknown))
         if exposed:
-            LOG.warning("every user of this machine can read the passwords in %s: chmod 640", ", ".join(exposed))
+            LOG.warning("every user of this machine can read the secrets in %s: chmod 640", ", ".join(exposed))
     return conf
 
 
@@ -255,10 +262,10 @@ def serve(conf: cfg.ConfigOpts, name: str, build: Callable[[Service], None], *, 
     """
     for ask in check:
         ask(conf)
-    sockets = {address: wsgi_server.bind(*address) for address in listen}
+    bound = {address: sockets.bind(*address) for address in listen}
 
     def make() -> Service:
-        runner = Service(name, conf, sockets)
+        runner = Service(name, conf, bound)
         build(runner)
         return runner
 

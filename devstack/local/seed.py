@@ -78,18 +78,21 @@ def identity(cloud):
 
 
 def catalog(cloud):
-    """Endpoints; one whose address has changed is corrected."""
+    """Services by the names that clients look for (apache-libcloud: nova), and endpoints; those of before are corrected."""
     wanted = [("image", "glance", url("glance")), ("network", "neutron", url("neutron")),
               ("block-storage", "cinder", url("cinder", "/v3")),
               ("volumev3", "cinderv3", url("cinder", "/v3/$(project_id)s")),
-              ("compute", "nova_lite", ENV.get("STACK_COMPUTE_URL") or url("compute", "/v2.1"))]
+              ("compute", "nova", ENV.get("STACK_COMPUTE_URL") or url("compute", "/v2.1"))]
     if KIND == "real":
         wanted.append(("key-manager", "barbican", url("barbican")))
-    services = {s["type"]: s["id"] for s in cloud.call("GET", f"{KEYSTONE}/services")["services"]}
+    services = {s["type"]: s for s in cloud.call("GET", f"{KEYSTONE}/services")["services"]}
     endpoints = {(e["service_id"], e["interface"]): e for e in cloud.call("GET", f"{KEYSTONE}/endpoints")["endpoints"]}
     for kind, name, address in wanted:
-        service = services.get(kind) or cloud.call(
-            "POST", f"{KEYSTONE}/services", json={"service": {"type": kind, "name": name}})["service"]["id"]
+        made = services.get(kind) or cloud.call(
+            "POST", f"{KEYSTONE}/services", json={"service": {"type": kind, "name": name}})["service"]
+        service = made["id"]
+        if made["name"] != name:
+            cloud.call("PATCH", f"{KEYSTONE}/services/{service}", json={"service": {"name": name}})
         for interface in ("public", "internal", "admin"):
             known = endpoints.get((service, interface))
             if known is None:

@@ -89,6 +89,7 @@ def application_of(name: str) -> Application:
         conf = service.load(f"nova-lite-{name}", argv=["--config-file", file] if file else [])
         if name == COMPUTE:         # the metadata service asks the conductor
             service.check_database(conf)
+            service.check_secret_keys(conf)
         service.check_broker(conf)
         made.append(loadapp(conf, name))
     if service.run(f"nova_lite.wsgi.{name}", load):

@@ -7,7 +7,7 @@ from nova_lite import service
 def main() -> int:
     """Run until a signal."""
     return service.main("nova-lite-api", _build, workers=lambda conf: conf.api.workers,
-                        check=(service.check_database, service.check_broker),
+                        check=(service.check_database, service.check_secret_keys, service.check_broker),
                         listen=lambda conf: [(conf.api.listen, conf.api.port)])
 
 

@@ -7,7 +7,8 @@ from nova_lite import rpc, service
 def main() -> int:
     """Run until a signal."""
     return service.main("nova-lite-conductor", _build, workers=lambda conf: conf.conductor.workers,
-                        check=(service.check_database, service.check_broker, service.check_cloud))
+                        check=(service.check_database, service.check_secret_keys, service.check_broker,
+                               service.check_cloud))
 
 
 def _build(runner: service.Service) -> None:

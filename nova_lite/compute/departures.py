@@ -14,7 +14,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute import volumes
-from nova_lite.compute.work import Host, message_of, needs_stack
+from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
@@ -33,7 +33,7 @@ class Departures:
         self._host, self._later = host, later
         self._lock = threading.Condition()
         self._leaving: set[tuple[str, int]] = set()
-        self._failed: dict[tuple[str, int], str] = {}
+        self._failed: dict[tuple[str, int], Exception] = {}
         self._offers: dict[tuple[str, int], dict[str, Any]] = {}
 
     @expected
@@ -52,7 +52,7 @@ class Departures:
             self._lock.wait_for(lambda: key not in self._leaving, PATIENCE)
             failed, offer = self._failed.pop(key, None), self._offers.pop(key, None)
         if failed is not None:
-            raise exception.VirtDriverError(what=f"Leaving {self._host.name}", reason=failed)
+            raise exception.DriverRefusal(what="Leaving the old host", reason=failed)
         return offer
 
     def _leave(self, context: RequestContext, key: tuple[str, int], owner: str, move: str) -> None:
@@ -69,7 +69,7 @@ class Departures:
         except Exception as error:
             LOG.error("it cannot leave: %s", error, extra={"instance_uuid": uuid}, exc_info=needs_stack(error))
             with self._lock:
-                self._failed[key] = message_of(error)
+                self._failed[key] = error
         finally:
             with self._lock:
                 self._leaving.discard(key)

@@ -14,7 +14,7 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.work import Work, message_of, needs_stack
+from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.network import VIF, NetworkRequest
 
@@ -75,14 +75,15 @@ def _undo(work: Work, request: NetworkRequest, error: Exception) -> None:
     except Exception as second:
         LOG.exception("the nic could not be taken back", extra={"instance_uuid": instance.uuid})
         _fail(work, exception.InterfaceAttachFailed(
-            instance_id=instance.uuid, reason=f"{message_of(error)}; taking it back failed, too: {message_of(second)}"), {})
+            instance_id=instance.uuid, reason=f"{exception.public_of(error)}; taking it back failed, too: "
+                                                f"{exception.public_of(second)}"), {})
         return
     _fail(work, error, changed(vif.id, None) if vif is not None else {})
 
 
 def _fail(work: Work, error: Exception, updates: dict[str, Any]) -> None:
     """The request that waits for this is to answer with the error."""
-    work.fail(error, {**updates, "error": [type(error).__name__, message_of(error)]})
+    work.fail(error, {**updates, "error": [type(error).__name__, exception.public_of(error)]})
 
 
 def changed(port_id: str, values: dict[str, Any] | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.compute import volumes
 from nova_lite.compute.patience import until_answered
-from nova_lite.compute.work import Work, message_of, needs_stack, patiently
+from nova_lite.compute.work import Work, needs_stack, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -37,6 +37,7 @@ from nova_lite.virt.driver import Fetcher
 from nova_lite.virt.live import ABORT, BROKEN, WHOLE, Plan, Progress, Report
 
 LOG = log.getLogger(__name__)
+_HALF_IS_LOST = "the guest had gone on at its new host before all of it was there, and the old one has lost the rest"
 EVENT = "compute_live_migration"
 _AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 _STOP = (exception.LeaseLost, *_AWAY)
@@ -199,12 +200,7 @@ def _keep_half(work: Work) -> None:
     except _Broken:
         LOG.error("%s has lost its half of the guest", move.source_compute, extra={"instance_uuid": work.instance.uuid})
     _switch(work)
-    work.hand_over(work.host.name, arguments={"step": "finish", objects.LOST: _half_is_lost(move)})
-
-
-def _half_is_lost(move: Migration) -> str:
-    return (f"the guest had gone on at {move.dest_compute} before all of it was there, and {move.source_compute} has lost the "
-            "rest")
+    work.hand_over(work.host.name, arguments={"step": "finish", objects.LOST: _HALF_IS_LOST})
 
 
 class _Broken(Exception):
@@ -243,7 +239,7 @@ def _copy(work: Work) -> None:
     if is_whole and work.action.arguments["step"] == "mend" and host.driver.power_state(work.instance) == states.SHUTDOWN:
         # the destination has a half: this host lost its power, and its own half, before the switch was written down
         _switch(work)
-        _leave(work, _half_is_lost(move))
+        _leave(work, _HALF_IS_LOST)
         return
     if is_whole and host.driver.live.has_begun(work.instance) and not work.action.arguments.get("has_come"):
         work.hand_over(move.dest_compute, arguments={"step": "prepare"})
@@ -263,7 +259,7 @@ def _copy(work: Work) -> None:
         LOG.error("the guest stays: %s", error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
         aborted = isinstance(error, exception.LiveMigrationAborted)
         work.hand_over(move.dest_compute, arguments={
-            "step": "undo", "error": message_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
+            "step": "undo", "error": exception.public_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
         return
     _switch(work)
     _leave(work, lost)
@@ -387,7 +383,8 @@ def _waits(work: Work) -> bool:
 
 # both ---------------------------------------------------------------------------------------------------------------------
 def _to_settle(work: Work, error: Exception, ends_as: str) -> None:
-    work.hand_over(_move(work).source_compute, arguments={"step": "settle", "error": message_of(error), "ends_as": ends_as})
+    work.hand_over(_move(work).source_compute, arguments={"step": "settle", "error": exception.public_of(error),
+                                                          "ends_as": ends_as})
 
 
 def _prepare_unless_aborted(work: Work) -> None:

@@ -18,7 +18,7 @@ from nova_lite import exception, units
 from nova_lite.compute import departures, volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.patience import until_answered
-from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, message_of, needs_stack, patiently
+from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, needs_stack, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -123,7 +123,8 @@ def _let_it_go(work: Work) -> DiskOffer | None:
             silent_since = time.monotonic()
         except messaging.MessagingTimeout as error:
             if time.monotonic() - silent_since > 2 * work.host.conf.compute.service_down_time:
-                raise exception.ResizeError(reason=f"host {source}, where the server is, does not answer") from error
+                raise exception.ResizeError(reason=f"host {source}, where the server is, does not answer",
+                                            public="Resize error: the host where the server is does not answer") from error
         work.update({}, [states.RESIZE_MIGRATING])      # a delete ends the waiting
         time.sleep(PAUSE)
 
@@ -154,8 +155,8 @@ def _undo(work: Work, error: Exception) -> None:
     if isinstance(error, exception.UnexpectedTaskState):    # declared idle by os-resetState: there is a guest to bring back
         work.update({"task_state": states.RESIZE_MIGRATING}, [None])
     # whoever runs this again finds half a guest here, or none, and may not go on with it
-    work.update_migration({"facts": {**(_move(work).facts or {}), objects.UNDO_BEGUN: message_of(error)}})
-    _give_back(work, message_of(error))
+    work.update_migration({"facts": {**(_move(work).facts or {}), objects.UNDO_BEGUN: exception.public_of(error)}})
+    _give_back(work, exception.public_of(error))
 
 
 def _give_back(work: Work, reason: str) -> None:
@@ -277,7 +278,8 @@ def _holds(work: Work, host: str | None) -> dict[str, bool]:
     try:
         return work.host.compute.holds(admin_context(), host or "", work.instance.to_primitive(), _move(work).uuid)
     except messaging.MessagingTimeout as error:
-        raise exception.Conflict(f"Host {host} does not answer, so nobody knows what it has of the server.") from error
+        raise exception.Conflict(f"Host {host} does not answer, so nobody knows what it has of the server.",
+                                 "A host does not answer, so nobody knows what it has of the server.") from error
 
 
 def settle_confirm(work: Work) -> dict[str, Any]:
@@ -292,7 +294,7 @@ def settle_revert(work: Work) -> dict[str, Any]:
         return {}
     power_state = work.host.driver.power_state(work.instance)
     if power_state is None:
-        raise exception.VirtDriverError(what="Revert", reason="the guest is gone from here, and the way back is not finished")
+        raise exception.DriverRefusal(what="Revert", reason="the guest is gone from here, and the way back is not finished")
     return {"vm_state": states.RESIZED, "power_state": power_state}
 
 

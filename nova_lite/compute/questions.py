@@ -68,7 +68,7 @@ class Questions:
         try:
             network.expect(admin_context(), instance, here)
         except exception.VirtDriverError as error:
-            raise exception.MigrationPreCheckError(reason=error.message) from error
+            raise exception.MigrationPreCheckError(reason=error) from error
         finally:
             network.forget(admin_context(), instance, here)
 

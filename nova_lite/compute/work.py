@@ -115,7 +115,7 @@ class Work:
         except Exception as error:
             if not may_run:
                 raise
-            raise exception.GuestRemains(operation=self.action.action, host=self.host.name, reason=message_of(error)) from error
+            raise exception.GuestRemains(operation=self.action.action, host=self.host.name, reason=error) from error
 
     def note(self, arguments: dict[str, Any]) -> None:
         """Add to the action's arguments what whoever takes it up after us must know. Raises as :meth:`update`."""
@@ -174,11 +174,11 @@ class Work:
     def fail(self, error: Exception, updates: dict[str, Any]) -> None:
         """The server ends as ``updates`` say, with the error as its fault."""
         self.host.conductor.finish_action(self.action.id, self.host.owner, updates, self._events(error),
-                                          error=message_of(error))
+                                          error=exception.public_of(error))
 
     def build_failed(self, error: Exception, reschedule: bool) -> None:
         """Another host may try, or the server ends in ERROR."""
-        self.host.conductor.build_failed(self.action.id, self.host.owner, message_of(error), _trace(error),
+        self.host.conductor.build_failed(self.action.id, self.host.owner, exception.public_of(error), _trace(error),
                                          self._events(error), reschedule)
 
     def _events(self, error: Exception | None = None) -> list[dict[str, Any]]:
@@ -213,7 +213,7 @@ def needs_stack(error: Exception) -> bool:
 
 
 def message_of(error: Exception) -> str:
-    """What a user is told of an error."""
+    """What an operator is told of an error."""
     return str(error) or type(error).__name__
 
 

@@ -188,7 +188,7 @@ class ConductorManager:
                 self.cleanup.detach(instance, device)
         except Exception as raised:
             LOG.exception("'%s' failed", action.action, extra={"instance_uuid": instance.uuid})
-            error = str(raised) or type(raised).__name__
+            error = exception.public_of(raised)
         try:
             self.db.write(self._end, action, device.id if device else None, error)
         except Exception:

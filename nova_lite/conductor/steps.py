@@ -123,7 +123,8 @@ class _Run:
                     if action.verb == "build" and task_state:
                         server.task_state = task_state
                         moved.append(server.uuid)
-                    self.answers[position] = {"result": {"action": action.to_primitive(), "instance": server.to_primitive(),
+                    self.answers[position] = {"result": {"action": actions.for_worker(self.conn, action),
+                                                         "instance": server.to_primitive(),
                                                          "migration": self._move_of(action)}}
             except sa.exc.DBAPIError:
                 raise       # all is tried again

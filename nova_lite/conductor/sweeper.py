@@ -145,7 +145,7 @@ class Sweeper:
 
     def _host_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         down = exception.HostDownBefore if endings.has_not_begun(action) else exception.HostDown
-        reason = down(host=action.host, operation=action.action).message
+        reason = down(host=action.host, operation=action.action)
         if endings.is_delete(action):
             # the guest, should it still be there, is removed when the host comes back (see compute/recovery.py)
             if any(map(Cleanup.is_needed, instances.get_many(conn, [action.instance_uuid], tags=False).values())):
@@ -155,7 +155,7 @@ class Sweeper:
                 endings.succeed(conn, action, {})
         elif endings.operation(action).ends_in == states.SOFT_DELETED:     # its guest is turned off when the host is back
             endings.succeed(conn, action, {})
-        elif self._is_a_move(conn, found, action, reason):
+        elif self._is_a_move(conn, found, action, reason.public):
             return
         elif endings.guest_may_run(conn, action):
             self._wait_for_host(conn, action)
@@ -171,7 +171,7 @@ class Sweeper:
             endings.back_to_scheduling(conn, action, [action.host or ""], self.lease_seconds)
             found.schedule.append(action.id)
         else:
-            endings.fail(conn, action, reason)
+            endings.fail(conn, action, reason.public, reason.message)
 
     def _wait_or_follow(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         """The guest is as it was: its host goes on when it is back, or a delete takes all. One that was evacuated meanwhile has

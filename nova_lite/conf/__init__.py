@@ -37,9 +37,10 @@ from nova_lite.conf import (
     spice,
     vnc,
     volume,
+    wsgi,
 )
 
-GROUPS = (default, rpc, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image,
+GROUPS = (default, wsgi, rpc, api, metadata, database, conductor, scheduler, compute, fake, libvirt, pci, service_user, image,
           network, volume, key_manager, share, notifications, quota, console, vnc, spice, serial_console)
 for _module in GROUPS:
     nova_names.add(_module.GROUP, _module.OPTS)

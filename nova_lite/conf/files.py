@@ -15,6 +15,7 @@ _LIBRARIES = {"DEFAULT": ("oslo.log", "oslo.messaging"), "oslo_messaging": ("osl
 # their options depend on a plugin, or are a WSGI filter's own
 _OPEN = {"barbican", "barbican_service_user", "cors", "healthcheck", "key_manager", "keystone_authtoken", "oslo_limit",
          "oslo_middleware", "service_user", "vault"}
+_SQLITE = "sqlite:///"
 
 
 def unknown(conf: cfg.ConfigOpts, ours: Iterable[tuple[str, Iterable[cfg.Opt]]]) -> list[str]:
@@ -36,9 +37,20 @@ def unknown(conf: cfg.ConfigOpts, ours: Iterable[tuple[str, Iterable[cfg.Opt]]])
 
 
 def exposed(conf: cfg.ConfigOpts) -> list[str]:
-    """The files of ``conf`` that every user of this machine can read: they hold passwords."""
-    return [str(path) for path in _paths(conf) if path.stat().st_mode & stat.S_IROTH
-            and all(directory.stat().st_mode & stat.S_IXOTH for directory in path.resolve().parents)]
+    """The files of ``conf``, and those with secrets that it names, which every user of this machine can read."""
+    named = [conf.database.secret_keys_file, conf.api.tls_key_file, conf.vnc.vencrypt_client_key]
+    if conf.database.connection.startswith(_SQLITE):        # what is to be told to guests is in there
+        named.append(conf.database.connection.removeprefix(_SQLITE).partition("?")[0])
+    return [str(path) for path in [*_paths(conf), *(pathlib.Path(name) for name in named if name)] if _is_exposed(path)]
+
+
+def _is_exposed(path: pathlib.Path) -> bool:
+    """False for one that is not there, or that even we cannot look at."""
+    try:
+        return bool(path.stat().st_mode & stat.S_IROTH) and all(
+            directory.stat().st_mode & stat.S_IXOTH for directory in path.resolve().parents)
+    except OSError:
+        return False
 
 
 def _paths(conf: cfg.ConfigOpts) -> list[pathlib.Path]:

@@ -21,8 +21,8 @@ OPTS = [
     cfg.StrOpt("cpu_model", default="", help="Model for cpu_mode=custom."),
     cfg.StrOpt("machine_type", default="", help="Machine type of new guests; empty: pc on x86-64."),
     cfg.Opt("images_type", type=_ImagesType(choices=["qcow2", "raw", "flat", "rbd"]), default="qcow2",
-            help="Format of the guests' disks, which are files (flat: raw); rbd: they are images in a Ceph pool. Change it "
-                 "while the host has no guests."),
+            help="Format of the disks of new guests, which are files (flat: raw); rbd: they are images in a Ceph pool. A guest "
+                 "keeps the format that its disks were made in. Change it from or to rbd while the host has no guests."),
     cfg.StrOpt("images_rbd_pool", default="rbd", help="That pool."),
     cfg.StrOpt("images_rbd_ceph_conf", default="", help="Its configuration file; empty: Ceph's default."),
     cfg.StrOpt("rbd_user", default="",

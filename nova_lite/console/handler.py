@@ -13,10 +13,11 @@ from oslo_log import log
 from websockify import websocketproxy
 
 from nova_lite.console import vencrypt
+from nova_lite.http.listener import Client
 from nova_lite.objects.console import ConsoleAuthToken
 
 LOG = log.getLogger(__name__)
-REQUEST_SECONDS = 60        # for a request to come in whole; a console that was opened may be silent for ever
+REQUEST_SECONDS = 10.0      # for a request to come in whole; a console that was opened may be silent for ever
 CONNECT_SECONDS = 10
 HEAD_BYTES = 1024
 _TOKEN = re.compile(r"(token(?:=|%3[dD]))[^&\s'\";]+")
@@ -24,6 +25,17 @@ _TOKEN = re.compile(r"(token(?:=|%3[dD]))[^&\s'\";]+")
 
 class Handler(websocketproxy.ProxyRequestHandler):
     """``server`` is a :class:`nova_lite.console.proxy.Proxy`."""
+
+    def __init__(self, client: Client, server: Any) -> None:
+        self._client = client
+        super().__init__(client.sock, (client.address, client.port), server)
+
+    def parse_request(self) -> bool:
+        """The request has come whole, so the connection may stay."""
+        is_request: bool = super().parse_request()
+        if is_request:
+            self._client.begin()
+        return is_request
 
     timeout = REQUEST_SECONDS
     # websockify's, which Nova's clients look for
@@ -81,6 +93,14 @@ class Handler(websocketproxy.ProxyRequestHandler):
             LOG.warning("%s has got no console: %s", self.client_address[0], error, extra=extra)
             return False
         return True
+
+    def send_head(self) -> Any:
+        """The answer of a page. A path that can name no file (NUL, half of a surrogate pair) names none."""
+        try:
+            return super().send_head()
+        except ValueError:
+            self.send_error(404, "File not found")
+            return None
 
     def translate_path(self, path: str) -> str:
         """Pages are those of one directory."""

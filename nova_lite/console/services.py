@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from oslo_config import cfg
 
-from nova_lite import exception, rpc_sender, service, wsgi_server
+from nova_lite import exception, rpc_sender, service
+from nova_lite.http import sockets
 from nova_lite.objects import console as objects
 
 PACKAGE = {"/usr/share/novnc": "novnc", "/usr/share/spice-html5": "spice-html5"}
@@ -42,10 +43,11 @@ class Kind:
             raise exception.ConfigError(reason=f"{self.name} needs the pages of {self.web}: install the package "
                                                f"{PACKAGE[self.web]}")
         console = conf.console
-        tls = wsgi_server.tls_context(console.tls_cert_file, console.tls_key_file) if console.tls_cert_file else None
+        tls = sockets.tls_context(console.tls_cert_file, console.tls_key_file) if console.tls_cert_file else None
         tokens = Tokens(runner.transport, [self.console_type], rpc_sender.of_control(conf))
         runner.add_door(Proxy(runner.bound(console.proxy_listen, self.port(conf)), tokens, console.allowed_origins, self.web,
-                              tls, vencrypt.context(conf) if self.console_type == objects.NOVNC else None))
+                              tls, vencrypt.context(conf) if self.console_type == objects.NOVNC else None,
+                              runner.limits))
 
     def main(self) -> int:
         """All that the ``main`` of its script does."""

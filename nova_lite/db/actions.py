@@ -4,6 +4,9 @@ An action is open while its state is pending (nobody works on it) or running (``
 ``lease_until`` of a pending action is when the sweeper wakes somebody up for it, and of a failed one, which has it only when a
 neighbour may still be owed something for it, when that is looked for. A worker that was silent for longer than its lease loses
 the action: whoever claims it next is the owner, and what the old one still writes is refused.
+
+Secrets among the arguments are sealed (``db/sealed.py``) from here to the claim of the host that needs them, and go when the
+action ends.
 """
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, units
 from nova_lite.context import RequestContext
-from nova_lite.db import clock, journal, models
+from nova_lite.db import clock, journal, models, sealed
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
@@ -27,7 +30,6 @@ MAY_OWE = ("createImage", "createBackup", "swap_volume")     # see conductor/deb
 LOOK_SECONDS = 60.0                     # after which what a failed action owes is looked for, and then again
 WAIT_EVENT = "wait_for_scheduler"
 _OPEN_WAIT = sa.and_(E.c.event == WAIT_EVENT, E.c.finish_time.is_(None))
-SECRETS = ("admin_password",)          # arguments that are forgotten when the action ends
 
 
 def _record(row: sa.Row) -> Action:
@@ -61,7 +63,7 @@ def create(conn: sa.Connection, context: RequestContext, verb: str, instance_uui
     common = {"action": operation.action, "request_id": context.request_id, "user_id": context.user_id,
               "project_id": context.project_id, "start_time": now, "created_at": now, "updated_at": now,
               "state": objects.PENDING, "stage": stage, "host": host, "context": context.to_rpc(), "attempts": 0,
-              "lease_until": lease(lease_seconds), "arguments": {**(arguments or {}), "verb": verb}}
+              "lease_until": lease(lease_seconds), "arguments": sealed.seal(conn, {**(arguments or {}), "verb": verb})}
     if len(instance_uuids) == 1:
         made = conn.execute(sa.insert(T).values(instance_uuid=instance_uuids[0], **common))
         return [_id_of(made)]
@@ -169,9 +171,14 @@ def keep_prepared(conn: sa.Connection, ids: Collection[int], lease_seconds: floa
                                     T.c.lease_until < until).values(lease_until=until))
 
 
+def for_worker(conn: sa.Connection, action: Action) -> dict[str, Any]:
+    """The action as plain JSON for the host that has claimed it, with its secrets. Raises ConfigError where no key fits."""
+    return {**action.to_primitive(), "arguments": sealed.unseal(conn, action.arguments)}
+
+
 def set_arguments(conn: sa.Connection, action_id: int, arguments: Mapping[str, Any]) -> None:
     """Write down what was found out on the way. The caller holds the action in this transaction."""
-    conn.execute(sa.update(T).where(T.c.id == action_id).values(arguments=dict(arguments)))
+    conn.execute(sa.update(T).where(T.c.id == action_id).values(arguments=sealed.seal(conn, arguments)))
 
 
 def hand_over(conn: sa.Connection, ids: Collection[int], lease_seconds: float, stage: str, host: str | None = None,
@@ -180,7 +187,7 @@ def hand_over(conn: sa.Connection, ids: Collection[int], lease_seconds: float, s
     values: dict[str, Any] = {"state": objects.PENDING, "stage": stage, "host": host, "owner": None,
                               "lease_until": clock.after(conn, lease_seconds), "updated_at": units.utcnow()}
     if arguments is not None:
-        values["arguments"] = dict(arguments)
+        values["arguments"] = sealed.seal(conn, arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
 
 
@@ -188,7 +195,7 @@ def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
            arguments: Mapping[str, Any] | None = None) -> None:
     """Close actions. The owner stays written: it may repeat its report after a lost answer.
 
-    ``arguments`` are what is kept of them (None: as they are). :data:`SECRETS` are kept of none, whatever ``arguments`` say.
+    ``arguments`` are what is kept of them (None: as they are). Secrets are kept of none, whatever ``arguments`` say.
     """
     if not ids:
         return
@@ -199,7 +206,7 @@ def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
     values: dict[str, Any] = {"state": objects.ERROR if failed else objects.DONE, "message": "Error" if failed else None,
                               "finish_time": now, "updated_at": now, "lease_until": None}
     if arguments is not None:
-        values["arguments"] = _without_secrets(arguments)
+        values["arguments"] = sealed.without(arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
     if failed:
         owe(conn, ids)
@@ -228,14 +235,24 @@ def paid(conn: sa.Connection, action_id: int) -> None:
     conn.execute(sa.update(T).where(T.c.id == action_id, T.c.state == objects.ERROR).values(lease_until=None))
 
 
+def unreadable(conn: sa.Connection) -> list[int]:
+    """The ids of open actions that wait for a key: none of ours opens their secrets."""
+    found = []
+    for row in conn.execute(sa.select(T.c.id, T.c.arguments).where(T.c.state.in_(OPEN), _has_secrets())):
+        try:
+            sealed.unseal(conn, row.arguments)
+        except exception.ConfigError:
+            found.append(row.id)
+    return found
+
+
+def _has_secrets() -> sa.ColumnElement[bool]:
+    return sa.or_(*(sa.cast(T.c.arguments, sa.Text).contains(f'"{name}"', autoescape=True) for name in sealed.NAMES))
+
+
 def _forget_secrets(conn: sa.Connection, ids: Collection[int]) -> None:
-    named = sa.or_(*(sa.cast(T.c.arguments, sa.Text).contains(f'"{name}"', autoescape=True) for name in SECRETS))
-    for row in conn.execute(sa.select(T.c.id, T.c.arguments).where(T.c.id.in_(sorted(ids)), named)).all():
-        conn.execute(sa.update(T).where(T.c.id == row.id).values(arguments=_without_secrets(row.arguments)))
-
-
-def _without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in arguments.items() if k not in SECRETS}
+    for row in conn.execute(sa.select(T.c.id, T.c.arguments).where(T.c.id.in_(sorted(ids)), _has_secrets())).all():
+        conn.execute(sa.update(T).where(T.c.id == row.id).values(arguments=sealed.without(row.arguments)))
 
 
 def event(name: str, host: str | None, start: datetime.datetime, error: str | None = None, traceback: str | None = None,

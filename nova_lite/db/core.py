@@ -12,7 +12,8 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import concurrency, exception
-from nova_lite.db import journal, pymysql_loader
+from nova_lite.db import journal, patterns, pymysql_loader, sealed, time_limit
+from nova_lite.secret_keys import SecretKeys
 
 T = TypeVar("T")
 LOG = log.getLogger(__name__)
@@ -35,6 +36,7 @@ class Database:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
         self.engine = make_engine(conf.database.connection, conf.database.max_pool_size)
+        sealed.give_keys(self.engine, SecretKeys(conf.database.secret_keys_file))
         self.listener: journal.Listener | None = None
 
     @contextmanager
@@ -88,9 +90,7 @@ class Database:
 def _may_try_again(error: exc.DBAPIError, seconds: float) -> bool:
     if error.connection_invalidated:
         return seconds < RECONNECT_SECONDS
-    original = error.orig
-    code = getattr(original, "pgcode", None) or (original.args[0] if original is not None and original.args else "")
-    return str(code) in _AGAIN or "database is locked" in str(original)
+    return time_limit.code_of(error) in _AGAIN or "database is locked" in str(error.orig)
 
 
 def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engine:
@@ -107,7 +107,7 @@ def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engi
         if made.database in (None, "", ":memory:"):
             options["poolclass"] = sa.StaticPool
         engine = sa.create_engine(made, **options)
-        sa.event.listen(engine, "connect", _sqlite_pragmas)
+        sa.event.listen(engine, "connect", _sqlite_settings)
         sa.event.listen(engine, "begin", _sqlite_begin)
         return engine
     # no overflow: connections that come and go with every burst cost more than a short wait for one that is there
@@ -121,6 +121,7 @@ def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engi
     engine = sa.create_engine(made, **options)
     sa.event.listen(engine, "checkout", _ping_if_idle)
     sa.event.listen(engine, "checkin", _note_use)
+    time_limit.install(engine)
     return engine
 
 
@@ -150,13 +151,15 @@ def _ping_if_idle(connection: Any, record: sa.pool.ConnectionPoolEntry, _proxy: 
         raise exc.DisconnectionError() from error
 
 
-def _sqlite_pragmas(connection: object, _record: object) -> None:
+def _sqlite_settings(connection: object, _record: object) -> None:
     connection.isolation_level = None  # type: ignore[attr-defined]  # we say BEGIN ourselves, see _sqlite_begin
     cursor = connection.cursor()  # type: ignore[attr-defined]
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute("PRAGMA secure_delete=ON")       # what was deleted is overwritten, not only free
     cursor.close()
+    connection.create_function("regexp", 2, patterns.fits)  # type: ignore[attr-defined]  # instead of SQLAlchemy's, by re
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.db import models, patterns
+from nova_lite.db import models, patterns, time_limit
 from nova_lite.objects import states
 
 I = models.instances  # noqa: E741
@@ -35,6 +35,7 @@ EXACT = {"project_id", "user_id", "image_ref", "flavor_ref", "vm_state", "task_s
 PATTERN = {"display_name", "display_description", "hostname", "reservation_id", "key_name", "availability_zone",
            "root_device_name", "access_ip_v4", "access_ip_v6"}
 _BATCH = 1000
+PATTERN_SECONDS = 5         # the most that a statement with a user's expression may take; 100,000 names take less than one
 _PART_OF_ADDRESS = re.compile(r"\^?((?:[0-9A-Fa-f:.]|\\\.)+)\$?")      # its dots may be meant as dots or as any character
 
 
@@ -69,7 +70,10 @@ def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[An
         return []
     order = _order(query.sort)
     wanted = list(dict.fromkeys([*columns, I.c.uuid, *([I.c.network_info] if query.ip else [])]))
+    expressions = {version: patterns.compile_linear(text) for version, text in query.ip.items()}
     statement = sa.select(*wanted).where(*_conditions(query, connection.dialect.name))
+    if query.patterns:
+        statement = statement.execution_options(seconds=PATTERN_SECONDS)
     marker = query.marker
     found: list[Row] = []
     while True:
@@ -78,7 +82,7 @@ def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[An
             page = page.where(_after(order, _marker_values(connection, query, marker, order)))
         page = page.order_by(*_order_by(order)).limit(_BATCH if query.ip else query.limit)
         batch = _run(connection, page)
-        found.extend(_with_addresses(batch, query.ip) if query.ip else batch)
+        found.extend(_with_addresses(batch, expressions) if query.ip else batch)
         if not query.ip or len(batch) < _BATCH or len(found) >= query.limit:
             return found[:query.limit]
         marker = batch[-1]["uuid"]
@@ -101,6 +105,9 @@ def _run(connection: sa.Connection, statement: sa.Select[Any]) -> list[Row]:
     try:
         result = connection.execute(statement)
     except exc.DBAPIError as error:
+        if time_limit.is_over(error):
+            raise exception.InvalidInput(reason="the filters take the database more than "
+                                                f"{PATTERN_SECONDS} seconds: ask for less") from error
         # an expression that Python understands and the database does not: "1139 Got error ... from regexp"
         if "regular expression" in str(error.orig).lower() or "regexp" in str(error.orig).lower():
             raise exception.InvalidInput(reason=f"invalid regular expression: {error.orig}") from error
@@ -145,9 +152,9 @@ def _matches(column: sa.Column[Any], pattern: str, dialect: str) -> sa.ColumnEle
     if patterns.is_plain(pattern):
         return column.contains(pattern, autoescape=True)     # LIKE is cheaper
     if dialect == "sqlite":
-        patterns.compile_small(pattern)                      # SQLite has no expressions of its own: Python runs them
+        patterns.compile_linear(pattern)
     else:
-        patterns.compile_any(pattern)
+        patterns.check(pattern)
     return column.regexp_match(pattern)
 
 
@@ -237,10 +244,8 @@ def _beyond(column: sa.Column[Any], descending: bool, value: Any) -> sa.ColumnEl
     return sa.or_(column < value, column.is_(None)) if column.nullable else column < value
 
 
-def _with_addresses(found: list[Row], ip: dict[int, str]) -> list[Row]:
+def _with_addresses(found: list[Row], expressions: dict[int, patterns.Expression]) -> list[Row]:
     """The rows that have an address in which one of the expressions, that of its IP version, is found."""
-    expressions = {version: patterns.compile_small(text) for version, text in ip.items()}
-
     def fits(row: Row) -> bool:
         addresses = [(a["version"], a["address"]) for vif in row["network_info"] or [] for a in vif["fixed_ips"]]
         return any(version in expressions and expressions[version].search(a) for version, a in addresses)

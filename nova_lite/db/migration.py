@@ -5,6 +5,7 @@ The alembic scripts are in ``nova_lite/db/migrations``; nothing but this module 
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,13 +83,15 @@ def _engine(conf: cfg.ConfigOpts) -> Iterator[sa.Engine]:
 
 @contextmanager
 def _file_lock(url: str) -> Iterator[None]:
-    """SQLite: even the switch of a new file to WAL must not happen twice at once, so a lock file stands before it."""
+    """SQLite: even the switch of a new file to WAL must not happen twice at once, so a lock file stands before it. Only its
+    owner and group can read a new file."""
     made = sa.make_url(url)
     if made.get_backend_name() != "sqlite" or made.database in (None, "", ":memory:"):
         yield
         return
     with open(f"{made.database}.sync-lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        os.close(os.open(str(made.database), os.O_RDWR | os.O_CREAT, 0o640))
         yield
 
 

@@ -99,7 +99,7 @@ def _as_nova_answers(change: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return change(*arguments)
     except exception.Conflict as error:
-        raise exception.Invalid(error.message) from error
+        raise exception.Invalid(error.public) from error
 
 
 def _scope(context: RequestContext) -> str | None:

@@ -71,7 +71,8 @@ class IdentityAPI:
             project = scope.get("id") or scope.get("name")
             if "password" in methods:
                 user = auth["identity"]["password"]["user"]  # type: ignore[index]
-                text, token = self.identity.authenticate(user.get("id") or user["name"], user["password"], project)
+                text, token = self.identity.authenticate(user.get("id") or user["name"], user["password"], project,
+                                                         req.remote_addr or "")
             elif "token" in methods:
                 text, token = self.identity.rescope(auth["identity"]["token"]["id"], project)  # type: ignore[index]
             else:

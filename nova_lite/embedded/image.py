@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.embedded.wsgi import Application, Request, Route, json_response
+from nova_lite.embedded.wsgi import Application, Request, Route, json_response, page_size
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.image import base as image_base
 from nova_lite.image.fields import COMMUNITY, PUBLIC
@@ -36,7 +36,7 @@ def factory(conf: cfg.ConfigOpts) -> Application:
         Route("DELETE", "/v2/images/{image_id}", api.delete),
         Route("PUT", "/v2/images/{image_id}/file", api.upload),
         Route("GET", "/v2/images/{image_id}/file", api.download),
-    ])
+    ], over_quota=413)
 
 
 class ImageHandlers:
@@ -62,10 +62,7 @@ class ImageHandlers:
         ids = [v["id"] for v in views]
         if req.GET.get("marker") in ids:
             views = views[ids.index(req.GET["marker"]) + 1:]
-        limit = req.GET.get("limit", "")
-        if limit.isdecimal():
-            views = views[:int(limit)]
-        return {"images": views, "first": "/v2/images", "schema": "/v2/schemas/images"}
+        return {"images": views[:page_size(req)], "first": "/v2/images", "schema": "/v2/schemas/images"}
 
     def show(self, req: Request, image_id: str) -> dict[str, Any]:
         """GET /v2/images/{id}"""
@@ -86,8 +83,8 @@ class ImageHandlers:
         """PATCH /v2/images/{id}: a list of JSON-patch operations on top-level fields."""
         image = self._owned(req, image_id)
         try:
-            operations = [(str(o["op"]), str(o["path"]).lstrip("/"), o.get("value")) for o in req.json]
-        except (ValueError, TypeError, KeyError, RecursionError):
+            operations = [(str(o["op"]), str(o["path"]).lstrip("/"), o.get("value")) for o in req.json_value()]
+        except (ValueError, TypeError, KeyError):
             raise exception.MalformedRequestBody() from None
         values: dict[str, Any] = {"properties": dict(image.properties)}
         for operation, name, value in operations:

@@ -14,4 +14,4 @@ def as_neutron_answers(change: Callable[..., T], *arguments: object, **named: ob
     try:
         return change(*arguments, **named)
     except (exception.OverQuota, exception.FixedIpAlreadyInUse, exception.NoMoreFixedIps) as error:
-        raise exception.Conflict(error.message) from error
+        raise exception.Conflict(error.public) from error

@@ -10,21 +10,21 @@ from oslo_config import cfg
 from nova_lite import exception
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.embedded import fields
-from nova_lite.embedded.wsgi import Application, Request, Route, json_response
+from nova_lite.embedded.wsgi import Application, Request, Route, json_response, page_size
 from nova_lite.identity.local import LocalIdentity
 from nova_lite.objects.volume import Volume
 from nova_lite.volume.local import ATTACHED, MULTIATTACH, ZONE, LocalVolumes, StoredSnapshot
 
 TYPES = {"local": "Files of this machine", MULTIATTACH: "Files of this machine, for several servers at once"}
 MAX_VERSION = "3.44"
-_UNLIMITED = ("volumes", "snapshots", "gigabytes", "backups", "backup_gigabytes", "groups", "per_volume_gigabytes")
+_UNLIMITED = ("volumes", "snapshots", "backups", "backup_gigabytes", "groups", "per_volume_gigabytes")
 
 
 def factory(conf: cfg.ConfigOpts) -> Application:
     """The WSGI application, mounted at /volume. A project's id in the path is optional, as in Cinder of today."""
     volumes = LocalVolumes(conf)
     volumes.tidy()
-    api = VolumeHandlers(volumes)
+    api = VolumeHandlers(volumes, conf.volume.local_quota_gb)
     table: list[tuple[str, str, Callable[..., Any], int]] = [
         ("GET", "/volumes", api.index, 200), ("GET", "/volumes/detail", api.detail, 200), ("POST", "/volumes", api.create, 202),
         ("GET", "/volumes/{volume_id}", api.show, 200), ("PUT", "/volumes/{volume_id}", api.update, 200),
@@ -41,7 +41,7 @@ def factory(conf: cfg.ConfigOpts) -> Application:
     routes = [Route(method, root + path, _without_project(handler), status) for method, path, handler, status in table
               for root in ("/v3", "/v3/{project_id}")]
     return Application(LocalIdentity(f"{conf.state_path}/identity"), [
-        Route("GET", "/", api.versions, public=True), Route("GET", "/v3", api.version, public=True), *routes])
+        Route("GET", "/", api.versions, public=True), Route("GET", "/v3", api.version, public=True), *routes], over_quota=413)
 
 
 def _without_project(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,8 +57,8 @@ def _without_project(handler: Callable[..., Any]) -> Callable[..., Any]:
 class VolumeHandlers:
     """Handlers over the volume driver, which checks whose volume it is."""
 
-    def __init__(self, volumes: LocalVolumes) -> None:
-        self.volumes = volumes
+    def __init__(self, volumes: LocalVolumes, quota_gb: int) -> None:
+        self.volumes, self._quota_gb = volumes, quota_gb
 
     def versions(self, req: Request) -> webob.Response:
         """GET /volume"""
@@ -185,16 +185,17 @@ class VolumeHandlers:
         return {"volume_type": _type_view("local" if name == "default" else name)}
 
     def limits(self, req: Request) -> dict[str, Any]:
-        """GET /limits: there are none, only what is used"""
+        """GET /limits"""
         volumes, snapshots = self.volumes.list_all(_context(req)), self.volumes.list_snapshots(_context(req))
         return {"limits": {"rate": [], "absolute": {
-            "maxTotalVolumes": -1, "maxTotalSnapshots": -1, "maxTotalVolumeGigabytes": -1, "maxTotalBackups": -1,
+            "maxTotalVolumes": -1, "maxTotalSnapshots": -1, "maxTotalVolumeGigabytes": self._quota_gb, "maxTotalBackups": -1,
             "maxTotalBackupGigabytes": -1, "totalVolumesUsed": len(volumes), "totalSnapshotsUsed": len(snapshots),
-            "totalGigabytesUsed": sum(v.size for v in volumes), "totalBackupsUsed": 0, "totalBackupGigabytesUsed": 0}}}
+            "totalGigabytesUsed": self.volumes.used_gb(req.token.project_id or ""), "totalBackupsUsed": 0,
+            "totalBackupGigabytesUsed": 0}}}
 
     def quota(self, req: Request, project: str) -> dict[str, Any]:
         """GET /os-quota-sets/{project}"""
-        return {"quota_set": {"id": project, **dict.fromkeys(_UNLIMITED, -1)}}
+        return {"quota_set": {"id": project, **dict.fromkeys(_UNLIMITED, -1), "gigabytes": self._quota_gb}}
 
     def zones(self, req: Request) -> dict[str, Any]:
         """GET /os-availability-zone"""
@@ -235,8 +236,7 @@ def _fits(req: Request, view: dict[str, Any], keys: tuple[str, ...]) -> bool:
 def _page(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ids = [v["id"] for v in views]
     start = ids.index(req.GET["marker"]) + 1 if req.GET.get("marker") in ids else 0
-    limit = req.GET.get("limit", "")
-    return views[start:start + int(limit)] if limit.isdecimal() else views[start:]
+    return views[start:][:page_size(req)]
 
 
 def _view(req: Request, volume: Volume) -> dict[str, Any]:

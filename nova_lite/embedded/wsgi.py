@@ -27,12 +27,16 @@ class Request(webob.Request):
         """True for the role admin."""
         return "admin" in self.token.roles
 
-    def json_object(self) -> dict[str, Any]:
-        """The body as a JSON object; raises MalformedRequestBody."""
+    def json_value(self) -> Any:
+        """The body as JSON; raises MalformedRequestBody."""
         try:
-            value = json_in.loads((self.body or b"{}").decode("utf-8"))
+            return json_in.loads(self.body or b"{}")
         except ValueError:
             raise exception.MalformedRequestBody() from None
+
+    def json_object(self) -> dict[str, Any]:
+        """The body as a JSON object; raises MalformedRequestBody."""
+        value = self.json_value()
         if not isinstance(value, dict):
             raise exception.MalformedRequestBody()
         return value
@@ -47,18 +51,26 @@ class Route:
 
 
 class Application:
-    """One embedded API. A handler answers a dictionary, None, or a response of its own; errors become JSON by their code."""
+    """One embedded API. A handler answers a dictionary, None, or a response of its own; errors become JSON by their code.
 
-    def __init__(self, identity: LocalIdentity, routes: list[Route]) -> None:
-        self.identity, self.routes = identity, routes
+    ``over_quota`` is the code of OverQuota, which each OpenStack service has its own for.
+    """
+
+    def __init__(self, identity: LocalIdentity, routes: list[Route], over_quota: int = exception.OverQuota.code) -> None:
+        self.identity, self.routes, self._over_quota = identity, routes, over_quota
 
     @webob.dec.wsgify(RequestClass=Request)
     def __call__(self, req: Request) -> webob.Response:
         """Answer one request."""
         try:
+            _check_url(req)
             return self._answer(req)
+        except exception.OverQuota as error:
+            return _fault(self._over_quota, error.public)
         except exception.NovaLiteError as error:
-            return _fault(error.code, error.message)
+            if error.public != error.message:
+                LOG.warning("fault %s: %s", error.code, error)
+            return _fault(error.code, error.public, int(error.kwargs.get("retry_after", 0)) or None)
         except Exception:
             LOG.exception("%s %s failed", req.method, req.path)
             return _fault(500, "Internal error")
@@ -85,15 +97,27 @@ class Application:
         return _fault(404, f"There is no {req.path_info} here")
 
 
+def _check_url(req: Request) -> None:
+    """Raise Invalid for a path or a query that is no text."""
+    try:
+        texts = (req.path_info, *req.GET.keys(), *req.GET.values())
+    except UnicodeDecodeError:
+        raise exception.Invalid("The URL is not UTF-8 encoded") from None
+    if any("\0" in text for text in texts):
+        raise exception.Invalid("The URL holds NUL")
+
+
 def json_response(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> webob.Response:
     """A JSON answer."""
     return webob.Response(json_body=body, status=status, headerlist=[("Content-Type", "application/json"),
                                                                      *(headers or {}).items()])
 
 
-def _fault(code: int, message: str) -> webob.Response:
+def _fault(code: int, message: str, retry_after: int | None = None) -> webob.Response:
     # one body that all clients read: keystone and glance use "error", neutron "NeutronError"
     headers = {"WWW-Authenticate": 'Keystone uri="/identity"'} if code == 401 else {}
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
     title = webob.Response(status=code).status.partition(" ")[2]
     return json_response({"error": {"code": code, "title": title, "message": message},
                           "NeutronError": {"type": title.replace(" ", ""), "message": message, "detail": ""}}, code, headers)
@@ -113,6 +137,12 @@ def body_of(req: Request, key: str) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise exception.InvalidInput(reason=f"the body must hold an object {key!r}")
     return body
+
+
+def page_size(req: Request) -> int | None:
+    """The query's ``limit``; None (all) for none, and for one that is no number or larger than any list."""
+    limit = req.GET.get("limit", "")
+    return int(limit) if limit.isdecimal() and len(limit) < 10 else None
 
 
 def select(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:

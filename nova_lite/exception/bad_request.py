@@ -17,6 +17,10 @@ class MalformedRequestBody(Invalid):
     msg_fmt = "Malformed request body"
 
 
+class RequestAborted(MalformedRequestBody):
+    msg_fmt = "The request body ended before its end"
+
+
 class MarkerNotFound(Invalid):
     msg_fmt = "marker [%(marker)s] not found"
 
@@ -114,6 +118,11 @@ class Unauthorized(NovaLiteError):
     code = 401
 
 
+class TooManyLogins(NovaLiteError):
+    msg_fmt = "Too many failed logins from this address. Try again in %(retry_after)d seconds."
+    code = 429
+
+
 class FixedIpAlreadyInUse(Invalid):
     msg_fmt = "Fixed IP address %(address)s is already in use on network %(network_id)s."
 
@@ -180,10 +189,12 @@ class InvalidCPUInfo(Invalid):
 
 class InvalidLocalStorage(Invalid):
     msg_fmt = "%(path)s is not on local storage: %(reason)s"
+    public_fmt = "The disks are not on local storage: %(reason)s"
 
 
 class InvalidSharedStorage(Invalid):
     msg_fmt = "%(path)s is not on shared storage: %(reason)s"
+    public_fmt = "The disks are not on shared storage: %(reason)s"
 
 
 class UnableToMigrateToSelf(Invalid):

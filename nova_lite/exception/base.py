@@ -1,25 +1,71 @@
 """The base of every error of nova_lite. An exception carries its HTTP status; the API makes a fault of it in one place.
 
-``code`` is the HTTP status, ``msg_fmt`` the message with the keyword arguments of the constructor filled in. Errors with a
-status below 500 are shown to the user as they are; others are shown only when ``safe`` is set.
+An error has two texts. ``message`` is for the operator: it stands in logs and in the details that admins see. ``public`` is for
+the user of the cloud. Both are the same for an error below 500, for 501, and for one of a class that is ``safe``: these say all
+in our own words. Of any other error the user reads the name of its class and the request, by which the operator finds it.
+
+Foreign words (of libvirt, a program, the kernel, another exception) may tell paths, addresses and names of hosts. So an
+exception that is given for an argument is spelled out in ``message`` only; ``public`` has its public text in its place.
 """
 from __future__ import annotations
 
 from typing import Any
 
+from oslo_context import context
+
 
 class NovaLiteError(Exception):
-    """Base of all errors that the service raises on purpose."""
+    """Base of all errors that the service raises on purpose.
+
+    ``code`` is the HTTP status, ``msg_fmt`` the message with the keyword arguments of the constructor filled in,
+    ``public_fmt`` the same for the public text, where that leaves something out.
+    """
 
     msg_fmt = "An unknown error occurred."
+    public_fmt: str | None = None
     code = 500
     safe = False
 
-    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
-        self.kwargs = kwargs
-        super().__init__(message if message is not None else self.msg_fmt % kwargs)
+    def __init__(self, message: str | None = None, public: str | None = None, **kwargs: Any) -> None:
+        if message is None and public is None and (self.public_fmt is not None or _has_error(kwargs)):
+            public = (self.public_fmt or self.msg_fmt) % {name: _public(value) for name, value in kwargs.items()}
+        self.kwargs = {name: words_of(value) if isinstance(value, Exception) else value for name, value in kwargs.items()}
+        super().__init__(message if message is not None else self.msg_fmt % self.kwargs)
+        if public is not None:
+            self.kwargs["public"] = public      # these cross RPC
 
     @property
     def message(self) -> str:
-        """The text for the user."""
+        """The text for the operator."""
         return str(self.args[0]) if self.args else self.msg_fmt
+
+    @property
+    def public(self) -> str:
+        """The text for the user."""
+        if self.safe or self.code < 500 or self.code == 501 or self.public_fmt is not None:
+            return str(self.kwargs.get("public", self.message))
+        return _unexpected(self)
+
+
+def public_of(error: Exception) -> str:
+    """What the user of the cloud is told of an error."""
+    return error.public if isinstance(error, NovaLiteError) else _unexpected(error)
+
+
+def words_of(error: Exception) -> str:
+    """What the operator is told of an error."""
+    return error.message if isinstance(error, NovaLiteError) else f"{type(error).__name__}: {error}"
+
+
+def _public(value: Any) -> Any:
+    return public_of(value) if isinstance(value, Exception) else value
+
+
+def _has_error(kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(value, Exception) for value in kwargs.values())
+
+
+def _unexpected(error: Exception) -> str:
+    name = type(error).__name__.removesuffix("_Remote")
+    current = context.get_current()
+    return f"{name} ({current.request_id})" if current is not None and current.request_id else name

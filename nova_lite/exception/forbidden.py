@@ -29,6 +29,16 @@ class QuotaLimitExceeded(OverQuota):
     msg_fmt = "Quota exceeded, too many %(what)s."
 
 
+class StorageLimitExceeded(OverQuota):
+    msg_fmt = "Quota exceeded for %(what)s: the project has %(used)s of %(limit)s, and %(asked)s more are too much."
+
+
+class StorageFull(OverQuota):
+    """Told like a quota, as Glance does: the user has to use less."""
+
+    msg_fmt = "Storage is full: there is too little room left on its disk."
+
+
 class PortLimitExceeded(OverQuota):
     msg_fmt = "Maximum number of ports exceeded"
 

@@ -6,6 +6,7 @@ from nova_lite.exception.base import NovaLiteError
 
 class ShareAccessFailed(NovaLiteError):
     msg_fmt = "Share %(share_id)s could not be opened to %(address)s: %(reason)s."
+    public_fmt = "Share %(share_id)s could not be opened to the host of the server."
 
 
 class NotImplementedByDriver(NovaLiteError):
@@ -14,6 +15,8 @@ class NotImplementedByDriver(NovaLiteError):
 
 
 class ServiceUnavailable(NovaLiteError):
+    """``reason`` is in our own words, or an exception."""
+
     msg_fmt = "%(what)s is unavailable: %(reason)s"
     code = 503
     safe = True
@@ -28,22 +31,24 @@ class NoValidHost(NovaLiteError):
 
 class HostDown(NovaLiteError):
     msg_fmt = "Compute host %(host)s stopped reporting while it worked on '%(operation)s'"
-    safe = True
+    public_fmt = "The compute host stopped reporting while it worked on '%(operation)s'"
 
 
 class HostDownBefore(HostDown):
     msg_fmt = "Compute host %(host)s stopped reporting before it began '%(operation)s'"
+    public_fmt = "The compute host stopped reporting before it began '%(operation)s'"
 
 
 class GuestMayRun(HostDown):
     msg_fmt = ("Compute host %(host)s stopped reporting while it worked on '%(operation)s', and the guest may run there: "
                "waiting for the host to come back, or to be declared down")
+    public_fmt = "The compute host stopped reporting while it worked on '%(operation)s', and the guest may run there"
 
 
 class GuestRemains(NovaLiteError):
     msg_fmt = ("'%(operation)s' failed on compute host %(host)s, and its guest, which may run, could not be removed: it is "
                "tried again there, and nowhere else. %(reason)s")
-    safe = True
+    public_fmt = "'%(operation)s' failed, and the guest, which may run, could not be removed: it is tried again. %(reason)s"
 
 
 class BuildFailed(NovaLiteError):
@@ -58,11 +63,18 @@ class BuildAborted(BuildFailed):
 
 
 class VirtDriverError(NovaLiteError):
+    """What libvirt, a program or the kernel has said: its words are the operator's."""
+
     msg_fmt = "%(what)s failed: %(reason)s"
+
+
+class DriverRefusal(VirtDriverError):
+    """What the driver itself finds wrong: its words are our own, without paths, addresses and names of hosts."""
+
     safe = True
 
 
-class GuestLacksDisk(VirtDriverError):
+class GuestLacksDisk(DriverRefusal):
     """No guest has the disk: it is off, or was started without it."""
 
     msg_fmt = "Exchanging a volume failed: the guest has no disk %(disk)s, or does not run"
@@ -94,10 +106,12 @@ class InterfaceAttachFailed(NovaLiteError):
 
 class UnshelveFailed(NovaLiteError):
     msg_fmt = "Unshelve of %(instance_id)s attempted but the image %(image_id)s cannot be found."
+    safe = True
 
 
 class VolumeNotReimaged(NovaLiteError):
     msg_fmt = "Volume %(volume_id)s did not get image %(image_id)s: its status is %(status)s"
+    safe = True
 
 
 class VolumeStuck(NovaLiteError):

@@ -22,8 +22,11 @@ class Token:
 class Identity(Protocol):
     """Checks passwords and tokens."""
 
-    def authenticate(self, user: str, password: str, project: str | None) -> tuple[str, Token]:
-        """(token text, what it says); names or ids are taken. Raises Unauthorized."""
+    def authenticate(self, user: str, password: str, project: str | None, address: str = "") -> tuple[str, Token]:
+        """(token text, what it says); names or ids are taken. ``address``: where the request came from.
+
+        Raises Unauthorized, and TooManyLogins after too many wrong passwords from there.
+        """
 
     def validate(self, token: str) -> Token:
         """What a token says; raises Unauthorized for a wrong or expired one."""

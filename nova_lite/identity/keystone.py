@@ -95,11 +95,13 @@ class Client:
                                headers or {}, arguments, once)
         if answer.status_code >= 500:
             reason, kind = _words(answer)
-            raise exception.ServiceUnavailable(what=self._name, reason=f"it answered {answer.status_code}: {reason}", kind=kind)
+            raise exception.ServiceUnavailable(what=self._name, reason=f"it answered {answer.status_code}: {reason}", kind=kind,
+                                               public=f"{self._name} is unavailable: it answered {answer.status_code}")
         if answer.status_code == 401:
             if user:
                 raise exception.Unauthorized(f"{self._name} does not take the token of this request any more.")
-            raise exception.ServiceUnavailable(what=self._name, reason=f"it refuses the service user: {_words(answer)[0]}")
+            raise exception.ServiceUnavailable(what=self._name, reason=f"it refuses the service user: {_words(answer)[0]}",
+                                               public=f"{self._name} is unavailable: it refuses the service user")
         if answer.status_code >= 400:
             reason, kind = _words(answer)
             raise NeighbourError(what=self._name, status=answer.status_code, reason=reason, kind=kind)
@@ -173,7 +175,8 @@ class Client:
             self._breaker.failed(failure.error, began)
             raise failure from error
         except ks.ClientException as error:
-            unavailable = exception.ServiceUnavailable(what="Keystone", reason=f"no token for the service user: {error}")
+            unavailable = exception.ServiceUnavailable(what="Keystone", reason=f"no token for the service user: {error}",
+                                                       public="Keystone is unavailable: no token for the service user")
             self._breaker.failed(unavailable, began)
             raise _NoAnswer(unavailable, False) from error
         finally:
@@ -204,9 +207,11 @@ class Client:
         if answer.status_code < 500:
             found = made.get_endpoint(min_version=(self._version, 0), max_version=(self._version, discover.LATEST), **wanted)
         if not found:
-            reason = f"it answered {answer.status_code}: {_words(answer)[0]}" if answer.status_code >= 500 \
-                else f"{listed} has no version {self._version} of its API"
-            raise _NoAnswer(exception.ServiceUnavailable(what=self._name, reason=reason), False, down=False)
+            public, reason = f"it answered {answer.status_code}", f"it answered {answer.status_code}: {_words(answer)[0]}"
+            if answer.status_code < 500:
+                public, reason = (f"{where} has no version {self._version} of its API" for where in ("it", listed))
+            raise _NoAnswer(exception.ServiceUnavailable(what=self._name, reason=reason,
+                                                         public=f"{self._name} is unavailable: {public}"), False, down=False)
         return str(found).rstrip("/").removesuffix(f"/{project}").rstrip("/")
 
     def _no_answer(self, what: str, error: ks.ConnectionError, connecting: float, seconds: float) -> _NoAnswer:

@@ -42,7 +42,8 @@ class UnifiedLimits:
                 if limit.get("project_id"):
                     found.setdefault(limit["project_id"], {}).update(_named([limit], "resource_limit"))
         except ks.ClientException as error:
-            raise exception.ServiceUnavailable(what="Keystone", reason=f"its limits cannot be read: {error}") from error
+            raise exception.ServiceUnavailable(what="Keystone", reason=f"its limits cannot be read: {error}",
+                                               public="Keystone is unavailable: its limits cannot be read") from error
         return found
 
     def _find_service(self) -> str:

@@ -12,6 +12,7 @@ import hmac
 import json
 import os
 import secrets
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from typing import Any
 from cryptography.fernet import Fernet, InvalidToken
 
 from nova_lite import exception
+from nova_lite.identity.attempts import Attempts
 from nova_lite.identity.base import Token
 from nova_lite.units import utcnow
 
 LIFETIME = datetime.timedelta(hours=12)
+_NOBODYS = base64.b64encode(os.urandom(16 + 64)).decode()       # as :func:`_hash` makes it; no password is known to fit
 
 
 class LocalIdentity:
@@ -30,6 +33,8 @@ class LocalIdentity:
 
     def __init__(self, directory: str) -> None:
         self.directory = Path(directory)
+        self._attempts = Attempts()
+        self._turn = threading.Lock()
 
     def ensure(self, users: dict[str, tuple[str, list[str]]]) -> dict[str, str]:
         """Make key and users at the first start; ``users`` is name -> (project name, roles).
@@ -62,13 +67,20 @@ class LocalIdentity:
         except FileNotFoundError:
             raise exception.ServiceUnavailable(what="Embedded identity", reason="it has no users yet") from None
 
-    def authenticate(self, user: str, password: str, project: str | None) -> tuple[str, Token]:
-        """See :class:`nova_lite.identity.base.Identity`."""
+    def authenticate(self, user: str, password: str, project: str | None, address: str = "") -> tuple[str, Token]:
+        """See :class:`nova_lite.identity.base.Identity`. One login at a time, so that many at once pass no limit.
+
+        An unknown user takes the same time as a known one, and has the same limits.
+        """
         records = self.records()
         name = next((n for n, u in records["users"].items() if user in (n, u["id"])), None)
-        known = records["users"][name]["password"] if name else _hash("")
-        if not _matches(password, known) or name is None:
-            raise exception.Unauthorized()
+        who = name or str(user)
+        with self._turn:
+            self._attempts.check(who, address)
+            if not _matches(password, records["users"][name]["password"] if name else _NOBODYS) or name is None:
+                self._attempts.failed(who, address)
+                raise exception.Unauthorized()
+            self._attempts.succeeded(who, address)
         return self._issue(records, name, project)
 
     def rescope(self, token: str, project: str | None) -> tuple[str, Token]:

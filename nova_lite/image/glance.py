@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import urllib.parse
@@ -16,6 +15,7 @@ from oslo_log import log
 from nova_lite import concurrency, exception
 from nova_lite.context import RequestContext
 from nova_lite.identity.keystone import Client, NeighbourError
+from nova_lite.image import digests
 from nova_lite.objects.image import ImageMeta
 
 LOG = log.getLogger(__name__)
@@ -66,17 +66,14 @@ class GlanceImages:
         image = expected or self.get(context, image_id)
         if image.status != "active":
             raise exception.ImageNotActive(image_id=image_id)
-        digest = hashlib.new(image.hash_algo) if image.checksum else None
+        digest = digests.begun(image)
         written = 0
         try:
             with open(path, "wb") as target:
                 for piece in self.read(context, image_id):
                     concurrency.native(_store, target, digest, piece)
                     written += len(piece)
-            if digest is not None and digest.hexdigest() != image.checksum:
-                raise exception.ImageUnacceptable(image_id=image_id, reason="its data does not fit its checksum")
-            if digest is None and image.size and image.size != written:
-                raise exception.ImageUnacceptable(image_id=image_id, reason=f"{written} bytes came, not {image.size}")
+            digests.check(image, digest, written)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)

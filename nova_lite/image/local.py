@@ -17,15 +17,15 @@ import os
 import pathlib
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, durable, exception, units
+from nova_lite import concurrency, disk_room, durable, exception, units
 from nova_lite.context import RequestContext
-from nova_lite.image import fields
+from nova_lite.image import digests, fields
 from nova_lite.image.fields import COMMUNITY, PRIVATE, PUBLIC
 from nova_lite.objects.image import ImageMeta
 
@@ -33,6 +33,7 @@ LOG = log.getLogger(__name__)
 
 QUEUED, ACTIVE, PENDING_DELETE = "queued", "active", "pending_delete"
 CHUNK = units.MiB
+LOOK_BYTES = 64 * units.MiB         # of an upload, after which what others of its project have stored meanwhile is looked at
 _SETTABLE = {"name", "visibility", "owner", "min_disk", "min_ram", "disk_format", "container_format", "properties", "tags",
              "protected"}
 _FIELDS = {f.name for f in dataclasses.fields(ImageMeta)}
@@ -43,6 +44,7 @@ class LocalImages:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._directory = pathlib.Path(conf.image.local_path)
+        self._quota = conf.image.local_quota_gb * units.GiB if conf.image.local_quota_gb >= 0 else None
         self._lock = threading.Lock()
 
     def get(self, context: RequestContext, image_id: str) -> ImageMeta:
@@ -67,10 +69,13 @@ class LocalImages:
         """Write the data to ``path``; raises ImageUnacceptable when it does not fit its checksum, and leaves no file then."""
         image = self._active(context, image_id)
         checked = expected or image
-        digest = concurrency.native(_copy, self._data(image_id), path, checked.hash_algo)
-        if checked.checksum is not None and digest != checked.checksum:
+        digest = digests.begun(checked)
+        size = concurrency.native(_copy, self._data(image_id), path, digest)
+        try:
+            digests.check(checked, digest, size)
+        except exception.ImageUnacceptable:
             os.unlink(path)
-            raise exception.ImageUnacceptable(image_id=image_id, reason="its data does not fit its checksum")
+            raise
 
     def read(self, context: RequestContext, image_id: str) -> Iterator[bytes]:
         """The data in pieces."""
@@ -97,17 +102,21 @@ class LocalImages:
         return image
 
     def upload(self, context: RequestContext, image_id: str, data: Iterable[bytes]) -> ImageMeta:
-        """Store the data of a queued image: size and checksum are set, the status becomes active."""
+        """Store the data of a queued image: size and checksum are set, the status becomes active.
+
+        Raises StorageLimitExceeded or StorageFull when there are too many.
+        """
         image = self._own(context, image_id)
         if image.status != QUEUED:
             raise exception.Conflict(f"Image {image_id} has data already.")
         part = self._directory / f"{image_id}.{uuid.uuid4()}.part"
         try:
-            size, digest = _store(data, part, image.hash_algo)
+            size, digest = _store(self._limited(image.owner, data), part, image.hash_algo)
             with self._locked():
                 image = self._read(image_id)        # it may have been changed, filled or deleted meanwhile
                 if image.status != QUEUED:
                     raise exception.Conflict(f"Image {image_id} has data already.")
+                self._check_quota(self._used(image.owner, [".data"]), size)
                 os.rename(part, self._data(image_id))
                 image = dataclasses.replace(image, size=size, checksum=digest, status=ACTIVE, updated_at=_now())
                 self._write(image)
@@ -144,6 +153,30 @@ class LocalImages:
         """Remove what killed processes have left."""
         with self._locked():
             durable.sweep(self._directory, ".data")
+
+    def _limited(self, owner: str, data: Iterable[bytes]) -> Iterator[bytes]:
+        """The pieces, as long as there is room for them."""
+        used, since = self._used(owner), 0
+        for chunk in data:
+            if since >= LOOK_BYTES:
+                used, since = self._used(owner), 0
+            since += len(chunk)
+            self._check_quota(used, since)
+            disk_room.check(self._directory, len(chunk))
+            yield chunk
+
+    def _used(self, owner: str, kinds: Collection[str] = (".data", ".part")) -> int:
+        """The bytes that a project's images have, and those that its uploads have written so far."""
+        paths = [path for path in self._directory.glob("*") if path.suffix in kinds] if self._quota is not None else []
+        used = 0
+        for path in paths:
+            with contextlib.suppress(exception.ImageNotFound, FileNotFoundError):       # deleted meanwhile
+                used += path.stat().st_size if self._read(path.name.partition(".")[0]).owner == owner else 0
+        return used
+
+    def _check_quota(self, used: int, more: int) -> None:
+        if self._quota is not None and more and used + more > self._quota:      # an image may be without data
+            raise exception.StorageLimitExceeded(what="bytes of images", used=used, limit=self._quota, asked=more)
 
     def _record(self, image_id: str) -> pathlib.Path:
         return self._directory / f"{image_id}.json"
@@ -225,14 +258,15 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
             yield chunk
 
 
-def _copy(source: pathlib.Path, target: str, algorithm: str) -> str:
-    """Copy a file and return the hexadecimal digest of what was read."""
-    digest = hashlib.new(algorithm)
+def _copy(source: pathlib.Path, target: str, digest: Any) -> int:
+    """Copy a file, feed the digest, if there is one, with what was read, and return how many bytes that was."""
+    size = 0
     with open(source, "rb") as reader, open(target, "wb") as writer:
         while chunk := reader.read(CHUNK):
-            digest.update(chunk)
-            writer.write(chunk)
-    return digest.hexdigest()
+            if digest is not None:
+                digest.update(chunk)
+            size += writer.write(chunk)
+    return size
 
 
 def _store(data: Iterable[bytes], path: pathlib.Path, algorithm: str) -> tuple[int, str]:

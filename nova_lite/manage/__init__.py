@@ -16,6 +16,8 @@ from nova_lite import launcher, units
 from nova_lite.api.openstack import microversions
 from nova_lite.db.core import Database
 
+_COPY = "Copy the file to all machines with an API or a conductor"
+
 
 @dataclass(frozen=True)
 class Command:
@@ -30,11 +32,14 @@ class Command:
 
 
 def db_sync(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
-    """Bring the schema up to date."""
+    """Bring the schema up to date, and make the keys of secrets where there are none."""
+    from nova_lite import secret_keys
     from nova_lite.db import migration
 
     migration.sync(conf, arguments.revision)
     print(f"The database is at revision {migration.version(conf)[0]}.")
+    if secret_keys.ensure(conf):
+        print(f"The keys for secrets in it are in {conf.database.secret_keys_file}. {_COPY}.")
 
 
 def db_version(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
@@ -43,6 +48,14 @@ def db_version(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
 
     current, head = migration.version(conf)
     print(f"{current or 'empty'} (newest: {head})")
+
+
+def secrets_rotate(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
+    """Change the key that seals secrets in the database."""
+    from nova_lite import secret_keys
+
+    secret_keys.rotate(conf)
+    print(f"{conf.database.secret_keys_file} has a new key. {_COPY} before the next rotation.")
 
 
 def service_list(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
@@ -149,6 +162,7 @@ def api_openapi(_conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
 
 
 AREAS = {"action": "what is being done to servers", "api": "the compute API's description", "db": "the schema of the database",
+         "secrets": "the keys of secrets in the database",
          "host": "compute hosts", "service": "the processes of this cloud", "network": "embedded networks",
          "embedded": "a cloud without neighbours: its users, flavors, first image"}
 COMMANDS = (
@@ -158,9 +172,10 @@ COMMANDS = (
         ("--older-than", {"default": 0.0, "type": float, "metavar": "SECONDS", "help": "only what began so long ago"}))),
     Command("api", "openapi", api_openapi, "print the OpenAPI 3.1 document of the compute API", (
         ("--microversion", {"default": microversions.MAX, "help": "2.1 to the newest, which it is by default"}),)),
-    Command("db", "sync", db_sync, "bring the schema up to date", (
+    Command("db", "sync", db_sync, "bring the schema up to date, and make the keys of secrets where there are none", (
         ("--revision", {"default": "head", "help": "the newest by default"}),)),
     Command("db", "version", db_version, "say which schema the database has"),
+    Command("secrets", "rotate", secrets_rotate, "change the key that seals secrets in the database"),
     Command("service", "list", service_list, "list the services and whether they report"),
     Command("host", "drain", host_drain, "disable a compute host and move its servers away, live or cold; 0: it is empty", (
         ("compute_host", {"metavar": "HOST", "help": "as `service list` shows it"}),

@@ -33,8 +33,8 @@ class NeutronRefusal(exception.NovaLiteError):
 
 def not_bound(port_id: str, host: str) -> exception.VirtDriverError:
     """What happened to a binding of Neutron's that has failed."""
-    return exception.VirtDriverError(what=f"Binding port {port_id} to host {host}",
-                                     reason="Neutron found no way to connect it there")
+    return exception.DriverRefusal(what=f"Binding port {port_id} to host {host}", reason="Neutron found no way to connect it "
+                                   "there", public=f"Binding failed for port {port_id}")
 
 
 class NeutronAPI:
@@ -127,7 +127,7 @@ class NeutronAPI:
                                 params={"fields": "dry-run"} if dry_run else {})
         except NeutronRefusal as error:
             raise exception.UnableToAutoAllocateNetwork(
-                f"Unable to automatically allocate a network for project {project_id} ({error.message})") from error
+                f"Unable to automatically allocate a network for project {project_id} ({error.public})") from error
         return answer["auto_allocated_topology"]["id"]
 
     def get(self, context: RequestContext, what: str, item_id: str) -> Json:

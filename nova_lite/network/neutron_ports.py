@@ -174,7 +174,7 @@ def _check_bound(port: Json, host: str) -> None:
     if port.get("binding:vif_type") == FAILED:
         raise exception.BuildFailed(
             f"Binding failed for port {port['id']}: Neutron found no way to connect it on host {host}; the logs of "
-            "neutron-server and of this host's agent say why.")
+            "neutron-server and of this host's agent say why.", f"Binding failed for port {port['id']}.")
 
 
 def _listed(instance: Instance) -> list[Json]:

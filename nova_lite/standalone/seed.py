@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_lite import secret_keys
 from nova_lite.context import RequestContext
 from nova_lite.db import cloud, flavors, migration, models, networks
 from nova_lite.db.core import Database
@@ -30,6 +31,7 @@ def seed(conf: cfg.ConfigOpts, db: Database, image: str = "") -> None:
     What a user deleted from a seeded cloud stays deleted: the file ``seeded`` names the cloud that this directory was made for.
     """
     migration.sync(conf)
+    secret_keys.ensure(conf)
     state = pathlib.Path(conf.state_path)
     state.mkdir(parents=True, exist_ok=True)
     passwords = LocalIdentity(f"{state}/identity").ensure(USERS)

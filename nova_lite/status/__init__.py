@@ -18,6 +18,21 @@ def database(conf: cfg.ConfigOpts) -> tuple[str, str]:
     return SUCCESS, "reachable and at the newest schema"
 
 
+def keys(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """Secrets in the database can be stored and read."""
+    from nova_lite.db import actions
+
+    try:
+        checks.check_secret_keys(conf)
+    except exception.ConfigError as error:      # a scheduler runs without them
+        return WARNING, error.message
+    with Database(conf).read() as connection:
+        waiting = actions.unreadable(connection)
+    if waiting:
+        return FAILURE, f"{len(waiting)} open action(s) have secrets that no key of {conf.database.secret_keys_file} opens"
+    return SUCCESS, "there"
+
+
 def own_clock(conf: cfg.ConfigOpts) -> tuple[str, str]:
     """The same as the database's, by which hosts are taken for dead."""
     from nova_lite.db import clock
@@ -66,7 +81,7 @@ def computes(conf: cfg.ConfigOpts) -> tuple[str, str]:
 
 
 CHECKS: tuple[tuple[str, Callable[[cfg.ConfigOpts], tuple[str, str]]], ...] = (
-    ("Database", database), ("Clock", own_clock), ("Message broker", broker),
+    ("Database", database), ("Keys of secrets", keys), ("Clock", own_clock), ("Message broker", broker),
     ("Conductor and scheduler", control), ("Compute hosts", computes))
 
 

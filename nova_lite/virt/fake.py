@@ -402,7 +402,7 @@ class FakeDriver:
 
     def _known(self, operation: str, instance: Instance, suffix: str = "") -> None:
         if instance.uuid + suffix not in self._guests:
-            raise exception.VirtDriverError(what=operation, reason=f"the hypervisor knows no guest {instance.uuid}")
+            raise exception.DriverRefusal(what=operation, reason=f"the hypervisor knows no guest {instance.uuid}")
 
     def _act(self, operation: str, instance: Instance) -> None:
         """Take as long as ``[fake] delay``, then fail if ``[fake] fail`` says so."""
@@ -415,7 +415,7 @@ class FakeDriver:
                 reason = f"[fake] fail = {rule} on {self.host}"
                 if operation == "spawn":
                     raise exception.BuildFailed(instance_id=instance.uuid, reason=reason)
-                raise exception.VirtDriverError(what=operation, reason=reason)
+                raise exception.DriverRefusal(what=operation, reason=reason)
 
     def _set(self, uuid: str, guest: dict[str, Any] | None) -> None:
         with self._lock:

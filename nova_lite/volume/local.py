@@ -15,7 +15,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import durable, exception, units
+from nova_lite import disk_room, durable, exception, units
 from nova_lite.context import RequestContext
 from nova_lite.image import base as image_base
 from nova_lite.objects.image import ImageMeta
@@ -91,10 +91,18 @@ class LocalVolumes:
         found = [s for s in self._snapshots.all() if context.project_id in (None, s.project_id)]
         return sorted(found, key=lambda s: (s.created_at, s.id), reverse=True)
 
+    def used_gb(self, project_id: str) -> int:
+        """The GiB of a project's volumes and snapshots."""
+        return (sum(one.size for one in self._volumes.all() if one.project_id == project_id)
+                + sum(one.size for one in self._snapshots.all() if one.project_id == project_id))
+
     def create(self, context: RequestContext, size: int, name: str = "", description: str = "",
                image_id: str | None = None, snapshot_id: str | None = None, volume_type: str | None = None,
                availability_zone: str | None = None, metadata: dict[str, str] | None = None) -> Volume:
-        """A new volume of the context's project. A blank one is available at once, others are filled in the background."""
+        """A new volume of the context's project. A blank one is available at once, others are filled in the background.
+
+        Raises StorageLimitExceeded and StorageFull, as ``extend`` and ``create_snapshot`` do.
+        """
         volume = StoredVolume(
             str(uuid.uuid4()), CREATING, size, context.project_id or "", name, description, volume_type or "local",
             availability_zone or ZONE, multiattach=volume_type == MULTIATTACH, snapshot_id=snapshot_id, source_image=image_id,
@@ -103,8 +111,10 @@ class LocalVolumes:
             raise exception.InvalidVolume(reason=f"size {size} is not a number of GiB above 0")
         build = self._builder(context, volume)
         data = self._data(volume.id)
-        data.begin()
-        self._volumes.write(volume.id, volume)
+        with self._lock.held():
+            self._check_quota(volume.project_id, size)
+            data.begin()
+            self._volumes.write(volume.id, volume)
         if image_id or snapshot_id:
             threading.Thread(target=self._make, args=(volume.id, data, build), name=f"volume-{volume.id}", daemon=True).start()
             return volume.public()
@@ -118,13 +128,15 @@ class LocalVolumes:
             raise _wrong_status(volume, "reimage", RESERVED)
         images = image_base.load(self._conf)
         image = images.get(context, image_id)
+        disk_room.check(self._directory, _room_for(image))
         data = self._data(volume_id)
         data.begin_again()
         try:
             data.build(data_files.from_image(image_id, image.disk_format, volume.size,
                                              lambda path: images.download(context, image_id, path)))
         except OSError as error:
-            raise exception.InvalidVolume(reason=f"Volume {volume_id} cannot be reimaged: {error}") from error
+            raise exception.InvalidVolume(reason=f"volume {volume_id} cannot be reimaged: {error}",
+                                          public=f"Invalid volume: volume {volume_id} cannot be reimaged") from error
         finally:
             data.finish()
         with self._lock.held():
@@ -150,10 +162,13 @@ class LocalVolumes:
             if size <= volume.size:
                 raise exception.InvalidVolume(reason=f"New size for extend must be greater than current size. (current: "
                                                      f"{volume.size}, extended: {size}).")
+            self._check_quota(volume.project_id, size - volume.size)
+            disk_room.check(self._directory)
             try:
                 data_files.blank(size)(self._data(volume_id).path)
             except OSError as error:
-                raise exception.InvalidVolume(reason=f"Volume {volume_id} cannot be extended: {error}") from error
+                raise exception.InvalidVolume(reason=f"volume {volume_id} cannot be extended: {error}",
+                                              public=f"Invalid volume: volume {volume_id} cannot be extended") from error
             volume.size = size
             self._volumes.write(volume_id, volume)
 
@@ -182,9 +197,12 @@ class LocalVolumes:
         snapshot = StoredSnapshot(
             str(uuid.uuid4()), volume_id, volume.size, CREATING, name, description, units.isotime_micro(units.utcnow()) or "",
             project_id=volume.project_id, bootable=volume.bootable, image_metadata=volume.image_metadata)
+        disk_room.check(self._directory, disk_room.allocated(self._data(volume_id).path))
         data = self._snapshot_data(snapshot.id)
-        data.begin()
-        self._snapshots.write(snapshot.id, snapshot)
+        with self._lock.held():
+            self._check_quota(volume.project_id, volume.size)
+            data.begin()
+            self._snapshots.write(snapshot.id, snapshot)
         try:
             data.build(data_files.copy_of(self._data(volume_id).path, volume.size))
             snapshot.status = AVAILABLE
@@ -318,6 +336,7 @@ class LocalVolumes:
                 raise exception.InvalidVolume(reason=f"snapshot {snapshot.id} is {snapshot.status}")
             _check_size(volume.size, snapshot.size, f"snapshot {snapshot.id}")
             volume.bootable, volume.image_metadata = snapshot.bootable, snapshot.image_metadata
+            disk_room.check(self._directory, disk_room.allocated(self._snapshot_data(snapshot.id).path))
             return data_files.copy_of(self._snapshot_data(snapshot.id).path, volume.size)
         if volume.source_image:
             images = image_base.load(self._conf)
@@ -326,9 +345,18 @@ class LocalVolumes:
                 raise exception.ImageNotActive(image_id=image.id)
             _check_size(volume.size, max(image.min_disk, -(-image.size // units.GiB)), f"image {image.id}")
             volume.bootable, volume.image_metadata = True, _image_metadata(image)
+            disk_room.check(self._directory, _room_for(image))
             return data_files.from_image(image.id, image.disk_format, volume.size,
                                          lambda path: images.download(context, image.id, path))
+        disk_room.check(self._directory)
         return data_files.blank(volume.size)
+
+    def _check_quota(self, project_id: str, more: int) -> None:
+        """Raise StorageLimitExceeded. The caller holds the lock until the record says what is added."""
+        limit = self._conf.volume.local_quota_gb
+        used = self.used_gb(project_id)
+        if 0 <= limit < used + more:
+            raise exception.StorageLimitExceeded(what="gigabytes of volumes and snapshots", used=used, limit=limit, asked=more)
 
     def _make(self, volume_id: str, data: DataFile, build: Builder) -> None:
         try:
@@ -391,6 +419,11 @@ def _wrong_status(volume: Volume, what: str, needed: str) -> exception.InvalidVo
 def _check_size(size: int, needed: int, what: str) -> None:
     if size < needed:
         raise exception.InvalidVolume(reason=f"{what} needs {needed} GiB, the volume has {size} GiB")
+
+
+def _room_for(image: ImageMeta) -> int:
+    """Bytes that a volume is made of an image with: of the copy that is read, and of its contents."""
+    return 2 * image.size
 
 
 def _image_metadata(image: ImageMeta) -> dict[str, Any]:

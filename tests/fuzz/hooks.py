@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import sys
 from typing import Any
 
 import schemathesis
@@ -48,6 +49,56 @@ schemathesis.openapi.format("az_name", st.sampled_from(["nova", "az1", "nova:nod
 schemathesis.openapi.format("printable", st.sampled_from(["", " ", "a text", "Ж 雪", "a\nb", "x" * 255, "'; --"]))
 schemathesis.openapi.format("padded_name", st.sampled_from(["a", " a ", " ", "Ж 雪", "x" * 255]))
 schemathesis.openapi.format("regex", st.sampled_from([".*", "a|b", "[", "(a+)+$", "^web", "*", "(?P<x>"]))
+
+
+# values that nobody should send ------------------------------------------------------------------------------------------
+sys.set_int_max_str_digits(0)       # numbers of any length are to be sent
+
+
+def _deep(levels: int) -> Any:
+    value: Any = 1
+    for number in range(levels):
+        value = [value] if number % 2 else {"a": value}
+    return value
+
+
+_TEXTS = ["x" * 300, "x" * 60000, "\x00", "a\x1b[31m\r\nb\x7f", "\u202e\u2028", "9" * 10000, "-" * 300, "%00%ff%0a",
+          "../" * 50, "[a]*" * 20 + "b$", "(a+)+$", "[" * 200, "\U0001f4a9" * 100, "1e999", "NaN", "\u0660", "{}", "\x85"]
+_ODD = [*_TEXTS, "\ud800", 10 ** 20, -10 ** 20, 2 ** 63, 10 ** 4000, 10 ** 10000, 1e308, -0.0, None, True, [], {}, [[]],
+        [None] * 1000, {"x" * 300: 1}, {"\x00": "\x00"}, {"": ""}, _deep(30), _deep(63), _deep(65), _deep(400)]
+
+
+def _leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of all values in a document, the whole of it first."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for key, item in inner for found in _leaves(item, (*path, key)))]
+
+
+def _replaced(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    if not path:
+        return odd
+    copied = dict(value) if isinstance(value, dict) else list(value)
+    copied[path[0]] = _replaced(value[path[0]], path[1:], odd)
+    return copied
+
+
+@schemathesis.hook
+def flatmap_body(context: Any, body: Any) -> st.SearchStrategy[Any]:
+    """One body in five has one value in its place that nobody should send."""
+    if not isinstance(body, (dict, list)) or not body:
+        return st.just(body)
+    odd = st.builds(_replaced, st.just(body), st.sampled_from(_leaves(body)[1:]), st.sampled_from(_ODD))
+    return st.integers(0, 4).flatmap(lambda number: odd if number == 4 else st.just(body))
+
+
+@schemathesis.hook
+def flatmap_query(context: Any, query: dict[str, Any] | None) -> st.SearchStrategy[Any]:
+    """So has one query in five."""
+    if not query:
+        return st.just(query)
+    odd = st.builds(_replaced, st.just(query), st.sampled_from([(name,) for name in query]),
+                    st.sampled_from([_TEXTS[0], *_TEXTS[2:]]))       # no URL is so long
+    return st.integers(0, 4).flatmap(lambda number: odd if number == 4 else st.just(query))
 
 
 # path parameters --------------------------------------------------------------------------------------------------------

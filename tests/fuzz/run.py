@@ -1,8 +1,10 @@
 """Starts a cloud and schemathesis against it; see ``__main__``."""
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -17,6 +19,8 @@ HOOKS = pathlib.Path(__file__).with_name("hooks.py")
 CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
           "ignored_auth", "no_data_of_others")
 QUOTAS = ("instances", "cores", "ram", "key_pairs", "server_groups")
+# a line of an API: the log's name, then the global id, the id of the request, and who asks
+_OF_API = re.compile(r" nova_lite\.(?:api|embedded)\.\S+ \[\S* (req-\S+)")
 CONFIG = """
 [checks]
 not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "501"]
@@ -50,18 +54,35 @@ def run(cloud: Standalone, directory: pathlib.Path, user: str, version: str, sec
     document = directory / f"openapi-{version}.json"
     document.write_text(operator.request("GET", "/openapi.json", version).text)
     (directory / "schemathesis.toml").write_text(CONFIG)
-    failed = []
+    failed: list[str] = []
+    since = (cloud.directory / "state" / "nova-lite.log").stat().st_size
     with world, open(directory / f"{name}.log", "wb") as log:
         done = subprocess.Popen(_command(cloud, mine, document, seconds, seed, include, *more), stdout=log, stderr=log,
                                 cwd=directory, env=_environment(world))
         if done.wait() != 0:
             failed.append(f"schemathesis: see {log.name}")
+    failed += log_problems(cloud.directory / "state" / "nova-lite.log", since)
     try:
         world.check()
     except AssertionError as error:
         failed.append(str(error))
     sys.stdout.write((directory / f"{name}.log").read_text(errors="replace") if failed else "")
     return {"user": user, "microversion": version, "failed": failed, "seed": seed, "keeper": world.problems[-3:]}
+
+
+def log_problems(path: pathlib.Path, since: int = 0) -> list[str]:
+    """What no request may write into the log: tracebacks, more than one line of the APIs, control characters."""
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        stream.seek(since)
+        lines = stream.read().split("\n")
+    seen: collections.Counter[str] = collections.Counter()
+    for line in lines:
+        found = _OF_API.search(line)
+        if found:
+            seen[found[1]] += 1
+    problems = [f"a traceback in {path}: {line}" for line in lines if "Traceback (" in line]
+    problems += [f"{path} has unprintable characters: {line!r}" for line in lines if not line.replace("\t", "").isprintable()]
+    return (problems + [f"{count} lines of log of request {request}" for request, count in seen.items() if count > 1])[:10]
 
 
 def _keeper(cloud: Standalone, client: Compute) -> Keeper:

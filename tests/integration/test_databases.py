@@ -51,7 +51,7 @@ def db(url):
 
 def test_sync_by_several_processes_at_once_makes_the_schema_of_the_models(url, tmp_path):
     config = tmp_path / "conf"
-    config.write_text(f"[database]\nconnection = {url}\n")
+    config.write_text(f"[DEFAULT]\nstate_path = {tmp_path}\n[database]\nconnection = {url}\n")
     command = [str(BIN / "nova-lite-manage"), "--config-file", str(config), "db", "sync"]
     children = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(3)]
     outputs = [child.communicate(timeout=120)[0].decode() for child in children]

@@ -30,7 +30,7 @@ from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.libvirt import copying
 from nova_lite.virt.libvirt.connection import load_libvirt
-from tests.libvirt_host import LibvirtHost, kill_libvirtd
+from tests.libvirt_host import LibvirtHost, kill_libvirtd, started
 from tests.support.guest_files import open_to_others, process_user
 from tests.support.process import wait_for
 
@@ -649,3 +649,28 @@ def _qemu_io(*arguments):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "verification failed" not in done.stdout, done.stdout
+
+
+def test_a_raw_disk_stays_raw_on_a_host_that_makes_qcow2_by_now(conf, hypervisor, fetch):
+    """Its guest has written the header of an overlay: QEMU opens nothing for that, and no image is made of it."""
+    guest = _instance()
+    conf.set_override("images_type", "raw", group="libvirt")
+    with started({"node-virt": conf}) as (driver,):
+        driver.spawn(guest, [], FILES, fetch)
+        driver.power_off(guest, 0)
+    overlay = _directory(conf, guest) / "overlay"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", "/etc/passwd", overlay], check=True)
+    with open(_directory(conf, guest) / "disk", "r+b") as disk:
+        disk.write(overlay.read_bytes())
+    conf.set_override("images_type", "qcow2", group="libvirt")
+    with started({"node-virt": conf}) as (driver,):
+        driver.power_on(guest, [])
+        assert _xml(hypervisor, guest).find("devices/disk/driver").get("type") == "raw"
+        assert "passwd" not in _virsh(hypervisor, "dumpxml", guest.uuid)
+        for is_off in (False, True):
+            if is_off:
+                driver.power_off(guest, 0)
+            with pytest.raises(exception.ImageUnacceptable, match="claims to be raw, but its data is qcow2"), \
+                    driver.snapshot(guest):
+                pass
+        driver.destroy(guest, [])

@@ -140,12 +140,12 @@ class Standalone:
     """nova-lite-standalone in one process, its state in ``directory``."""
 
     def __init__(self, directory: pathlib.Path, env: dict[str, str] | None = None, *arguments: str) -> None:
-        self.directory, self.port = directory, free_port()
+        self.directory, self.port, self.metadata_port = directory, free_port(), free_port()
         directory.mkdir(parents=True, exist_ok=True)
         self.url = f"http{'s' if 'tls_cert_file' in str(arguments) else ''}://127.0.0.1:{self.port}"
         self.process = Process("standalone", [
             str(BIN / "nova-lite-standalone"), "--state-path", str(directory / "state"), "--port", str(self.port),
-            "--metadata-port", str(free_port()), *arguments], directory, env)
+            "--metadata-port", str(self.metadata_port), *arguments], directory, env)
 
     def start(self, timeout: float = 120) -> Standalone:
         self.process.start()

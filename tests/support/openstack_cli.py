@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support import tools_venv
+from tests.support.process import wait_for
 
 FORKS = pathlib.Path(__file__).with_name("openstack_forks.py")
 
@@ -60,8 +61,8 @@ def tour(openstack: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     name = f"cli-{uuid.uuid4().hex[:6]}"
     assert openstack("image", "list")
     assert openstack("network", "list")
-    flavor = openstack("flavor", "create", "--ram", "64", "--disk", "1", "--vcpus", "1", name)
-    assert flavor["ram"] == 64
+    flavor = openstack("flavor", "create", "--ram", "128", "--disk", "1", "--vcpus", "1", name)
+    assert flavor["ram"] == 128
     openstack("keypair", "create", "--private-key", str(tmp_path / "key"), name)
     image = openstack("image", "list")[0]["Name"]
     server = openstack("server", "create", "--flavor", name, "--image", image, "--nic", "none", "--key-name", name,
@@ -75,7 +76,7 @@ def tour(openstack: Callable[..., Any], tmp_path: pathlib.Path) -> None:
     _until(openstack, name, "ACTIVE")
     openstack("server", "reboot", "--wait", name, parse=False)
     openstack("server", "reboot", "--hard", "--wait", name, parse=False)
-    assert openstack("console", "log", "show", name, parse=False).strip()
+    wait_for("the guest's first words", lambda: openstack("console", "log", "show", name, parse=False).strip(), 120)
     assert openstack("server", "event", "list", name)
     openstack("server", "delete", "--wait", name, parse=False)
     assert name not in [s["Name"] for s in openstack("server", "list")]
@@ -130,7 +131,5 @@ def _until_volume(openstack, name: str, status: str) -> None:
 
 
 def _until(openstack, name: str, status: str) -> None:
-    for _ in range(30):
-        if openstack("server", "show", name)["status"] == status:
-            return
-    raise AssertionError(f"{name} never became {status}")
+    # a guest that ignores the power button is stopped after a minute
+    wait_for(f"{name} to become {status}", lambda: openstack("server", "show", name)["status"] == status, 120)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import openstack
 
@@ -38,7 +39,10 @@ def life(cloud: openstack.connection.Connection, name: str, floating_ip: str) ->
     cloud.delete_server_metadata(name, ["a"])
     assert cloud.get_server(name).metadata == {"b": "2"}
     assert cloud.update_server(name, description="words").description == "words"
-    assert cloud.get_server_console(name)
+    deadline = time.monotonic() + 120
+    while not cloud.get_server_console(name):       # a real guest prints when its kernel does
+        assert time.monotonic() < deadline, "the console says nothing"
+        time.sleep(1)
     volume = cloud.create_volume(1, name=name, wait=True)
     attachment = cloud.attach_volume(server, volume, wait=True)
     assert attachment.volume_id == volume.id

@@ -71,11 +71,19 @@ def test_a_file_that_everybody_can_read_is_named():
     with tempfile.TemporaryDirectory() as name:         # pytest's own are closed to others
         directory = pathlib.Path(name)
         directory.chmod(0o755)
-        conf = _load(directory, NOVA)
+        conf = _load(directory, f"{NOVA}[api]\ntls_key_file = {directory}/tls.key\n[database]\n"
+                                f"secret_keys_file = {directory}/secret_keys\nconnection = sqlite:///{directory}/nova.sqlite\n")
         path = directory / "nova-lite.conf"
         for mode, found in ((0o644, [str(path)]), (0o640, []), (0o600, [])):
             path.chmod(mode)
             assert files.exposed(conf) == found
+        (directory / "secret_keys").touch(mode=0o640)
+        (directory / "tls.key").touch(mode=0o640)
+        (directory / "nova.sqlite").touch(mode=0o640)
+        assert files.exposed(conf) == []
+        for name in ("nova.sqlite", "secret_keys", "tls.key"):
+            (directory / name).chmod(0o644)
+        assert sorted(files.exposed(conf)) == [str(directory / name) for name in ("nova.sqlite", "secret_keys", "tls.key")]
         path.chmod(0o644)
         directory.chmod(0o750)
         assert files.exposed(conf) == []

@@ -177,7 +177,7 @@ def _call(method: Callable[..., Any], **arguments: str) -> Any:
     try:
         return method(admin_context(), **arguments)
     except messaging.MessagingException as error:
-        raise exception.ServiceUnavailable(what="Conductor", reason=str(error)) from error
+        raise exception.ServiceUnavailable(what="Conductor", reason=error) from error
 
 
 def _size(guest: _Guest) -> int:

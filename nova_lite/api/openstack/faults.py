@@ -1,12 +1,13 @@
 """The one place that makes a fault of an error.
 
-``{"<name>": {"code": N, "message": "..."}}``. Errors below 500 are shown as they are; of others only those that are marked
-``safe`` (and 501) say more than the name of their class.
+``{"<name>": {"code": N, "message": "..."}}``. What is shown of an error is its public text; one that has none
+but the name of its class is logged with its traceback.
 """
 from __future__ import annotations
 
 import http
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import webob.exc
 from oslo_log import log
 
 from nova_lite import exception
+from nova_lite.api.openstack import body
 
 LOG = log.getLogger(__name__)
 NAMES = {400: "badRequest", 401: "unauthorized", 403: "forbidden", 404: "itemNotFound", 405: "badMethod",
@@ -67,9 +69,10 @@ def make(error: Exception) -> Answer:
 def _read(error: Exception) -> tuple[int, str, list[tuple[str, str]]]:
     headers = list(getattr(error, "headers", None) or [])
     if isinstance(error, exception.NovaLiteError):
-        if error.code < 500 or error.safe or error.code == 501:
-            LOG.debug("fault %s: %s", error.code, error.message)
-            return error.code, error.message, headers
+        if error.code < 500 or error.safe or error.code == 501 or error.public_fmt is not None:
+            # what the user is not told, the operator is
+            LOG.log(logging.DEBUG if error.public == error.message else logging.WARNING, "fault %s: %s", error.code, error)
+            return error.code, error.public, headers
         LOG.exception("request failed: %s", error)
         return error.code, _unexpected(error), headers
     if isinstance(error, webob.exc.HTTPException):
@@ -95,12 +98,13 @@ def respond(error: Exception, start_response: Callable[..., Any]) -> list[bytes]
 
 
 class FaultWrapper:
-    """A WSGI filter: what the parts below it raise becomes a fault."""
+    """A WSGI filter: what the parts below it raise becomes a fault, and so does a body that does not come to its end."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        body.guard(environ)
         try:
             return self.app(environ, start_response)
         except ResponseMismatch:

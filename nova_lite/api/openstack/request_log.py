@@ -24,7 +24,8 @@ class RequestLog:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         begin = time.perf_counter()
         path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        query = environ.get("QUERY_STRING")
+        if environ.get("QUERY_STRING"):
+            path += "?" + environ["QUERY_STRING"]
         answer: list[Any] = ["500", []]
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
@@ -36,14 +37,8 @@ class RequestLog:
         finally:
             length = next((value for name, value in answer[1] if name.lower() == "content-length"), "0")
             LOG.info('%s "%s %s" status: %s len: %s microversion: %s time: %.6f', environ.get("REMOTE_ADDR", "-"),
-                     environ["REQUEST_METHOD"], _plain(f"{path}?{query}" if query else path), answer[0][:3], length,
+                     environ["REQUEST_METHOD"], _TOKEN.sub(r"\1***", path), answer[0][:3], length,
                      environ.get(VERSION, "-"), time.perf_counter() - begin)
-
-
-def _plain(url: str) -> str:
-    url = _TOKEN.sub(r"\1***", url)
-    # a decoded path may hold line breaks, which would let a caller write lines of his own into the log
-    return url if url.isprintable() else url.encode("unicode_escape").decode()
 
 
 def factory(_global_conf: dict[str, str], **_local: str) -> type[RequestLog]:

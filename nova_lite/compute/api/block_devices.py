@@ -5,7 +5,6 @@ Both become :class:`BlockDevice` records without ids; every server of the reques
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from oslo_utils import strutils, uuidutils
 
-from nova_lite import exception
+from nova_lite import exception, json_in
 from nova_lite.compute.api import image_mapping
 from nova_lite.objects.block_device import BLANK, IMAGE, LOCAL, MAX_LOCAL, SNAPSHOT, VOLUME, BlockDevice
 from nova_lite.objects.flavor import Flavor
@@ -59,8 +58,8 @@ def with_those_of_image(mapping: Mappings, image: ImageMeta) -> Mappings:
         return mapping
     own = image.properties.get("block_device_mapping") or "[]"
     try:
-        known = image_mapping.entries(json.loads(own) if isinstance(own, str) else own)
-    except (ValueError, RecursionError) as error:
+        known = image_mapping.entries(json_in.loads(own) if isinstance(own, str) else own)
+    except ValueError as error:
         raise _invalid(f"the block_device_mapping of image {image.id} is not one: {error}") from error
     if any(_is_root(one) for one in known):
         mapping = [one for one in mapping if (one.get("source_type"), one.get("uuid")) != (IMAGE, image.id)]

@@ -114,6 +114,7 @@ class Creation(Volumes):
             raise exception.Invalid("min_count must be <= max_count")
         if request.hostname and request.max_count > 1:
             raise exception.Invalid("A hostname cannot be given to more than one server.")
+        validate.refuse_certificates(request.trusted_certs)
         image = self._image_of(context, request.image_id)
         mapping: block_devices.Mappings = request.block_devices
         if image is not None and not request.legacy_block_devices:
@@ -162,7 +163,7 @@ class Creation(Volumes):
         try:
             return self.image.get(context, image_id) if image_id else None
         except exception.ImageNotFound as error:
-            raise exception.Invalid(error.message) from error
+            raise exception.Invalid(error.public) from error
 
     @staticmethod
     def _keypair(connection: sa.Connection, context: RequestContext, name: str | None) -> dict[str, Any] | None:
@@ -179,7 +180,7 @@ class Creation(Volumes):
             return self.network.validate(context, networks, request.max_count, request.security_groups,
                                          request.allow_external_network)
         except exception.NotFound as error:        # a network that is not there is a mistake in the body, not in the URL
-            raise exception.Invalid(error.message) from error
+            raise exception.Invalid(error.public) from error
 
     def _write(self, connection: sa.Connection, context: RequestContext, request: CreateRequest, facts: _Facts,
                reservation: str) -> tuple[list[str], list[int], Prepared]:

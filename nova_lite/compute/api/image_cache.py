@@ -18,7 +18,7 @@ class ImageCache(Base):
             try:
                 image = self.image.get(context, image_id)
             except exception.ImageNotFound as error:
-                raise exception.Invalid(error.message) from error
+                raise exception.Invalid(error.public) from error
             if image.status != "active":
                 raise exception.ImageNotActive(image_id=image_id)
         with self.db.read() as connection:

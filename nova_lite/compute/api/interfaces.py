@@ -118,7 +118,8 @@ class Interfaces(Base):
             if time.monotonic() > deadline:
                 raise exception.ServiceUnavailable(
                     what=f"Host {action.host}", reason="it did not attach the interface within "
-                    f"{ATTACH_SECONDS:.0f} seconds; it may still do so: see the server's actions")
+                    f"{ATTACH_SECONDS:.0f} seconds", public="The compute host of the server did not attach the "
+                    f"interface within {ATTACH_SECONDS:.0f} seconds; it may still do so: see the server's actions")
             time.sleep(pause)
 
 
@@ -128,9 +129,9 @@ def _as_nova_answers() -> Iterator[None]:
     try:
         yield
     except exception.NetworkAmbiguous as error:
-        raise exception.Invalid(error.message) from error
+        raise exception.Invalid(error.public) from error
     except exception.FixedIpAlreadyInUse as error:
-        raise exception.Conflict(error.message) from error
+        raise exception.Conflict(error.public) from error
 
 
 def _error(instance_uuid: str, action: Action | None) -> exception.NovaLiteError:

@@ -92,7 +92,7 @@ class LiveMigrations(Base):
             self.db.write(_want, context, instance, migration_id, FORCE_COMPLETE, (objects.RUNNING,),
                           "live_migration_force_complete")
         except exception.NotFound as error:
-            raise exception.Invalid(error.message) from error
+            raise exception.Invalid(error.public) from error
 
 
 def _want(connection: sa.Connection, context: RequestContext, instance: Instance, migration_id: str, wanted: str,

@@ -96,7 +96,7 @@ class Moves(Base):
         try:
             flavor = flavors.get(conn, flavor_id, None if context.is_admin else context.project_id)
         except exception.FlavorNotFound as error:
-            raise exception.Invalid(error.message) from error
+            raise exception.Invalid(error.public) from error
         if flavor.disabled:
             raise exception.Invalid(f"Flavor {flavor_id} could not be found.")
         return flavor

@@ -38,7 +38,8 @@ class Questions(Base):
         states.check(states.OPERATIONS["changePassword"], instance, may_override_lock=bool(context.is_admin))
         if not instance.host:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
-        ask(f"Host {instance.host}", self.compute_rpc.check_admin_password, context, instance.host, instance.uuid)
+        ask(f"Password of instance {instance.uuid}", self.compute_rpc.check_admin_password, context, instance.host,
+            instance.uuid)
         self.operate(context, instance.uuid, "changePassword", {"admin_password": password})
 
 

@@ -47,6 +47,7 @@ class Rebuilds(Base):
         that is not there, and the 403s of quota."""
         validate.refuse_vtpm(instance, VERB)
         states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
+        validate.refuse_certificates(request.trusted_certs)
         updates: dict[str, Any] = {**request.values, **self._looked_up(context, instance, request)}
         image = self._rebuild_image(context, instance, request)
         updates |= _of_image(instance, image, request)
@@ -82,7 +83,7 @@ class Rebuilds(Base):
         try:
             image = self.image.get(context, request.image_id)
         except exception.ImageNotFound as error:
-            raise exception.Invalid(f"Cannot find image for rebuild: {error.message}") from error
+            raise exception.Invalid(f"Cannot find image for rebuild: {error.public}") from error
         root = next((d for d in instance.volumes if d.is_root), None)
         hardware.check(instance.flavor, image)
         if hardware.demand(instance.flavor, image) != hardware.demand(instance.flavor, instance.image):
@@ -98,8 +99,6 @@ class Rebuilds(Base):
         if not request.onto_volume and image.id != known:
             raise exception.ImageUnacceptable(image_id=image.id, reason="Unable to rebuild with a different image for a "
                                                                         "volume-backed server.")
-        if request.trusted_certs:
-            raise exception.Invalid("Image certificate validation is not supported for servers that boot from a volume.")
         if request.onto_volume:
             size = self.volume.get(context, root.volume_id or "").size
             if size < int(image.min_disk or 0):

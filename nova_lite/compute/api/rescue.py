@@ -53,7 +53,7 @@ class Rescues(Base):
         try:
             return self.image.get(context, image_id)
         except exception.ImageNotFound as error:
-            raise exception.UnsupportedRescueImage(image=image_id, reason=error.message) from error
+            raise exception.UnsupportedRescueImage(image=image_id, reason=error.public) from error
 
     def _own(self, context: RequestContext, instance: Instance) -> ImageMeta:
         """Of a server from a snapshot, the image that the system came from, if that is still there: in the snapshot may be what

@@ -65,7 +65,7 @@ def get_flavor(connection: sa.Connection, context: RequestContext, flavorid: str
     try:
         flavor = flavors.get(connection, flavorid, None if context.is_admin else context.project_id)
     except exception.FlavorNotFound as error:
-        raise exception.Invalid(error.message) from error
+        raise exception.Invalid(error.public) from error
     if flavor.disabled:
         raise exception.Invalid(f"Flavor {flavorid} could not be found.")
     return flavor
@@ -76,7 +76,7 @@ def get_group(connection: sa.Connection, context: RequestContext, uuid: str) -> 
     try:
         group = server_groups.get(connection, uuid)
     except exception.ServerGroupNotFound as error:
-        raise exception.Invalid(error.message) from error
+        raise exception.Invalid(error.public) from error
     if not context.is_admin and group["project_id"] != context.project_id:
         raise exception.Invalid(f"Instance group {uuid} could not be found.")
     return group
@@ -100,6 +100,13 @@ def check_image(image: ImageMeta, flavor: Flavor, allow_zero_disk: bool, is_on_v
         raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=image.size)
     if int(image.min_disk or 0) * units.GiB > size:
         raise exception.FlavorDiskSmallerThanMinDisk(flavor_size=size, image_min_disk=image.min_disk * units.GiB)
+
+
+def refuse_certificates(certificates: Sequence[str] | None) -> None:
+    """Raise Invalid for a list of them: who gives one relies on a check of the image's signature, and here is none."""
+    if certificates:
+        raise exception.Invalid("trusted_image_certificates: signatures of images are not checked by this cloud, so no list of "
+                                "certificates is taken.")
 
 
 def refuse_vtpm(instance: Instance, operation: str) -> None:

@@ -69,7 +69,7 @@ class VolumeImages(ServerImages):
         except Exception as error:
             if image_id is not None:
                 forget_image(self.image, context, image_id, instance)
-            text = str(error) or type(error).__name__
+            text = exception.public_of(error)
             event = actions.event(EVENT, self.conf.host, started, error=text)
             self._give_up(context, instance, action_id, host, event, text, guest.thawed, taken)
             raise
@@ -91,7 +91,7 @@ class VolumeImages(ServerImages):
         except (exception.NovaLiteError, messaging.MessagingException) as error:
             guest.thawed = self._thaw(context, instance)        # an answer may be lost
             if required:
-                raise exception.InstanceQuiesceFailed(reason=str(error)) from error
+                raise exception.InstanceQuiesceFailed(reason=error) from error
             LOG.warning("snapshots without quiet: %s", error, extra={"instance_uuid": instance.uuid})
 
     def _thaw(self, context: RequestContext, instance: Instance) -> bool:

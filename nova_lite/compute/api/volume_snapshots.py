@@ -30,7 +30,7 @@ class VolumeSnapshots(Base):
                 raise exception.InstanceNotReady(instance_id=instance.uuid)
             self.operate(context, instance.uuid, verb, {"volume_id": volume_id, "snapshot_id": snapshot_id, "info": info})
         except exception.Conflict as error:
-            raise exception.Invalid(error.message) from error
+            raise exception.Invalid(error.public) from error
 
     def _server_of(self, volume_id: str) -> Instance:
         """The only server that has the volume, whoever's it is."""

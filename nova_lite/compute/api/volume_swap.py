@@ -37,7 +37,7 @@ class VolumeSwap(Volumes):
         try:
             new = self.volume.get(admin_context(), new_volume_id)
         except exception.VolumeNotFound as error:
-            raise exception.Invalid(error.message) from error
+            raise exception.Invalid(error.public) from error
         states.check(states.OPERATIONS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
         _check_pair(_device(instance, volume_id), old, new)
         action_id, host = self.db.write(_begin, context, instance.uuid, volume_id, new, self._lease())

@@ -136,7 +136,7 @@ class Volumes(Base):
                 snapshot_id=device.source_id if device.source_type == bd.SNAPSHOT else None, volume_type=device.volume_type,
                 metadata=release.metadata_of(server, device))
         except exception.NotFound as error:       # of something in the body
-            raise exception.InvalidBlockDevice(reason=error.message) from error
+            raise exception.InvalidBlockDevice(reason=error.public) from error
         device.volume_id, device.multiattach = made.id, made.multiattach
 
     def _take_back(self, context: RequestContext, server: str) -> None:

@@ -122,7 +122,7 @@ class BuildTask:
             return
         except Exception as error:
             LOG.exception("scheduling failed")
-            self._ask_again(waiting, (str(error) or type(error).__name__).splitlines()[0], started)
+            self._ask_again(waiting, exception.words_of(error).splitlines()[0], started, exception.public_of(error))
             return
         sent, homeless = self.db.write(self._assign, waiting, batch[0].spec, selections, started)
         if homeless:
@@ -198,11 +198,11 @@ class BuildTask:
                 endings.cancel(conn, action)
         return ready
 
-    def _ask_again(self, waiting: list[Action], reason: str, started: datetime.datetime) -> None:
-        """The scheduler gave no answer; until it does, an open event of each action says so."""
+    def _ask_again(self, waiting: list[Action], reason: str, started: datetime.datetime, public: str = "") -> None:
+        """The scheduler gave no answer; until it does, an open event of each action says so. ``public`` is what users read."""
         ids = [a.id for a in waiting if not self._is_last(a)]
         self.db.write(self._note_wait, ids, f"{reason}; it is asked again", started)
-        self._try_again(waiting, reason, started)
+        self._try_again(waiting, public or reason, started)
 
     def _note_wait(self, conn: sa.Connection, action_ids: list[int], reason: str, started: datetime.datetime) -> None:
         mine = actions.held(conn, action_ids, self.leases.owner)
@@ -286,5 +286,5 @@ class BuildTask:
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, place.host, arguments)
             return place.host
         where = f" Hosts tried: {', '.join(str(h) for h in tried)}." if len(tried) > 1 else ""
-        endings.fail(conn, action, reason + where, details, {"host": None, "node": None, "network_info": []})
+        endings.fail(conn, action, reason, details + where, {"host": None, "node": None, "network_info": []})
         return None

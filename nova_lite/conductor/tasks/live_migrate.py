@@ -63,9 +63,22 @@ def _check_up(tools: Tools, host: str) -> str:
     return host
 
 
+@dataclasses.dataclass
+class _Refusals:
+    """What the hosts that were asked have said."""
+
+    errors: dict[str, exception.NovaLiteError] = dataclasses.field(default_factory=dict)
+
+    def all(self) -> exception.MigrationPreCheckError:
+        """One error of them; only the operator reads which host has said what."""
+        public = exception.MigrationPreCheckError(reason="; ".join(dict.fromkeys(e.public for e in self.errors.values())))
+        return exception.MigrationPreCheckError(
+            reason="; ".join(f"{host}: {error.message}" for host, error in self.errors.items()), public=public.message)
+
+
 def _place(tools: Tools, action: Action, instance: Instance, facts: SourceFacts) -> tuple[Selection, Plan]:
     """The first host that the scheduler chooses and that does not refuse; a host that was asked for is the only one."""
-    named, ignored, refused = action.arguments.get("host"), [instance.host or ""], list[str]()
+    named, ignored, refused = action.arguments.get("host"), [instance.host or ""], _Refusals()
     with tools.db.read() as conn:
         spec = request_spec(instance, action, group_of(conn, instance.uuid))
     if named:
@@ -78,18 +91,18 @@ def _place(tools: Tools, action: Action, instance: Instance, facts: SourceFacts)
         try:
             place = moving.choose(tools, action, instance, dataclasses.replace(spec, ignore_hosts=ignored))[0]
         except exception.NoValidHost as error:
-            if not refused:
+            if not refused.errors:
                 raise
-            raise exception.MigrationPreCheckError(reason="; ".join(refused)) from error
+            raise refused.all() from error
         try:
             return place, _ask(tools, action, instance, place.host, facts)
         except (exception.Invalid, exception.VirtDriverError) as error:     # the latter: its hypervisor does not answer
             LOG.info("%s refuses: %s", place.host, error, extra={"instance_uuid": instance.uuid})
-            refused.append(f"{place.host}: {error.message}")
+            refused.errors[place.host] = error
             ignored.append(place.host)
             tools.db.write(_give_back, tools, action)
-            if len(refused) >= MAX_HOSTS:
-                raise exception.MigrationPreCheckError(reason="; ".join(refused)) from error
+            if len(refused.errors) >= MAX_HOSTS:
+                raise refused.all() from error
 
 
 def _ask(tools: Tools, action: Action, instance: Instance, host: str, facts: SourceFacts) -> Plan:
@@ -135,11 +148,11 @@ def after_death(action: Action, alive: Collection[str], other: str | None,
     if other is None or other not in alive:
         return None
     if step in ("prepare", "undo"):
-        reason = action.arguments.get("error") or exception.HostDown(host=action.host, operation=action.action).message
+        reason = action.arguments.get("error") or exception.HostDown(host=action.host, operation=action.action).public
         return other, {"step": "settle", "error": reason}
     if step in ("copy", "left"):
         return other, {"step": "lost"}
     if step == "mend" and given_up:
-        return other, {"step": "alone", objects.LOST: f"the guest had gone on at {other} before all of it was there, and "
-                                                      f"{action.host}, which has the rest, does not come back"}
+        return other, {"step": "alone", objects.LOST: "the guest had gone on at its new host before all of it was there, "
+                                                      "and the old one, which has the rest, does not come back"}
     return None

@@ -62,10 +62,10 @@ class Tasks:
             self._write(action, _give_back)
         except exception.NovaLiteError as error:
             LOG.info("'%s' failed: %s", action.verb, error, extra=extra)
-            self._write(action, self._end, error.message)
+            self._write(action, self._end, error.public)
         except Exception as error:
             LOG.exception("'%s' failed", action.verb, extra=extra)
-            self._write(action, self._end, str(error) or type(error).__name__)
+            self._write(action, self._end, exception.public_of(error))
         finally:
             self._tools.leases.drop([action.id])
 

@@ -44,7 +44,7 @@ class Bindings:
                 return ()
             found = placement.place(demand, self.in_use(cells, but=instance.uuid))
             if found is None:
-                raise exception.BuildFailed(instance_id=instance.uuid, reason=f"no NUMA nodes of {self._host} have the CPUs, "
+                raise exception.BuildFailed(instance_id=instance.uuid, reason="no NUMA nodes of the host have the CPUs, "
                                                                               "memory or huge pages that it is to be bound to")
             files.make()
             with written_whole(path) as part:

@@ -45,7 +45,7 @@ def pty(guest: Guest) -> str:
     source = _element(guest, "serial[@type='pty']/source")
     path = source.get("path") if source is not None else None
     if not path:
-        raise exception.VirtDriverError(what="serial console", reason=f"guest {guest.uuid} does not run, or has none")
+        raise exception.DriverRefusal(what="serial console", reason=f"guest {guest.uuid} does not run, or has none")
     return path
 
 

@@ -15,12 +15,14 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import concurrency, exception, units
+from nova_lite.image import digests
 from nova_lite.keymgr import KeyManager
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt import device_names
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
-from nova_lite.virt.libvirt import encrypted_images, encryption, images, snapshot
+from nova_lite.virt.libvirt import disk_formats, encrypted_images, encryption, images, snapshot
+from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disk_store import DiskStore
 from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory, instances_root, written_whole
 from nova_lite.virt.libvirt.guest import Guest
@@ -28,6 +30,7 @@ from nova_lite.virt.libvirt.guest import Guest
 LOG = log.getLogger(__name__)
 _MAKE_EPHEMERAL = ("mkfs.ext4", "-q", "-F", "-L")       # and a label
 MAKE_SWAP = ("mkswap",)
+SECTOR = 512
 
 
 class DiskMaker(DiskStore):
@@ -42,10 +45,12 @@ class DiskMaker(DiskStore):
         self._locks: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         self._looked_at: dict[tuple[str, str], tuple[int, int]] = {}       # id, format -> its file's ctime (ns), virtual size
+        self._checked: dict[tuple[str, str], tuple[int, ...]] = {}          # id, digest -> the file that has it: _content
 
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         """Root (unless it is a volume), ephemeral disks and swap disk, as far as they are not there. BuildAborted, OSError."""
-        passphrase = self._passphrase(instance)
+        self._note_format(files)
+        passphrase = self._passphrase(instance, files)
         from_volume = any(device.is_volume and device.is_root for device in instance.block_devices)
         if not from_volume and not self._is_there(files.disk):
             self._make_root(instance, files, fetch, passphrase)
@@ -60,6 +65,10 @@ class DiskMaker(DiskStore):
         """Disks that are those of a guest on another host (its ``facts``), but for what they hold. Where the image of the root
         disk is gone it becomes ``whole`` in ``wanted``: all of it is to be copied. Raises as ``make``."""
         paths = {disk["name"]: files.path / pathlib.Path(disk["name"]).name for disk in wanted}
+
+        root_format = next((disk["format"] for disk in wanted if paths[disk["name"]] == files.disk), "")
+        if root_format and not files.disk_format:
+            files.note_format(root_format)
 
         def make() -> None:
             for disk in wanted:
@@ -84,20 +93,32 @@ class DiskMaker(DiskStore):
         """Whether the disks of new guests can be encrypted on this host: those in qcow2 can, with a key manager."""
         return self.disk_format == images.OVERLAY and self._keys.is_set_up
 
-    def _passphrase(self, instance: Instance) -> str:
+    def format_of(self, files: GuestDirectory) -> str:
+        """In which the root disk of this guest was made. Without any so far: in which this host makes it."""
+        return files.disk_format or self.disk_format
+
+    def _note_format(self, files: GuestDirectory) -> None:
+        if not files.disk_format:
+            files.note_format(self.format_of(files))
+
+    def note_formats(self, host: str, connection: Connection) -> None:
+        """When the daemon starts. Raises VirtDriverError or OSError."""
+        disk_formats.note_all(self._root, host, connection, self.disk_format)
+
+    def _passphrase(self, instance: Instance, files: GuestDirectory) -> str:
         """That of the server's disks; empty: they are plain. Raises BuildFailed where they cannot be had here, and what
         ``encryption.of_disks`` and ``KeyManager.passphrase`` raise."""
         encrypted = encryption.of_disks(instance)
         if encrypted is None:
             return ""
-        if self.disk_format != images.OVERLAY:
+        if self.format_of(files) != images.OVERLAY:
             raise exception.BuildFailed(instance_id=instance.uuid, reason=encryption.NOT_HERE)
         return self._keys.passphrase(encrypted.key_id)
 
     def fit(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         """Make the disks as large as the server's flavor says; none becomes smaller but for swap, which is made anew. What is
         not there is made. Raises as ``make``."""
-        passphrase = self._passphrase(instance)
+        passphrase = self._passphrase(instance, files)
 
         def grow(path: pathlib.Path, disk_format: str, gigabytes: int) -> None:
             if passphrase:
@@ -107,12 +128,12 @@ class DiskMaker(DiskStore):
 
         self.check(instance, files)
         if files.disk.exists() and instance.flavor.root_gb:
-            grow(files.disk, self.disk_format, instance.flavor.root_gb)
+            grow(files.disk, self.format_of(files), instance.flavor.root_gb)
         for path, size in files.sized_ephemerals(instance):
             if path.exists():
                 grow(path, "raw", size)
         if files.swap.exists():
-            swap = images.disk(files.swap, self.disk_format, bool(passphrase))
+            swap = images.disk(files.swap, self.format_of(files), bool(passphrase))
             if swap.size != instance.swap_mb * units.MiB:
                 files.swap.unlink()
         self.make(instance, files, fetch)
@@ -121,7 +142,7 @@ class DiskMaker(DiskStore):
         """Before QEMU opens the disks: OSError for what :func:`images.base_of` refuses, and for an encrypted disk without base
         image that has one, or is in another format."""
         if files.disk.exists():
-            images.base_of(files.disk, self.disk_format)
+            images.base_of(files.disk, self.format_of(files))
         if encryption.of_disks(instance) is not None:
             for path in (*files.ephemerals, files.swap):
                 if path.exists():
@@ -133,17 +154,20 @@ class DiskMaker(DiskStore):
         with written_whole(path) as part:
             images.run("qemu-img", "create", "-q", "-f", disk_format, part, str(size))
 
-    def make_rescue(self, instance: Instance, image: ImageMeta, path: pathlib.Path, fetch: Fetcher) -> None:
+    def make_rescue(self, instance: Instance, image: ImageMeta, files: GuestDirectory, fetch: Fetcher) -> None:
         """A root disk for a rescue, as large as the image, encrypted where the server's disks are; one that is there stays, if
         it was made of this image. Raises ImageUnacceptable, OSError or what ``fetch`` raises."""
+        self._note_format(files)
+        path, disk_format = files.rescue_disk, self.format_of(files)
         made_of = rescue_image(path)
         if not self._is_there(path) or not made_of.exists() or made_of.read_text() != image.id:
             base, virtual_size = self._base_image(image, fetch)
             made_of.unlink(missing_ok=True)
-            self._from_base(image, base, path, self._bounded(image, virtual_size), self._passphrase(instance))
+            self._from_base(image, base, path, self._bounded(image, virtual_size), disk_format,
+                            self._passphrase(instance, files))
             with written_whole(made_of) as part:
                 part.write_text(image.id)
-        images.base_of(path, self.disk_format)
+        images.base_of(path, disk_format)
 
     def remove_rescue(self, files: GuestDirectory) -> None:
         """What a rescue has made."""
@@ -153,10 +177,11 @@ class DiskMaker(DiskStore):
     def copied(self, instance: Instance, guest: Guest, files: GuestDirectory,
                check: Checker) -> contextlib.AbstractContextManager[DiskCopy]:
         """See ``snapshot.copied_disk``. NotImplementedByDriver: of an encrypted disk there is no plain copy."""
-        header = images.qcow2_header(files.disk) if self.disk_format == images.OVERLAY else None
+        disk_format = self.format_of(files)
+        header = images.qcow2_header(files.disk) if disk_format == images.OVERLAY else None
         if header is not None and header.luks:
             raise exception.NotImplementedByDriver(what="a copy of an encrypted disk")
-        return snapshot.copied_disk(instance, guest, files, self.disk_format, check)
+        return snapshot.copied_disk(instance, guest, files, disk_format, check)
 
     def drop_copy(self, guest: Guest, files: GuestDirectory) -> None:
         """What a killed process has left of ``copied``. Raises VirtDriverError or OSError."""
@@ -164,11 +189,12 @@ class DiskMaker(DiskStore):
 
     def facts(self, instance: Instance, files: GuestDirectory) -> list[dict[str, Any]]:
         """``SourceFacts.disks``."""
-        return [self._facts(path, instance) for path in (files.disk, *files.ephemerals, files.swap)
-                if path.exists()]
+        return [self._facts(path, instance, self.format_of(files))
+                for path in (files.disk, *files.ephemerals, files.swap) if path.exists()]
 
-    def _facts(self, path: pathlib.Path, instance: Instance) -> dict[str, Any]:
-        found = images.disk(path, self.disk_format, encryption.of_disks(instance) is not None)
+    @staticmethod
+    def _facts(path: pathlib.Path, instance: Instance, disk_format: str) -> dict[str, Any]:
+        found = images.disk(path, disk_format, encryption.of_disks(instance) is not None)
         # the destination makes an overlay of the server's image. The disk of a server that was on a shelf stands on another
         is_whole = found.format == images.OVERLAY and (instance.image is None or found.base.name != instance.image.id)
         used = found.used + (found.base.stat().st_blocks * 512 if is_whole and found.base.name else 0)
@@ -192,7 +218,7 @@ class DiskMaker(DiskStore):
         size = instance.flavor.root_gb * units.GiB or self._bounded(image, virtual_size)
         if size < virtual_size:
             raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=virtual_size)
-        self._from_base(image, base, files.disk, size, passphrase)
+        self._from_base(image, base, files.disk, size, self.format_of(files), passphrase)
 
     def _bounded(self, image: ImageMeta, virtual_size: int) -> int:
         """The size that an image asks for where no flavor says one: a few bytes may claim to be an exabyte, and fill the host.
@@ -223,20 +249,22 @@ class DiskMaker(DiskStore):
                 encrypted_images.create(part, size, passphrase)
                 encrypted_images.fill(part, passphrase, plain)
 
-    def rebase(self, instance: Instance, disk: pathlib.Path, base: pathlib.Path, base_format: str) -> None:
+    def rebase(self, instance: Instance, files: GuestDirectory, disk: pathlib.Path, base: pathlib.Path,
+               base_format: str) -> None:
         """Let a root disk that has come from another host stand on this host's copy of its base image. Raises OSError, or what
         its passphrase raises."""
-        passphrase = self._passphrase(instance)
+        passphrase = self._passphrase(instance, files)
         if passphrase:
             encrypted_images.rebase(disk, passphrase, base, base_format)
         else:
             images.run("qemu-img", "rebase", "-u", "-f", images.OVERLAY, "-F", base_format, "-b", base, disk)
 
-    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int, passphrase: str = "") -> None:
+    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int, disk_format: str,
+                   passphrase: str = "") -> None:
         with written_whole(path) as part:
             if passphrase:
                 encrypted_images.create(part, size, passphrase, base, image.disk_format)
-            elif self.disk_format == "raw":
+            elif disk_format == "raw":
                 images.run("qemu-img", "convert", "-f", image.disk_format, "-O", "raw", base, part)
                 images.run("qemu-img", "resize", "-q", "-f", "raw", part, str(size))
             else:
@@ -248,16 +276,30 @@ class DiskMaker(DiskStore):
             raise exception.ImageUnacceptable(image_id=image.id, reason="its id cannot be a file name")
         path = self._base / image.id
         with self._locked(image.id):
-            if not path.exists():
+            if not self._is_whole(path, image):
                 LOG.info("Fetching image %s", image.id)
                 with written_whole(path) as part:
                     fetch(image.id, str(part))
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, BASE_MODE)
+                self._checked[image.id, image.checksum or ""] = _content(path)      # by whoever fetched it
             virtual_size = self._virtual_size(path, image)
-            os.utime(path)      # used now: see tidy
+            _touch(path)
             self._looked_at[image.id, image.disk_format] = path.stat().st_ctime_ns, virtual_size
             return path, virtual_size
+
+    def _is_whole(self, path: pathlib.Path, image: ImageMeta) -> bool:
+        """Whether the cached file is there and is the image, by its digest. That is computed when this process first sees the
+        file, and again when it is another one or was written to. Raises ImageUnacceptable, OSError."""
+        if not path.exists():
+            return False
+        known, content = (image.id, image.checksum or ""), _content(path)
+        if self._checked.get(known) != content:
+            if not concurrency.native(digests.fits, image, path):
+                LOG.error("%s is not the image of this name any more: it is fetched again", path)
+                return False
+            self._checked[known] = content
+        return True
 
     def _virtual_size(self, path: pathlib.Path, image: ImageMeta) -> int:
         """Of a base image, in bytes. A file that nobody has touched since is not looked at again. Raises ImageUnacceptable."""
@@ -277,12 +319,14 @@ class DiskMaker(DiskStore):
             raise exception.ImageUnacceptable(image_id=name, reason="its id cannot be a file name")
         path = self._base / name
         with self._locked(name):
-            if not path.exists():
+            if not (path.exists() if image is None else self._is_whole(path, image)):
                 with written_whole(path) as part:
                     pull(part)
+                    if image is not None:
+                        _check_copy(part, image)
                     images.inspect(part, name, disk_format)
                     os.chmod(part, BASE_MODE)
-            os.utime(path)
+            _touch(path)
         return path
 
     def tidy(self) -> None:
@@ -331,10 +375,30 @@ def rescue_image(path: pathlib.Path) -> pathlib.Path:
 
 
 def _is_older(path: pathlib.Path, then: float) -> bool:
-    """False for what is gone."""
+    """Whether it was neither written nor used since. False for what is gone."""
     with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_mtime < then
+        status = path.stat()
+        return max(status.st_atime, status.st_mtime) < then
     return False
+
+
+def _touch(path: pathlib.Path) -> None:
+    """A base image is used now: see tidy. When it was written stays as it is, by which hosts with a common cache know it."""
+    os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+
+
+def _content(path: pathlib.Path) -> tuple[int, ...]:
+    """Another one when the file is replaced or written to. Without ctime, which changes with each guest that starts from it."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _check_copy(part: pathlib.Path, image: ImageMeta) -> None:
+    """Raise ImageUnacceptable for what came from another host's cache, in whole sectors, and is not what its record says."""
+    if image.size and 0 < part.stat().st_size - image.size < SECTOR:
+        os.truncate(part, image.size)
+    if not concurrency.native(digests.fits, image, part):
+        raise exception.ImageUnacceptable(image_id=image.id, reason="what the other host has of it does not fit its checksum")
 
 
 @contextlib.contextmanager

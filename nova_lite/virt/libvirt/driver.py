@@ -6,6 +6,7 @@ so each operation can be run again after a crash at any point, and none depends 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ from nova_lite.virt.libvirt.device_addresses import addresses_of
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
+from nova_lite.virt.libvirt.guest_config import HostFacts
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
@@ -71,6 +73,7 @@ class LibvirtDriver:
         self._connection.open()
         self._host = Host(self._conf, self._connection, self._disks)
         self._moves.tidy()
+        self._disks.note_formats(self._name, self._connection)
         snapshot.tidy(self._root, self._name, self._connection, self._disks.drop_copy)
         self._watcher = Watcher(self._connection, on_power_change)
         if self._conf.serial_console.enabled:
@@ -170,11 +173,12 @@ class LibvirtDriver:
                fetch_image: Fetcher) -> None:
         """The domain is defined with the rescue disk for this time; ``unrescue`` defines it as it was."""
         with self._working(instance, states.RUNNING):
-            guest, paths, facts = self._guest(instance), self._files(instance), self._ready().facts
+            guest, paths = self._guest(instance), self._files(instance)
+            facts = self._facts(paths)
             config = rescue.rescued(self._guest_config(instance, network_info), instance, image, paths, facts)
             self._volumes.unlock(instance)
             paths.make()
-            self._disks.make_rescue(instance, image, paths.rescue_disk, fetch_image)
+            self._disks.make_rescue(instance, image, paths, fetch_image)
             if instance.config_drive:
                 config_drive.make(paths.rescue_config_drive, files.metadata)
             guest.turn_off()
@@ -471,7 +475,11 @@ class LibvirtDriver:
         files, host = self._files(instance), self._ready()
         self._disks.check(instance, files)
         cells = host.bindings.bind(instance, files, host.cells)
-        return guest_config.make(instance, name, vifs, files, host.facts, cells, instance.pci_addresses(self._name))
+        return guest_config.make(instance, name, vifs, files, self._facts(files), cells, instance.pci_addresses(self._name))
+
+    def _facts(self, files: GuestDirectory) -> HostFacts:
+        """As they are for this guest, whose disks may be of another format than new ones."""
+        return dataclasses.replace(self._ready().facts, disk_format=self._disks.format_of(files))
 
     def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
         """From its own disks: whatever ended its rescue (a restore, or a hard reboot when it had failed), that is over."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import pathlib
 
-from nova_lite.virt.libvirt import images, qemu_tools
+from nova_lite.virt.libvirt import image_formats, images, qemu_tools
 
 _SECRET = "passphrase"      # noqa: S105  the name of QEMU's object
 _COPY_SECONDS = 3600.0      # that a formatted disk may take: the little that a file system consists of when it is new
@@ -36,6 +36,9 @@ def check_alone(path: pathlib.Path) -> None:
         raise OSError(f"{path} is to be encrypted, and is not")
     if header.backing_file or header.external_data:
         raise OSError(f"{path} says that some of its data is in another file")
+    refusal = image_formats.overlay_refusal(path)
+    if refusal:
+        raise OSError(f"{path} is not opened: {refusal}")
 
 
 def grow(path: pathlib.Path, size: int, passphrase: str) -> None:

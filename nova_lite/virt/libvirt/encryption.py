@@ -64,7 +64,7 @@ def of_disks(instance: Instance) -> Encryption | None:
     if not hardware.encrypts_disks(instance.flavor, instance.image):
         return None
     if not instance.disks_key_id:
-        raise exception.VirtDriverError(what="Encrypted disks", reason="no key of them is known")
+        raise exception.DriverRefusal(what="Encrypted disks", reason="no key of them is known")
     return Encryption(instance.disks_key_id, secret_uuid(instance, _DISKS))
 
 

@@ -32,29 +32,36 @@ REMOVED = "removed"     # in its place: the removal of what this host has of the
 EPHEMERALS = tuple(f"disk.eph{number}" for number in range(MAX_LOCAL))
 SWAP = "disk.swap"
 POOLED = frozenset(("disk", *EPHEMERALS, SWAP))      # the disks that may be in a pool instead of the directory
+DISK_FORMATS = ("qcow2", "raw")
 SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
 
 
 class Mark(NamedTuple):
     """What a mark in a directory says: the host whose doing it is, and the uuid of the move that it belongs to, where it does
-    (of an owner: SHARED, of what is no move: NEW or REMOVED)."""
+    (of an owner: SHARED, of what is no move: NEW or REMOVED). The owner's mark also says in which format the guest's root disk
+    was made."""
 
     host: str = ""
     move: str = ""
+    disk_format: str = ""
 
 
 def read_mark(path: pathlib.Path) -> Mark:
     """Empty where there is none."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        host, _, move = path.read_text().partition("\n")
-        return Mark(host, move.strip())
+        host, move, disk_format, *_ = *path.read_text().split("\n"), "", ""
+        return Mark(host, move.strip(), disk_format.strip())
     return Mark()
 
 
 def write_mark(path: pathlib.Path, host: str, move: str = "") -> None:
-    """Whole, or not at all."""
+    """Whole, or not at all. A format that stands there stays."""
+    _write(path, Mark(host, move, read_mark(path).disk_format))
+
+
+def _write(path: pathlib.Path, mark: Mark) -> None:
     with written_whole(path) as part:
-        part.write_text(f"{host}\n{move}" if move else host)
+        part.write_text("\n".join(mark).rstrip("\n"))
 
 
 class GuestDirectory:
@@ -118,17 +125,29 @@ class GuestDirectory:
             if path not in (*keep, self.owner):
                 path.unlink(missing_ok=True)
 
+    @property
+    def disk_format(self) -> str:
+        """The format in which the guest's root disk was made; empty: nobody has written it down."""
+        return read_mark(self.owner).disk_format
+
+    def note_format(self, disk_format: str) -> None:
+        """Write it down, before there is a disk. It is never read from the disk, whose bytes are the guest's. Raises OSError
+        for what is no format of disks."""
+        if disk_format not in DISK_FORMATS:
+            raise OSError(f"disks in {self.path} cannot have the format {disk_format!r}")
+        _write(self.owner, read_mark(self.owner)._replace(disk_format=disk_format))
+
     def is_of(self, host: str) -> bool:
         """Whether the directory is this host's, and may be removed by it; what says nothing is nobody's."""
         return host == (read_mark(self.owner).host or read_mark(self.moved_to).host)
 
     def came_to(self, host: str) -> bool:
         """Whether this host has got files from an evacuation that were there before it, on shared storage."""
-        return read_mark(self.owner) == Mark(host, SHARED)
+        return read_mark(self.owner)[:2] == (host, SHARED)
 
     def is_unmarked(self) -> bool:
         """Whether it says nothing of whose it is."""
-        return not self.owner.exists() and not self.moved_to.exists()
+        return not read_mark(self.owner).host and not self.moved_to.exists()
 
 
 def image_name(path: pathlib.Path) -> str:

@@ -149,7 +149,7 @@ class Guest:
         """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now. Raises
         VirtDriverError for one that ``was_copied_paused``, whose memory would be lost."""
         if self.was_copied_paused():
-            raise exception.VirtDriverError(what="Saving the guest", reason=paused_copy.REASON)
+            raise exception.DriverRefusal(what="Saving the guest", reason=paused_copy.REASON)
         running = self.lib.VIR_DOMAIN_SAVE_RUNNING
         self.settle()
         self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.managedSave(running)), must_exist=True,

@@ -61,7 +61,7 @@ class HostFacts:
     cpu_mode: str = ""
     cpu_model: str = ""
     cache_mode: str = "none"
-    disk_format: str = "qcow2"
+    disk_format: str = "qcow2"          # of the guest's root disk
     pool: DiskPool | None = None        # where the guests' own disks are, if not in their directories
     listen: str = ""                    # where consoles listen
     graphics: tuple[str, ...] = ()      # vnc, spice

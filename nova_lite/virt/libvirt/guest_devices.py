@@ -43,7 +43,7 @@ class GuestDevices:
         come back without it; ConnectionLost when libvirtd ends meanwhile: it has forgotten the passphrase of an encrypted disk
         then."""
         if self._saved() is not None:
-            raise exception.VirtDriverError(what=f"Attaching {self.kind} {key}", reason=_SAVED)
+            raise exception.DriverRefusal(what=f"Attaching {self.kind} {key}", reason=_SAVED)
         for flag in self._both():
             side = self.side(flag)
             if side is not None and self.element(side, key) is None:
@@ -63,10 +63,10 @@ class GuestDevices:
         """
         config, live = self.lib.VIR_DOMAIN_AFFECT_CONFIG, self.lib.VIR_DOMAIN_AFFECT_LIVE
         if self.guest.power_state() == states.POWER_PAUSED and self.find(key, live) is not None:
-            raise exception.VirtDriverError(what=f"Detaching {self.kind} {key}",
+            raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}",
                                             reason="the guest is paused and cannot let go of it: unpause it first")
         if (saved := self._saved()) is not None and self.element(saved, key) is not None:
-            raise exception.VirtDriverError(what=f"Detaching {self.kind} {key}", reason=_SAVED)
+            raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}", reason=_SAVED)
         self._let_go(key)
         if (found := self.find(key, config)) is not None:
             self._ask(found, config)
@@ -81,7 +81,7 @@ class GuestDevices:
                 return
             LOG.warning("The guest does not let go of %s %s: asking again", self.kind, key,
                         extra={"instance_uuid": self.guest.uuid})
-        raise exception.VirtDriverError(what=f"Detaching {self.kind} {key}",
+        raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}",
                                         reason=f"the guest did not let go of it within {ASKS * ASK_EVERY:.0f} seconds")
 
     def _both(self) -> tuple[int, int]:

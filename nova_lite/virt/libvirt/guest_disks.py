@@ -37,7 +37,7 @@ class GuestDisks(GuestDevices):
         if found is None:
             return
         if self.guest.was_copied_paused():
-            raise exception.VirtDriverError(what="Resizing its disk", reason=paused_copy.REASON)
+            raise exception.DriverRefusal(what="Resizing its disk", reason=paused_copy.REASON)
         disk = etree.fromstring(found)
         target, is_encrypted = disk.find("target"), disk.find(".//encryption") is not None
         name, flag = target.get("dev") if target is not None else None, self.lib.VIR_DOMAIN_BLOCK_RESIZE_BYTES

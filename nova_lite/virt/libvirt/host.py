@@ -73,8 +73,8 @@ class Host:
                          secure_boot="yes" in _values(q35, "os/loader", "secure"),
                          tpm_versions=tuple(versions) if shutil.which("swtpm_setup") else (),
                          virt_type=chosen, arch=self._arch, machine=machine, cpu_mode="" if mode == "none" else mode,
-                         cpu_model=options.cpu_model, cache_mode=cache, disk_format="raw" if pool else self._disks.disk_format,
-                         pool=pool, listen=conf.console.server_listen, graphics=offered, video=_video(able))
+                         cpu_model=options.cpu_model, cache_mode=cache, disk_format=self._disks.disk_format, pool=pool,
+                         listen=conf.console.server_listen, graphics=offered, video=_video(able))
 
     def _domain_capabilities(self, chosen: str, machine: str) -> etree._Element:
         """What guests of a machine type can have."""

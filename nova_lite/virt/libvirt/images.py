@@ -1,6 +1,7 @@
 """Looking at image files before anything opens them: a crafted image may name other files of the host as its backing file.
 
-The header is read here, in Python; only what passes is shown to ``qemu-img``, under limits of memory and time.
+The header is read here and in ``image_formats``, in Python. Only what passes is shown to ``qemu-img``, under limits of memory
+and time.
 """
 from __future__ import annotations
 
@@ -14,20 +15,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from nova_lite import exception
-from nova_lite.virt.libvirt.files import BASES, EPHEMERALS, SWAP
+from nova_lite import concurrency, exception
+from nova_lite.virt.libvirt import image_formats
+from nova_lite.virt.libvirt.files import BASES, DISK_FORMATS, EPHEMERALS, SWAP, GuestDirectory
 
 QCOW2_MAGIC = b"QFI\xfb"
 EXTERNAL_DATA = 1 << 2
 _LUKS = 2                   # method of encryption
 _LONGEST_NAME = 1023        # of a backing file, by the format's rules
-# what a "raw" file must not start with: QEMU or a later reader might take it for what it pretends to be
-_OTHER_MAGICS = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"COWD": "vmdk", b"# Disk De": "vmdk", b"conectix": "vhd",
-                 b"vhdxfile": "vhdx", b"<<< ": "vdi", b"QED\x00": "qed", b"LUKS\xba\xbe": "luks", b"WithoutFre": "parallels"}
 _LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
-FORMATS = ("qcow2", "raw")
 OVERLAY = "qcow2"     # the format of disks that may stand on a base image
-_OVERLAYS = ("disk", "disk.rescue")     # in the format of [libvirt] images_type; others are raw unless they are encrypted
+_OVERLAYS = ("disk", "disk.rescue")     # in the format that is written down; others are raw unless they are encrypted
 _ENCRYPTED = (*_OVERLAYS, *EPHEMERALS, SWAP)     # config drives never are
 _LOOKS = 100
 
@@ -42,6 +40,7 @@ class Header:
     external_data: bool
     backing_name: str = ""
     luks: bool = False      # what the guest sees is encrypted in the file
+    encrypted: bool = False     # in whichever way
 
 
 def run(*arguments: str | os.PathLike[str]) -> str:
@@ -65,7 +64,8 @@ def qcow2_header(path: str | os.PathLike[str]) -> Header | None:
     virtual_size, = struct.unpack_from(">Q", data, 24)
     features = struct.unpack_from(">Q", data, 72)[0] if version >= 3 and len(data) >= 80 else 0
     method, = struct.unpack_from(">I", data, 32)
-    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA), name, method == _LUKS)
+    return Header(version, backing_offset != 0, virtual_size, bool(features & EXTERNAL_DATA), name, method == _LUKS,
+                  method != 0)
 
 
 def _backing_name(stream: IO[bytes], header: bytes) -> str:
@@ -81,17 +81,15 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
 
     Raises ImageUnacceptable for another format, a format that is not supported, a backing file or an external data file.
     """
-    def refuse(reason: str) -> exception.ImageUnacceptable:
+    def refuse(reason: str | Exception) -> exception.ImageUnacceptable:
         return exception.ImageUnacceptable(image_id=image_id, reason=reason)
 
-    if claimed not in FORMATS:
-        raise refuse(f"disk format {claimed} is not supported; this host takes {' and '.join(FORMATS)}")
+    if claimed not in DISK_FORMATS:
+        raise refuse(f"disk format {claimed} is not supported; this host takes {' and '.join(DISK_FORMATS)}")
     if claimed == "raw":
-        with open(path, "rb") as stream:
-            start = stream.read(16)
-        for magic, name in _OTHER_MAGICS.items():
-            if start.startswith(magic):
-                raise refuse(f"it claims to be raw, but its data is {name}")
+        pretended = image_formats.pretended(path)
+        if pretended:
+            raise refuse(f"it claims to be raw, but its data is {pretended}")
     else:
         header = qcow2_header(path)
         if header is None or header.version not in (2, 3):
@@ -100,10 +98,15 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
             raise refuse("it has a backing file")
         if header.external_data:
             raise refuse("its data is in another file")
+        if header.encrypted:
+            raise refuse("it is encrypted, and nobody has its key")
+    second = concurrency.native(image_formats.refusal, path, claimed)
+    if second:
+        raise refuse(second)
     try:
         found = info(path, claimed)
     except OSError as error:
-        raise refuse(str(error)) from error
+        raise refuse(error) from error
     if found.get("format") != claimed or found.get("backing-filename"):
         raise refuse("qemu-img sees another format than its header says")
     return int(found["virtual-size"])
@@ -118,13 +121,16 @@ def info(path: pathlib.Path, disk_format: str) -> dict[str, Any]:
 
 def base_of(disk: pathlib.Path, disk_format: str) -> pathlib.Path | None:
     """The base image of a guest's overlay, which is to be asked for before anything opens the disk in this format. OSError for
-    one that stands on what is not among this host's base images, or whose data is elsewhere: [libvirt] images_type may have
-    been raw when the guest wrote its first bytes, and no file of the host is to be shown for what they say."""
+    one that stands on what is not among this host's base images, or whose data is elsewhere: its guest may have taken over
+    QEMU, or another host may have written it, and no file of the host is to be shown for what it says."""
     header = qcow2_header(disk) if disk_format == OVERLAY else None
     if header is None:
         return None
     if header.external_data:
         raise OSError(f"{disk} says that its data is in another file")
+    refusal = image_formats.overlay_refusal(disk)
+    if refusal:
+        raise OSError(f"{disk} is not opened: {refusal}")
     if not header.backing_file:
         return None
     base, bases = pathlib.Path(header.backing_name), disk.parent.parent / BASES
@@ -155,13 +161,12 @@ class Disk:
     base: pathlib.Path
 
 
-def disk(path: pathlib.Path, images_type: str, is_encrypted: bool = False) -> Disk:
-    """A file of a guest, in the format that this host gave it (``images_type``: ``[libvirt] images_type``; whose disks are
-    encrypted has no raw one). Raises OSError.
+def disk(path: pathlib.Path, disk_format: str, is_encrypted: bool = False) -> Disk:
+    """A file of a guest whose root disk was made in ``disk_format``; whose disks are encrypted has no raw one. Raises OSError.
 
     What the file says of its format counts for nothing: the bytes of a raw disk are the guest's, and may pretend anything.
     """
-    kind = OVERLAY if is_encrypted else images_type if path.name in _OVERLAYS else "raw"
+    kind = OVERLAY if is_encrypted else disk_format if path.name in _OVERLAYS else "raw"
     header, status = qcow2_header(path) if kind == OVERLAY else None, path.stat()
     base = pathlib.Path(header.backing_name if header else "")
     return Disk(kind, header.virtual_size if header else status.st_size, status.st_blocks * 512, base)
@@ -170,13 +175,13 @@ def disk(path: pathlib.Path, images_type: str, is_encrypted: bool = False) -> Di
 def backing_files(root: pathlib.Path) -> set[pathlib.Path]:
     """The files that the guests' root disks below ``root`` are overlays of. Raises OSError when guests come and go for ever.
 
-    Read from the headers whatever ``[libvirt] images_type`` is now: it may have been another one. A guest that writes such a
-    header into its raw disk can do no more than have a base image kept.
+    Those of a guest whose disk was made raw are not looked at: what its first bytes say is the guest's word.
     """
     for _ in range(_LOOKS):
         names = set(os.listdir(root))
         with contextlib.suppress(FileNotFoundError):        # a directory may have got another name: read all of them again
             found = {name for path in _guest_files(root, names) if path.name.removesuffix(".part") in _OVERLAYS
+                     and GuestDirectory(root, path.parent.name).disk_format != "raw"
                      for header in [qcow2_header(path)] if header is not None and (name := header.backing_name)}
             if names.issuperset(os.listdir(root)):
                 return {pathlib.Path(name) for name in found}
@@ -184,16 +189,17 @@ def backing_files(root: pathlib.Path) -> set[pathlib.Path]:
 
 
 def overcommitted(root: pathlib.Path, images_type: str) -> int:
-    """Bytes that the guests' disks below ``root`` may still grow by."""
+    """Bytes that the guests' disks below ``root`` may still grow by; ``images_type``: the format where none is written down."""
     growth = 0
     for name in os.listdir(root):
         with contextlib.suppress(FileNotFoundError):        # it is going away, or gets another name
             paths = list(_guest_files(root, [name]))
+            disk_format = GuestDirectory(root, name).disk_format or images_type
             # by the word of the root disk, which a guest cannot write where it is no raw one
-            is_encrypted = images_type == OVERLAY and any(
+            is_encrypted = disk_format == OVERLAY and any(
                 (header := qcow2_header(path)) is not None and header.luks for path in paths if path.name == "disk")
             for path in paths:
-                found = disk(path, images_type, is_encrypted and path.name in _ENCRYPTED)
+                found = disk(path, disk_format, is_encrypted and path.name in _ENCRYPTED)
                 growth += max(0, found.size - found.used)
     return growth
 

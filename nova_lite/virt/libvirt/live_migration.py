@@ -42,7 +42,6 @@ from nova_lite.virt.libvirt.files import (
     NOBODY,
     SHARED,
     GuestDirectory,
-    Mark,
     instances_root,
     read_mark,
     write_mark,
@@ -121,7 +120,7 @@ class LiveMigrations:
         shared = migration_check.is_shared(self._files(instance), there)
         migration_check.check_host(self._connection, host.inventory(), there)
         blocks = migration_check.check_storage(instance, self._root, there, shared, block, over_commit,
-                                               self._disks.disk_format, self._disks.identity)
+                                               self._disks.identity)
         uri = (self._conf.libvirt.live_migration_uri or "qemu+tcp://%s/system").replace("[%s]", "%s")
         uri = uri.replace("%s", _bracketed(self._address))
         return Plan(host=self._name, block=blocks, shared=shared, uri=uri, address=self._address,
@@ -143,7 +142,7 @@ class LiveMigrations:
         names = [path.name for path in _carried(files) if path.exists() and path.stat().st_size]
         if plan.shared or not names:
             return None
-        return DiskServer(files.path, self._address).offer(names, self._disks.disk_format)
+        return DiskServer(files.path, self._address).offer(names, self._disks.format_of(files))
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
                 fetch_image: Fetcher, check: Checker = wanted) -> Plan:
@@ -363,7 +362,7 @@ class LiveMigrations:
         self._disks.adopt(instance.uuid)
         if read_mark(files.moved_to).host == self._name:
             return
-        if read_mark(files.owner) == Mark(self._name) and self._guest(instance).power_state() is not None:
+        if read_mark(files.owner)[:2] == (self._name, "") and self._guest(instance).power_state() is not None:
             return      # an earlier run came to ``adopted``, and the files are of local storage
         if files.path.exists():
             write_mark(files.owner, NOBODY)
@@ -407,8 +406,8 @@ class LiveMigrations:
         files.switched.unlink(missing_ok=True)
         state = guest.power_state()
         if state not in (states.RUNNING, states.POWER_PAUSED):
-            raise exception.VirtDriverError(what="Live migration", reason=f"the guest has left its host, but did not come to "
-                                                                          f"{self._name}")
+            raise exception.DriverRefusal(what="Live migration", reason="the guest has left its host, but did not come to the "
+                                                                        "new one")
         if state == states.POWER_PAUSED:
             guest.note_paused_copy()        # what paused it during the copy was perhaps not its user
         (files.path / migration_check.TOKEN).unlink(missing_ok=True)

@@ -24,7 +24,8 @@ def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise exception.MigrationPreCheckError(reason=f"nobody knows whether the hosts share directories: {error}") from error
+        raise exception.MigrationPreCheckError(reason=error, public="Migration pre-check error: nobody knows whether the hosts "
+                                               "share directories") from error
 
 
 def refuse_shared(files: GuestDirectory, host: str) -> None:
@@ -32,7 +33,8 @@ def refuse_shared(files: GuestDirectory, host: str) -> None:
     owner = read_mark(files.owner).host
     if owner not in ("", host):
         raise exception.MigrationPreCheckError(reason=f"{files.path} is that of the guest on host {owner}, though the "
-                                                      "check has found that the hosts do not share directories")
+                                                      "check has found that the hosts do not share directories",
+                                               public="Migration pre-check error: the hosts share directories")
 
 
 def forget(files: GuestDirectory, token: str) -> None:
@@ -58,14 +60,16 @@ def check_host(connection: Connection, here: Inventory, there: SourceFacts) -> N
     try:
         answer = connection.run(ask)
     except exception.VirtDriverError as error:
-        text = f"host {here.hypervisor_hostname} cannot run {there.virt_type} guests of machine type {there.machine}: {error}"
-        raise exception.MigrationPreCheckError(reason=text) from error
+        text = f"host {here.hypervisor_hostname} cannot run {there.virt_type} guests of machine type {there.machine}"
+        raise exception.MigrationPreCheckError(
+            reason=f"{text}: {error}", public=f"Migration pre-check error: the host cannot run {there.virt_type} guests of "
+                                              f"machine type {there.machine}") from error
     if answer == connection.libvirt.VIR_CPU_COMPARE_INCOMPATIBLE:
         raise exception.InvalidCPUInfo(reason=f"the CPU of host {here.hypervisor_hostname} has not all that the guest's has")
 
 
 def check_storage(instance: Instance, root: pathlib.Path, there: SourceFacts, shared: bool, block: bool | None,
-                  over_commit: bool, disk_format: str, pool: str = "") -> bool:
+                  over_commit: bool, pool: str = "") -> bool:
     """Whether disks are to be copied. Raises InvalidLocalStorage, InvalidSharedStorage or MigrationPreCheckError."""
     if there.disks and there.pool != pool:
         raise exception.MigrationPreCheckError(reason=f"its disks are {there.pool or 'files'}, but those of this host are "
@@ -75,9 +79,6 @@ def check_storage(instance: Instance, root: pathlib.Path, there: SourceFacts, sh
         raise exception.InvalidLocalStorage(reason="Block migration can not be used with shared storage.", path=str(root))
     if not there.disks:
         return False
-    kind = there.disks[0]["format"]
-    if there.disks[0]["name"].endswith("/disk") and kind != disk_format:
-        raise exception.MigrationPreCheckError(reason=f"its disk is {kind}, but this host makes {disk_format} disks")
     if shared:
         return False
     if block is False:

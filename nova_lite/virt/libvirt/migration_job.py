@@ -29,7 +29,7 @@ class Call:
             self.error = error
         except Exception as error:
             LOG.exception("live migration")
-            self.error = exception.VirtDriverError(what="Live migration", reason=str(error))
+            self.error = exception.VirtDriverError(what="Live migration", reason=error)
         finally:
             self.ended = True
 

@@ -27,6 +27,7 @@ from nova_lite.virt.libvirt.disk_offer import BASE, DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import (
     ASIDE,
+    DISK_FORMATS,
     NEW,
     NOBODY,
     POOLED,
@@ -127,7 +128,7 @@ class Moves:
         if not self._is_mine(aside.moved_from):
             raise exception.VirtDriverError(what="Offering a guest", reason=f"{self._host} has set nothing of it aside")
         names = [p.name for p in aside.movable if p.exists()]
-        offer = self._server(aside).offer(names, self._disks.disk_format)
+        offer = self._server(aside).offer(names, self._disks.format_of(aside))
         return dataclasses.replace(offer, disks=[*offer.disks, *self._disks.names(instance.uuid)], pool=self._disks.identity)
 
     def withdraw(self, instance: Instance) -> None:
@@ -147,6 +148,9 @@ class Moves:
         if read_mark(files.moved_to) != Mark(self._host, move):
             self._server(files).stop()
             files.begin(self._host, move)
+        if not files.disk_format:
+            told = offer.disk_format if offer is not None and not offer.pool else ""
+            files.note_format(told or self._disks.format_of(aside))
         if offer is None or _is_shared(aside, offer):
             for path in aside.movable:
                 if path.exists() and not (target := files.path / path.name).exists():
@@ -174,21 +178,22 @@ class Moves:
             return
         header = images.qcow2_header(disk)
         if header is None or header.external_data or header.backing_file != bool(offer.base):
-            raise exception.VirtDriverError(what="Receiving a guest", reason="its disk is not what the other host says")
+            raise exception.DriverRefusal(what="Receiving a guest", reason="its disk is not what the other host says")
         if not offer.base:
             return
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
         base = self._disks.base_for_move(offer.base, offer.base_format, image, fetch, pull_base)
-        self._disks.rebase(instance, disk, base, offer.base_format)
+        self._disks.rebase(instance, self._files(instance.uuid), disk, base, offer.base_format)
 
     def _check_format(self, files: GuestDirectory, offer: DiskOffer) -> None:
         """By the word of the other host, before anything is copied: of a raw disk all bytes are the guest's. ResizeError."""
         if offer.pool != self._disks.identity and not POOLED.isdisjoint(offer.disks):
             raise exception.ResizeError(reason=f"its disks are {_where(offer.pool)}, those of {self._host} are "
-                                               f"{_where(self._disks.identity)} ([libvirt] images_type)")
-        if files.disk.name in offer.disks and offer.disk_format != self._disks.disk_format:
-            raise exception.ResizeError(reason=f"its disk is {offer.disk_format or 'of an unknown format'}, but [libvirt] "
-                                               f"images_type of {self._host} is {self._disks.disk_format}")
+                                               f"{_where(self._disks.identity)} ([libvirt] images_type)",
+                                        public="Resize error: the disks of the new host are in another place")
+        if not offer.pool and files.disk.name in offer.disks and offer.disk_format not in DISK_FORMATS:
+            raise exception.ResizeError(reason=f"its disk is of the format {offer.disk_format!r}, which {self._host} does not "
+                                               "have", public="Resize error: the new host does not have the disk's format")
 
     def fit(self, instance: Instance, fetch: Fetcher) -> None:
         """Make the disks as large as the server's (new) flavor says; none becomes smaller but for swap, which is made anew."""

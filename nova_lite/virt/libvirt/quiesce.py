@@ -60,7 +60,7 @@ def freeze(guest: Guest, files: GuestDirectory, instance: Instance) -> None:
             thaw(guest, files)      # the agent has heard it, and may still be at it
         else:                       # it is not there, or has said no
             files.frozen.unlink(missing_ok=True)
-        raise exception.InstanceQuiesceFailed(reason=error.message) from error
+        raise exception.InstanceQuiesceFailed(reason=error) from error
 
 
 def _freeze(domain: Any) -> None:

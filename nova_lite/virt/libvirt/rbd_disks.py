@@ -23,6 +23,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
 from nova_lite.virt.libvirt import images, quiesce
 from nova_lite.virt.libvirt.config import Auth, DiskPool
+from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import MAKE_SWAP, DiskMaker, sparse
 from nova_lite.virt.libvirt.files import (
     EPHEMERALS,
@@ -58,6 +59,7 @@ class RbdDisks(DiskMaker):
     def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
         super().__init__(conf)
         options = conf.libvirt
+        self.disk_format = "raw"        # in the pool
         self._host, self._user, self._secret = host, options.rbd_user, options.rbd_secret_uuid
         self._pool = Pool(options.images_rbd_pool, options.images_rbd_ceph_conf, options.rbd_user)
         self._last_space: tuple[int, int] | None = None
@@ -100,6 +102,13 @@ class RbdDisks(DiskMaker):
     def names(self, uuid: str) -> list[str]:
         """See DiskStore."""
         return [name for name in self._images(uuid) if name in POOLED]
+
+    def format_of(self, files: GuestDirectory) -> str:
+        """See DiskMaker: whatever it was when the guest's disks were files."""
+        return self.disk_format
+
+    def note_formats(self, host: str, connection: Connection) -> None:
+        """Files that may be there are those of before ``images_type`` was changed."""
 
     # making disks -------------------------------------------------------------------------------------------------------
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
@@ -153,7 +162,7 @@ class RbdDisks(DiskMaker):
             self._pool.remove(image_name(files.rescue_disk))
 
     def facts(self, instance: Instance, files: GuestDirectory) -> list[dict[str, Any]]:
-        """See DiskMaker. By their format a host that knows no pools refuses them."""
+        """See DiskMaker."""
         return [{"name": f"{files.path.name}/{name}", "size": size, "used": size, "format": RBD}
                 for name in self.names(files.path.name)
                 for size in [self._pool.size(_image(files.path.name, name))]]
@@ -203,7 +212,8 @@ class RbdDisks(DiskMaker):
         finally:
             part.unlink(missing_ok=True)
 
-    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int, passphrase: str = "") -> None:
+    def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int, disk_format: str,
+                   passphrase: str = "") -> None:
         if path.name not in POOLED and self._is_there(path):
             self._pool.remove(image_name(path))     # a rescue disk of another image
         self._import(path, size, base, image.disk_format)

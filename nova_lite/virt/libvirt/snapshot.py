@@ -33,14 +33,16 @@ STOP_TIMEOUT = 60.0     # seconds that a job may take to end after it was aborte
 @contextlib.contextmanager
 def copied_disk(instance: Instance, guest: Guest, files: GuestDirectory, disk_format: str,
                 check: Checker) -> Iterator[DiskCopy]:
-    """The copy, for the time of the ``with`` block. Raises VirtDriverError, OSError, what ``check`` raises, or
-    InstanceQuiesceFailed and its kin (see ``quiesce.quiet``)."""
+    """The copy, for the time of the ``with`` block. Raises VirtDriverError, OSError, what ``check`` raises,
+    InstanceQuiesceFailed and its kin (see ``quiesce.quiet``), or ImageUnacceptable for what no host would take as an image."""
     try:
         if not (guest.is_active() and _copy_live(instance, guest, files, disk_format, check)):
             drop_copy(guest, files)
             images.base_of(files.disk, disk_format)
             files.snapshot.touch(mode=0o600)
             copying.run(check, "qemu-img", "convert", "-f", disk_format, "-O", disk_format, files.disk, files.snapshot)
+        # no host takes an image that pretends to be something else, and a server on its shelf would have nothing but that
+        images.inspect(files.snapshot, f"of server {instance.uuid}", disk_format)
         yield DiskCopy(str(files.snapshot), disk_format)
     finally:
         files.snapshot.unlink(missing_ok=True)
@@ -124,7 +126,7 @@ class BackupJob:
                 self._guest.do(self._abort)
                 asked = True
             elif time.monotonic() > deadline:
-                raise exception.VirtDriverError(what="Copying the disk", reason="an older backup job does not end")
+                raise exception.DriverRefusal(what="Copying the disk", reason="an older backup job does not end")
             time.sleep(POLL)
 
     def _abort(self, domain: Any) -> None:

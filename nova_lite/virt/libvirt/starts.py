@@ -24,5 +24,5 @@ def build_error(instance: Instance, error: Exception) -> exception.BuildFailed:
         return error
     if isinstance(error, exception.NovaLiteError):
         kind = exception.BuildAborted if error.code in (400, 403, 404) else exception.BuildFailed
-        return kind(instance_id=instance.uuid, reason=error.message)
-    return exception.BuildFailed(instance_id=instance.uuid, reason=f"{type(error).__name__}: {error}")
+        return kind(instance_id=instance.uuid, reason=error)
+    return exception.BuildFailed(instance_id=instance.uuid, reason=error)

@@ -112,7 +112,7 @@ def _mirror(guest: Guest, old: BlockDevice, wanted: etree._Element, target: str,
         if _mirror_of(_disk(guest, old), wanted) == _READY:
             return
         if not has_job:
-            raise exception.VirtDriverError(what="Exchanging a volume", reason=f"the copy of {target} broke off")
+            raise exception.DriverRefusal(what="Exchanging a volume", reason=f"the copy of {target} broke off")
         time.sleep(POLL)
 
 

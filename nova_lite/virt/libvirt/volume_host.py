@@ -191,7 +191,8 @@ def _look_at(path: str) -> dict[str, Any]:
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        raise exception.InvalidVolume(reason=f"{path} cannot be used on this host: {error.strerror}") from error
+        raise exception.InvalidVolume(reason=f"{path} cannot be used on this host: {error.strerror}",
+                                      public="Invalid volume: it cannot be used on this host") from error
     if stat.S_ISBLK(mode):
         return {"block_device": True, "direct_io": True}
     return {"block_device": False, "direct_io": disks.takes_direct_io(pathlib.Path(path).parent)}

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception
+from nova_lite import exception, secret_keys
 from nova_lite.api import wsgi
 from nova_lite.db import migration
 from tests.unit.api.conftest import Client, Make
@@ -28,7 +28,9 @@ def options(tmp_path: pathlib.Path) -> str:
             "[network]\ndriver = null\n")
     file = tmp_path / "sync.conf"
     file.write_text(text)
-    migration.sync(nova_conf.load([], config_files=[str(file)]))
+    conf = nova_conf.load([], config_files=[str(file)])
+    migration.sync(conf)
+    secret_keys.ensure(conf)
     return text
 
 
@@ -49,6 +51,7 @@ def test_the_metadata_service_needs_no_database(tmp_path, options):
 
 @pytest.mark.parametrize(("old", "new", "told"), [
     ("/db\n", "/nothing\n", "The database schema is at nothing"),
+    ("[database]\n", "[database]\nsecret_keys_file = /nosuch/keys\n", "/nosuch/keys"),
     ("transport_url = fake://", "transport_url = rabbit://u:p@127.0.0.1:1/", "The message broker"),
     ("noauth2", "noauth3", "[api] auth_strategy"), ("[api]\n", "[api]\npaste_config = /nosuch.ini\n", "/nosuch.ini")])
 def test_a_mistake_ends_the_server_with_one_line(tmp_path, options, old, new, told):

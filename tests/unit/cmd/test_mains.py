@@ -130,6 +130,7 @@ def no_directory(config, tmp_path):
 
     def write(workers=1):
         text = path.read_text().replace("workers = 1", f"workers = {workers}")
+        text = text.replace("[database]\n", f"[database]\nsecret_keys_file = {tmp_path}/secret_keys\n")
         path.write_text(text.replace(f"state_path = {tmp_path}\n", f"state_path = {tmp_path}/file\n"))
         return path
     return write
@@ -159,7 +160,11 @@ def test_manage_db(config):
     assert run("manage", "--config-file", path, "db", "version").stdout == f"empty (newest: {schema.head()})\n"
     done = run("manage", "--config-file", path, "db", "sync")
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-1] == f"The database is at revision {schema.head()}."
+    keys = path.with_name("secret_keys")
+    assert done.stdout.splitlines()[-2:] == [
+        f"The database is at revision {schema.head()}.",
+        f"The keys for secrets in it are in {keys}. Copy the file to all machines with an API or a conductor."]
+    assert run("manage", "--config-file", path, "db", "sync").stdout.splitlines()[-1].startswith("The database is")
     assert run("manage", "--config-file", path, "db", "version").stdout == f"{schema.head()} (newest: {schema.head()})\n"
     assert run("manage", "--config-file", path, "service", "list").stdout.split()[:3] == ["binary", "host", "status"]
 
@@ -216,6 +221,7 @@ def test_status_tells_each_check(config):
     run("manage", "--config-file", path, "db", "sync")
     done = run("status", "--config-file", path, "upgrade", "check")
     assert done.stdout.splitlines() == ["Database: Success: reachable and at the newest schema",
+                                        "Keys of secrets: Success: there",
                                         "Clock: Success: as the database's", "Message broker: Success: reachable",
                                         "Conductor and scheduler: Failure: no nova-conductor and no nova-scheduler reports",
                                         "Compute hosts: Failure: none of 0 compute hosts reports"]

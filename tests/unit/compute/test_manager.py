@@ -35,7 +35,7 @@ def test_after_a_failure_the_server_is_what_its_guest_is(cloud, before, verb, op
     with cloud.db.read() as conn:
         [event] = actions.events_of(conn, action_id)
     assert (event["result"], event["host"]) == ("Error", found.host)
-    assert "VirtDriverError" in event["traceback"]
+    assert "DriverRefusal" in event["traceback"]
     cloud.fail()
     cloud.wait_action(cloud.operate(server, verb), objects.DONE)        # and it can be tried again
     assert cloud.get(server).fault is None

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from futurist._thread import ThreadWorker
 
 from nova_lite import conf as nova_conf
-from nova_lite import rpc, rpc_sender, units
+from nova_lite import rpc, rpc_sender, secret_keys, units
 from nova_lite.compute.api import base as api
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.manager import ConductorManager
@@ -45,6 +45,7 @@ class Cloud:
             "state_path": str(directory), "host": "control", "database__connection": f"sqlite:///{directory}/nova.sqlite",
             "compute__driver": "fake", "network__driver": "null", **options})
         make_tables(self.conf.database.connection)
+        secret_keys.ensure(self.conf)
         self.db = core.Database(self.conf)
         self.transport = rpc.get_transport(self.conf)
         self._servers, self._managers = [], []

@@ -2,13 +2,15 @@
 import contextlib
 import socket
 import threading
+import time
 
 import pytest
 import requests
 
-from nova_lite import wsgi_server
 from nova_lite.console.handler import refuse_origin, token_of, without_tokens
 from nova_lite.console.proxy import Proxy
+from nova_lite.http import sockets
+from nova_lite.http.listener import Limits
 from nova_lite.objects.console import ConsoleAuthToken
 from tests.support.websocket import Refused, WebSocket
 
@@ -61,7 +63,7 @@ def proxy(console, tmp_path):
     (tmp_path / "secret").write_text("secret")
 
     def make(**values):
-        made.append(Proxy(wsgi_server.bind("127.0.0.1", 0), values.pop("tokens", None) or Tokens(console.port),
+        made.append(Proxy(sockets.bind("127.0.0.1", 0), values.pop("tokens", None) or Tokens(console.port),
                           values.pop("allowed", ()), **{"web": str(tmp_path / "web"), **values}))
         made[-1].start()
         return made[-1]
@@ -157,3 +159,30 @@ def test_the_log_has_no_tokens():
     for text in ("GET /?token=SECRET HTTP/1.1", "GET /vnc.html?path=%3Ftoken%3DSECRET&x=1 HTTP/1.1", "Path: '/?token=SECRET'"):
         assert "SECRET" not in without_tokens(text)
         assert "token=***" in without_tokens(text)
+
+
+def test_silent_connections_of_an_address_close_only_its_own(proxy):
+    port = proxy(limits=Limits(10, 4)).port
+    with WebSocket(f"ws://127.0.0.1:{port}/?token=good") as client, contextlib.ExitStack() as stack:
+        assert client.receive() == b"hello"
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 5, ("127.0.0.2", 0))) for _ in range(40)]
+        assert silent[0].recv(10) == b""
+        client.send(b"still here")
+        assert client.receive() == b"still here"
+    with WebSocket(f"ws://127.0.0.1:{port}/?token=good") as another:
+        assert another.receive() == b"hello"
+
+
+def test_a_request_that_drips_is_cut_off(proxy):
+    with socket.create_connection(("127.0.0.1", proxy().port), 5) as sock:
+        sock.settimeout(0.5)
+        end, ended = time.monotonic() + 25, False
+        while not ended and time.monotonic() < end:
+            try:
+                sock.sendall(b"G")
+                ended = sock.recv(10) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                ended = True
+    assert ended

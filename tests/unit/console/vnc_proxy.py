@@ -6,9 +6,9 @@ import sys
 
 import nova_lite.cmd  # noqa: F401  chooses the threads, first of all
 from nova_lite import conf as nova_conf
-from nova_lite import wsgi_server
 from nova_lite.console import vencrypt
 from nova_lite.console.proxy import Proxy
+from nova_lite.http import sockets
 from nova_lite.objects.console import ConsoleAuthToken
 
 logging.basicConfig(level=logging.INFO)
@@ -26,7 +26,7 @@ def main() -> None:
     authorities, certificate, key = sys.argv[2:]
     conf = nova_conf.load([], config_files=[], vnc__vencrypt_ca_certs=authorities, vnc__vencrypt_client_cert=certificate,
                           vnc__vencrypt_client_key=key)
-    proxy = Proxy(wsgi_server.bind("127.0.0.1", 0), Tokens(), (), vencrypt=vencrypt.context(conf))
+    proxy = Proxy(sockets.bind("127.0.0.1", 0), Tokens(), (), vencrypt=vencrypt.context(conf))
     proxy.start()
     print(proxy.port, flush=True)
     if nova_lite.concurrency.is_green():

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from nova_lite import conf as conf_module
+from nova_lite import secret_keys
 from nova_lite.context import admin_context
 from nova_lite.db import actions
 from nova_lite.db.core import Database
@@ -13,8 +14,9 @@ from tests.unit.db.databases import make_tables
 
 @pytest.fixture
 def db(tmp_path):
-    conf = conf_module.load([], config_files=[], database__connection=f"sqlite:///{tmp_path}/db")
+    conf = conf_module.load([], config_files=[], state_path=str(tmp_path), database__connection=f"sqlite:///{tmp_path}/db")
     make_tables(conf.database.connection)
+    secret_keys.ensure(conf)
     database = Database(conf)
     yield database
     database.dispose()

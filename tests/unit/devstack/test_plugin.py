@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -93,6 +94,7 @@ def test_the_whole_way_up(devstack):
     assert devstack.calls("nova-lite-manage")[0][0].endswith("db sync")
     assert len([c for c in devstack.calls("openstack") if "create" in c]) == 5
     assert (devstack.directory / "etc" / "api-paste.ini").exists()
+    assert stat.S_IMODE((devstack.directory / "etc" / "nova-lite.conf").stat().st_mode) == 0o640
 
 
 def test_every_option_written_is_one_of_ours(devstack):

@@ -123,7 +123,7 @@ def test_a_port_is_made_shown_and_deleted_by_its_owner(conf, passwords):
 
 
 NO_TEXT = (172425271, 1.5, True, [], ["x"], {"a": 1}, "a\0b", "\ud800", "x" * 256)
-NO_INTEGER = (1.5, float("inf"), True, [], {"a": 1}, "x")
+NO_INTEGER = (1.5, True, [], {"a": 1}, "x")
 
 
 @pytest.mark.parametrize(("path", "kind", "field", "wrong"), [

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 import webob
 
 from nova_lite import conf as nova_conf
-from nova_lite import units
+from nova_lite import secret_keys, units
 from nova_lite.api import app, auth
 from nova_lite.api.openstack import microversions, registry, router
 from nova_lite.db import flavors, instances, models
@@ -155,6 +155,7 @@ def cloud(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: p
         conf = nova_conf.load([], config_files=[str(tmp_path / "nova-lite.conf")], **{
             "state_path": str(tmp_path), "database__connection": url, "network__driver": "bridge",
             "image__driver": "local", **options})
+        secret_keys.ensure(conf)
         services = app.make_services(conf)
         yield Cloud(services)
         services.db.dispose()

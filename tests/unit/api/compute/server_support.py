@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite.context import RequestContext
-from nova_lite.db import models, networks
+from nova_lite.db import models, networks, sealed
 from tests.unit.api.compute.conftest import Client, Cloud
 
 # a version at which each view or body changes, and the newest
@@ -63,8 +63,8 @@ class Servers:
                 models.instances.c.uuid == server)).mappings().one())
 
     def actions(self, server: str) -> list[dict[str, Any]]:
-        """The rows of its actions, oldest first."""
+        """The rows of its actions, oldest first, with the secrets that their workers get."""
         table = models.instance_actions
         with self.cloud.db.read() as connection:
-            return [dict(row) for row in connection.execute(
+            return [{**row, "arguments": sealed.unseal(connection, row["arguments"])} for row in connection.execute(
                 sa.select(table).where(table.c.instance_uuid == server).order_by(table.c.id)).mappings()]

@@ -83,7 +83,7 @@ def requests(servers: Servers, server: str, group: str) -> list[tuple[str, str, 
                                   "delete_on_termination": True, "volume_size": 1}])
     create["server"]["OS-DCF:diskConfig"] = "AUTO"
     create["os:scheduler_hints"] = {"group": group, "same_host": server, "different_host": [server], "query": "[]"}
-    newer = {"tags": ["a"], "trusted_image_certificates": ["c"], "host": "host1", "hypervisor_hostname": "host1",
+    newer = {"tags": ["a"], "trusted_image_certificates": None, "host": "host1", "hypervisor_hostname": "host1",
              "hostname": "hh", "description": "d"}
     plain = servers.body(networks="none", metadata={"a": "b"})
     path = f"/servers/{server}"

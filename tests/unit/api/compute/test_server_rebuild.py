@@ -175,3 +175,14 @@ def test_of_two_at_once_one_wins(servers, member, cloud):
         count = conn.scalar(sa.select(sa.func.count()).select_from(models.instance_actions).where(
             models.instance_actions.c.action == "rebuild"))
     assert count == 1
+
+
+def test_certificates_are_refused_as_nobody_checks_signatures(servers, member):
+    """Not ignored: who gives them relies on that check. Taking the list away, or leaving it out, is no such wish."""
+    server, wish = servers.active(member), {"trusted_image_certificates": ["c1"]}
+    for answer in (rebuild(member, server, servers.image, 400, "2.63", **wish),
+                   member.at("2.63").ask("POST", "/servers", servers.body(networks="none", **wish), 400)):
+        assert "trusted_image_certificates: signatures of images are not checked" in answer["badRequest"]["message"]
+    assert servers.row(server)["task_state"] is None
+    rebuild(member, server, servers.image, version="2.63", trusted_image_certificates=None)
+    assert servers.row(server)["trusted_certs"] is None

@@ -73,8 +73,8 @@ def test_filters(servers, member):
 
 
 @pytest.mark.parametrize("column", ["ip", "ip6", "name", "hostname"])
-@pytest.mark.parametrize("pattern", ["(((.*)*)*)*!", ".*.*.*.*!", "(a|a)", "a{9}b{9}c{9}d{9}", "a|b"])
-def test_an_expression_that_python_could_run_for_ever_is_refused(servers, cloud, pattern, column):
+@pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)a", "(.{1,200}){1,200}"])
+def test_an_expression_that_has_no_linear_time_is_refused(servers, cloud, pattern, column):
     admin = cloud.client("admin", "project1", ("admin",), "2.96")
     servers.active(admin, name="a" * 60)
     assert "regular expression" in admin.fault("GET", f"/servers?{column}={quote(pattern)}", 400)

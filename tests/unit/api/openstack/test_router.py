@@ -7,7 +7,7 @@ import time
 import pytest
 import webob
 
-from nova_lite import exception
+from nova_lite import exception, log
 from nova_lite.api.openstack import faults, pagination, registry
 from nova_lite.api.openstack.routes import Route
 from tests.unit.api.conftest import ROUTES, Client, Make, fault, module
@@ -127,8 +127,9 @@ def test_the_callers_request_id_is_global(api: Client):
     assert api("/v2.1/things/x", X_OpenStack_Request_ID="req-mine\nevil").json["global_request_id"] is None
 
 
-def test_the_request_log(api: Client, caplog):
+def test_the_request_log(api: Client, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "nova_lite.api.openstack.request_log")
+    monkeypatch.setattr(logging, "_logRecordFactory", log.Record)      # as log.setup sets it
     api("/v2.1/things?limit=1", version="2.9")
     api("/v2.1/things/%0aforged", token=None)
     lines = [record.getMessage() for record in caplog.records if record.name.endswith("request_log")]

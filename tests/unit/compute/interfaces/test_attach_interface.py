@@ -171,7 +171,7 @@ def test_a_step_fails(cloud, where, method, users_port):
     [first] = cloud.nics()
     port = cloud.neutron.add_port(cloud.second) if users_port else None
     broken = cloud.host_network if where == "network" else cloud.drivers["h1"]
-    broken.fail(method, exception.VirtDriverError(what=method, reason="no more slots"), when="after")
+    broken.fail(method, exception.DriverRefusal(what=method, reason="no more slots"), when="after")
     wanted = {"port_id": port} if users_port else {"net_id": cloud.second}
     assert "no more slots" in cloud.attach(500, **wanted)
     assert cloud.nics() == [first]
@@ -234,7 +234,7 @@ def test_a_detach_that_dies_is_done_by_the_next_run(cloud, where, method, when):
 
 def test_a_guest_that_does_not_let_go_keeps_its_nic(cloud):
     port = cloud.attach(net_id=cloud.second)["port_id"]
-    cloud.drivers["h1"].fail("detach_interface", exception.VirtDriverError(what="detach", reason="no"))
+    cloud.drivers["h1"].fail("detach_interface", exception.DriverRefusal(what="detach", reason="no"))
     cloud.detach(port)
     assert port in cloud.nics()
     assert port in cloud.ports()
@@ -243,7 +243,7 @@ def test_a_guest_that_does_not_let_go_keeps_its_nic(cloud):
 
 
 def test_what_cannot_be_taken_back_stays_written_down(cloud):
-    cloud.drivers["h1"].fail("attach_interface", exception.VirtDriverError(what="attach", reason="no"))
+    cloud.drivers["h1"].fail("attach_interface", exception.DriverRefusal(what="attach", reason="no"))
     cloud.host_network.fail("detach", DOWN, times=9)
     assert "taking it back failed, too" in cloud.attach(500, net_id=cloud.second)
     cloud.host_network.heal()

@@ -15,7 +15,7 @@ from tests.unit.api.compute.conftest import Client
 from tests.unit.compute.volumes.volume_cloud import DIED
 
 PATH = "/os-assisted-volume-snapshots"
-BROKEN = exception.VirtDriverError(what="Snapshot", reason="no space left")
+BROKEN = exception.DriverRefusal(what="Snapshot", reason="no space left")
 
 
 @pytest.fixture

@@ -267,7 +267,7 @@ def test_the_volume_service_fails_in_the_middle(cloud, method):
 @pytest.mark.parametrize("method", ["connect_volume", "attach_volume"])
 def test_the_hypervisor_fails(cloud, method):
     server, volume = cloud.running(), cloud.volume()
-    cloud.drivers["h1"].fail(method, exception.VirtDriverError(what=method, reason="no more slots"), when="after")
+    cloud.drivers["h1"].fail(method, exception.DriverRefusal(what=method, reason="no more slots"), when="after")
     cloud.attach(server, volume, wait=False)
     cloud.actions_end(server)
     _nothing_is_left(cloud, server, volume)
@@ -330,7 +330,7 @@ def test_what_cannot_be_given_back_at_once_can_be_detached_later(cloud):
 def test_a_guest_that_does_not_let_go_keeps_its_volume(cloud):
     server, volume = cloud.running(), cloud.volume()
     cloud.attach(server, volume)
-    cloud.drivers["h1"].fail("detach_volume", exception.VirtDriverError(what="detach", reason="the guest is busy"))
+    cloud.drivers["h1"].fail("detach_volume", exception.DriverRefusal(what="detach", reason="the guest is busy"))
     cloud.detach(server, volume)
     cloud.actions_end(server)
     assert cloud.last_action(server)["message"] == "Error"
@@ -357,7 +357,7 @@ def test_the_volume_service_is_told_before_the_answer_and_may_refuse(cloud):
 def test_a_guest_that_keeps_its_volume_is_told_of(cloud):
     server, volume = cloud.running(), cloud.volume()
     cloud.attach(server, volume)
-    cloud.drivers["h1"].fail("detach_volume", exception.VirtDriverError(what="detach", reason="the guest is busy"))
+    cloud.drivers["h1"].fail("detach_volume", exception.DriverRefusal(what="detach", reason="the guest is busy"))
     cloud.detach(server, volume)
     cloud.actions_end(server)
     assert "roll_detaching" in cloud.host_volumes["h1"].calls

@@ -11,7 +11,7 @@ from nova_lite.db import actions
 from nova_lite.objects import states
 from tests.unit.compute.volumes.volume_cloud import DIED, DOWN, made_of
 
-BROKEN = exception.VirtDriverError(what="Resizing its disk", reason="QEMU does not answer")
+BROKEN = exception.DriverRefusal(what="Resizing its disk", reason="QEMU does not answer")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from tests.unit.compute.volumes.volume_cloud import existing, made_of
 
-NO_LIBVIRT = exception.VirtDriverError(what="libvirt", reason="it does not answer")
+NO_LIBVIRT = exception.DriverRefusal(what="libvirt", reason="it does not answer")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.support.fake_cinder import FakeCinder
 from tests.support.fake_openstack import FakeOpenStack
 from tests.unit.compute.volumes.volume_cloud import DIED, DOWN
 
-BROKEN = exception.VirtDriverError(what="Exchanging a volume", reason="the copy broke off")
+BROKEN = exception.DriverRefusal(what="Exchanging a volume", reason="the copy broke off")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import nova_lite.conf
 from nova_lite import exception
 from nova_lite.virt.libvirt import copying
 from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.files import GuestDirectory, Mark, read_mark
 from nova_lite.virt.libvirt.moves import Moves
 
 from .builders import IMAGE, blanks, instance
@@ -105,13 +106,29 @@ def test_a_disk_on_what_is_no_base_image_does_not_grow(make_host, fetch, tmp_pat
 
 
 @pytest.mark.parametrize("common", [False, True])
-def test_hosts_with_disks_of_different_formats_refuse_each_other_before_anything_is_copied(make_host, fetch, common):
-    """Also where both have the same directory: there a guest's bytes would become a header by the name of the format alone."""
+def test_a_disk_keeps_its_format_on_a_host_that_makes_others(make_host, fetch, common):
+    """Also where both have the same directory. The bytes of a raw disk never become a header."""
     old = make_host("old", images_type="raw")
     new = make_host("old" if common else "new")
-    leave(old, header("/etc/shadow").ljust(MIB, b"\0"))
-    with pytest.raises(exception.ResizeError, match="its disk is raw, but .* images_type of .* is qcow2"):
-        new.moves.receive(instance(), old.moves.offer(instance()), fetch, MOVE)
+    disk = header("/etc/shadow").ljust(MIB, b"\0")
+    leave(old, disk)
+    new.moves.receive(instance(), old.moves.offer(instance()), fetch, MOVE)
+    files = GuestDirectory(new.root, instance().uuid)
+    assert (files.disk_format, files.disk.read_bytes()) == ("raw", disk)
+    new.moves.fit(instance(root_gb=2), fetch)
+    assert (files.disk.stat().st_size, files.disk.read_bytes()[:MIB]) == (2 << 30, disk)
+    new.moves.settled(instance())
+    assert read_mark(files.owner) == Mark("old" if common else "new", "", "raw")
+
+
+def test_a_disk_of_a_format_that_nobody_knows_is_refused_before_anything_is_copied(make_host, fetch):
+    old, new = make_host("old"), make_host("new")
+    leave(old, bytes(MIB))
+    offer = old.moves.offer(instance())
+    for disk_format in ("vmdk", ""):
+        offer.disk_format = disk_format
+        with pytest.raises(exception.ResizeError, match=f"its disk is of the format '{disk_format}'"):
+            new.moves.receive(instance(), offer, fetch, MOVE)
     assert not new.guest.exists()
 
 
@@ -136,7 +153,7 @@ def test_directories_with_commas_in_their_names(make_host, fetch):
     old.moves.fit(made, fetch)
     old.moves.set_aside(made, MOVE)
     new.moves.receive(made, old.moves.offer(made), fetch, MOVE)
-    assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "moved-to"]
+    assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "moved-to", "owner"]
     for name in ("disk.eph0", "disk.eph1", "disk.swap"):
         copy, source = new.guest / name, old.root / f"{made.uuid}_resize" / name
         assert subprocess.run(["cmp", copy, source], check=False).returncode == 0
@@ -167,7 +184,7 @@ def test_a_copy_from_a_host_that_vanished_ends(vanished, fetch, monkeypatch):
     with pytest.raises(exception.VirtDriverError, match="Copying disk from 127.0.0.1:.*nothing has moved for 1 s"):
         new.moves.receive(instance(), offer, fetch, MOVE)
     assert copiers(new) == []
-    assert sorted(p.name for p in new.guest.iterdir()) == ["moved-to"]
+    assert sorted(p.name for p in new.guest.iterdir()) == ["moved-to", "owner"]
 
 
 def test_a_copy_ends_when_it_is_not_wanted_any_more(vanished, fetch):
@@ -182,7 +199,7 @@ def test_a_copy_ends_when_it_is_not_wanted_any_more(vanished, fetch):
         new.moves.receive(instance(), offer, fetch, MOVE, check)
     assert asked == [1, 1, 1]
     assert copiers(new) == []
-    assert sorted(p.name for p in new.guest.iterdir()) == ["moved-to"]
+    assert sorted(p.name for p in new.guest.iterdir()) == ["moved-to", "owner"]
 
 
 def test_a_copy_that_moves_at_all_goes_on(monkeypatch):

@@ -73,7 +73,7 @@ def test_a_disk_is_an_overlay_of_flavor_size_on_the_cached_image(conf, files, im
     assert (disk["format"], disk["virtual-size"]) == ("qcow2", 2048 * MIB)
     assert disk["backing-filename"] == str(instances_root(conf) / "_base" / IMAGE)
     assert disk["backing-filename-format"] == "qcow2"
-    assert sorted(os.listdir(files.path)) == ["disk"]
+    assert sorted(os.listdir(files.path)) == ["disk", "owner"]
 
 
 def test_without_a_flavor_disk_the_image_says_the_size(conf, files, image):
@@ -106,7 +106,7 @@ def test_half_files_of_a_killed_process_are_replaced(conf, files, image):
     (files.path / "disk.part").write_bytes(b"half")
     DiskMaker(conf).make(instance(), files, Fetch(image))
     assert info(files.disk)["virtual-size"] == 1024 * MIB
-    assert sorted(os.listdir(files.path)) == ["disk"]
+    assert sorted(os.listdir(files.path)) == ["disk", "owner"]
     assert sorted(os.listdir(base)) == [f".{IMAGE}.lock", IMAGE]
 
 
@@ -128,7 +128,7 @@ def test_a_failed_fetch_leaves_nothing_and_can_be_tried_again(conf, files, image
     with pytest.raises(exception.ImageUnacceptable):
         maker.make(instance(), files, broken)
     assert os.listdir(instances_root(conf) / "_base") == [f".{IMAGE}.lock"]
-    assert os.listdir(files.path) == []
+    assert os.listdir(files.path) == ["owner"]
     maker.make(instance(), files, Fetch(image))
     assert files.disk.exists()
 
@@ -293,7 +293,8 @@ def test_raw_images_and_raw_disks(conf, files, tmp_path):
     assert info(files.disk)["backing-filename-format"] == "raw"
     for name in ("raw", "flat"):
         conf.set_override("images_type", name, group="libvirt")
-        files.disk.unlink()
+        files.remove()
+        files.make()
         DiskMaker(conf).make(instance(disk_format="raw"), files, Fetch(raw))
         assert info(files.disk)["format"] == "raw"
     assert files.disk.stat().st_size == 1024 * MIB
@@ -321,7 +322,7 @@ def test_several_ephemeral_disks(conf, files, image, tmp_path):
     """Made, grown to what a resize says, told to another host, made like these there, and each kept that is there."""
     maker, server = DiskMaker(conf), instance(root_gb=1, ephemeral_gb=3, swap=16, block_devices=blanks(2, 1))
     maker.make(server, files, Fetch(image))
-    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.eph1", "disk.swap"]
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "owner"]
     assert [path.stat().st_size // (1024 * MIB) for path in files.ephemerals[:2]] == [2, 1]
     assert [_label(path) for path in files.ephemerals[:2]] == ["ephemeral0", "ephemeral1"]
     os.truncate(files.ephemerals[1], 512 * MIB)
@@ -333,9 +334,9 @@ def test_several_ephemeral_disks(conf, files, image, tmp_path):
     there.make()
     maker.make_like(server, there, facts, Fetch(image))
     assert [path.stat().st_size for path in there.ephemerals[:2]] == [path.stat().st_size for path in files.ephemerals[:2]]
-    assert {path.name for path in files.path.iterdir()} <= {path.name for path in files.movable}
+    assert {path.name for path in files.path.iterdir()} <= {"owner", *(path.name for path in files.movable)}
     files.remove(files.ephemerals)
-    assert sorted(os.listdir(files.path)) == ["disk.eph0", "disk.eph1"]
+    assert sorted(os.listdir(files.path)) == ["disk.eph0", "disk.eph1", "owner"]
     files.ephemerals[0].write_bytes(b"what the user has on it")
     maker.make(server, files, Fetch(image))
     assert files.ephemerals[0].read_bytes() == b"what the user has on it"
@@ -369,7 +370,26 @@ def test_an_image_is_what_its_record_says(tmp_path, image):
     broken.write_bytes(b"QFI\xfb")
     assert "its data is not" in _refused(broken, "qcow2")
     broken.write_bytes(image.read_bytes()[:80])
+    assert "its data is raw" in _refused(broken, "qcow2")
+    broken.write_bytes(image.read_bytes()[:100] + b"\xff" * 4 + image.read_bytes()[104:])
     assert "qemu-img" in _refused(broken, "qcow2")
+    assert str(tmp_path) not in _refused(broken, "qcow2")
+
+
+@pytest.mark.parametrize(("data", "name"), [
+    (b"\n# Disk DescriptorFile\n", "vmdk"), (b" \r\n#\n#x\nVersion = 1\n", "vmdk"), (b"WithouFreSpacExt", "parallels"),
+    (b"WithoutFreeSpace", "parallels"), (bytes(64) + b"\x7f\x10\xda\xbe", "vdi"), (b"Bochs Virtual HD Image", "bochs")])
+def test_a_raw_image_is_no_other_format(tmp_path, data, name):
+    path = tmp_path / "image"
+    path.write_bytes(data.ljust(MIB, b"\0"))
+    assert f"its data is {name}" in _refused(path, "raw")
+
+
+def test_an_encrypted_image_is_refused(tmp_path, image):
+    with open(image, "r+b") as stream:
+        stream.seek(32)
+        stream.write(struct.pack(">I", 2))
+    assert "it is encrypted" in _refused(image, "qcow2")
 
 
 def _qcow2(path, backing="", size=1 << 20):
@@ -416,7 +436,7 @@ def test_a_hostile_image_is_refused_and_its_file_not_touched(conf, files, tmp_pa
     control.read_bytes()
     assert control.stat().st_atime != 1000 or os.statvfs(control).f_flag & os.ST_NOATIME
     assert canary.stat().st_atime == 1000
-    assert list(files.path.iterdir()) == []
+    assert os.listdir(files.path) == ["owner"]
     assert [p.name for p in (instances_root(conf) / "_base").iterdir() if not p.name.startswith(".")] == []
 
 
@@ -429,10 +449,10 @@ def test_an_image_that_claims_to_be_huge(conf, files, tmp_path):
         DiskMaker(conf).make(instance(root_gb=20), files, Fetch(bomb))
     rescue = ImageMeta(IMAGE, disk_format="qcow2")
     for make in (lambda maker: maker.make(instance(root_gb=0), files, Fetch(bomb)),
-                 lambda maker: maker.make_rescue(instance(), rescue, files.path / "disk.rescue", Fetch(bomb))):
+                 lambda maker: maker.make_rescue(instance(), rescue, files, Fetch(bomb))):
         with pytest.raises(exception.ImageUnacceptable, match="claims to be a disk of 61440 GiB, and this host has"):
             make(DiskMaker(conf))
-    assert list(files.path.iterdir()) == []
+    assert os.listdir(files.path) == ["owner"]
     # a few bytes of header alone: qemu-img itself would say more than there is
     _qcow2(bomb, size=(1 << 63) - 512)
     with pytest.raises(exception.ImageUnacceptable):
@@ -444,21 +464,21 @@ def test_a_rescue_disk_is_made_anew_of_another_image(conf, files, image):
     path = files.path / "disk.rescue"
     first, second = (ImageMeta(f"{n}0000000-0000-4000-8000-00000000000b", disk_format="qcow2") for n in "ab")
     for one in (first, second, second):
-        DiskMaker(conf).make_rescue(instance(), one, path, Fetch(image))
+        DiskMaker(conf).make_rescue(instance(), one, files, Fetch(image))
         assert info(path)["backing-filename"].endswith(one.id)
     written = path.stat().st_ino
-    DiskMaker(conf).make_rescue(instance(), second, path, Fetch(image))      # the second run of one action
+    DiskMaker(conf).make_rescue(instance(), second, files, Fetch(image))      # the second run of one action
     assert path.stat().st_ino == written
 
 
 def test_a_rescue_disk_that_says_it_stands_on_a_file_of_the_host(conf, files, image, tmp_path):
-    """[libvirt] images_type was raw, and the guest has written that while it was rescued."""
+    """Its guest has taken over QEMU while it was rescued."""
     path, secret, made_of = files.path / "disk.rescue", tmp_path / "secret", ImageMeta(IMAGE, disk_format="qcow2")
-    DiskMaker(conf).make_rescue(instance(), made_of, path, Fetch(image))
+    DiskMaker(conf).make_rescue(instance(), made_of, files, Fetch(image))
     secret.write_bytes(b"x" * 512)
     qemu_img("create", "-q", "-f", "qcow2", "-F", "raw", "-b", secret, path)
     with pytest.raises(OSError, match="no base image of this host"):
-        DiskMaker(conf).make_rescue(instance(), made_of, path, Fetch(image))
+        DiskMaker(conf).make_rescue(instance(), made_of, files, Fetch(image))
 
 
 def test_how_far_disks_may_still_grow(conf, files, image):
@@ -568,7 +588,7 @@ def _clear(tmp_path, path):
 def test_encrypted_disks_are_all_of_them(locked, files, image, tmp_path):
     subprocess.run(["qemu-io", "-f", "qcow2", "-c", "write -P 7 1M 1M", image], check=True, capture_output=True)
     locked.make(instance(root_gb=1, ephemeral_gb=1, swap=16, **LOCKED), files, Fetch(image))
-    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.swap"]
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.swap", "owner"]
     for path, size in ((files.disk, 1024 * MIB), (files.ephemerals[0], 1024 * MIB), (files.swap, 16 * MIB)):
         found = info(path)
         assert (found["encrypted"], found["virtual-size"]) == (True, size)
@@ -611,7 +631,7 @@ def test_what_a_killed_run_left_of_an_encrypted_disk_is_made_anew(locked, files,
     (files.path / "disk.eph0.plain").write_bytes(b"half a file system")
     (files.path / "disk.eph0.part").write_bytes(b"half a disk")
     locked.make(instance(root_gb=1, ephemeral_gb=1, **LOCKED), files, Fetch(image))
-    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0"]
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "owner"]
 
 
 def test_what_encrypted_disks_may_grow_by_is_counted(locked, files, image):
@@ -642,7 +662,7 @@ def test_a_host_with_other_disks_makes_none(tmp_path, files, image):
     assert not maker.encrypts
     with pytest.raises(exception.BuildFailed, match="images_type"):
         maker.make(instance(**LOCKED), files, Fetch(image))
-    assert os.listdir(files.path) == []
+    assert os.listdir(files.path) == ["owner"]
 
 
 def test_qemu_img_may_fail_to_measure_the_machine(locked, files, image, tmp_path, monkeypatch):

@@ -33,6 +33,23 @@ def test_what_is_written_is_closed(tmp_path):
     assert mode(tmp_path / "owner") == 0o600
 
 
+def test_the_format_of_a_guests_disk_is_noted_once_and_stays_with_its_owner(tmp_path):
+    guest = files.GuestDirectory(tmp_path, "guest")
+    guest.make()
+    assert guest.disk_format == ""
+    guest.note_format("raw")
+    assert (guest.disk_format, guest.is_unmarked()) == ("raw", True)
+    files.write_mark(guest.owner, "host1", files.SHARED)
+    assert (guest.disk_format, guest.came_to("host1")) == ("raw", True)
+    files.write_mark(guest.owner, "host2")
+    assert files.read_mark(guest.owner) == files.Mark("host2", "", "raw")
+    with pytest.raises(OSError, match="cannot have the format 'vmdk'"):
+        guest.note_format("vmdk")
+    assert guest.disk_format == "raw"
+    (tmp_path / "older").write_text("host1\nshared")       # of a version that noted no format
+    assert files.read_mark(tmp_path / "older") == files.Mark("host1", "shared")
+
+
 def test_what_older_versions_left_open(tmp_path):
     """A directory is passed through; a link is nobody's mode."""
     guest, base = tmp_path / "guest", tmp_path / files.BASES

@@ -77,7 +77,7 @@ def test_disks_that_do_not_fit_are_refused(tmp_path, monkeypatch, over_commit, f
                           {"name": f"{UUID}/disk.eph0", "size": 2 * units.GiB, "used": units.GiB, "format": "raw"}])
 
     def check():
-        return migration_check.check_storage(instance(), tmp_path, there, False, None, over_commit, "qcow2")
+        return migration_check.check_storage(instance(), tmp_path, there, False, None, over_commit)
     if fits:
         assert check()
     else:
@@ -85,33 +85,24 @@ def test_disks_that_do_not_fit_are_refused(tmp_path, monkeypatch, over_commit, f
             check()
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_disk_of_another_format_is_refused_on_shared_storage_too(tmp_path, shared):
-    """The next start of the guest would read what it wrote into its raw disk as a header."""
-    there = SourceFacts("QEMU", 1, 1, disks=[{"name": f"{UUID}/disk", "size": 1, "used": 1, "format": "raw"}])
-    with pytest.raises(exception.MigrationPreCheckError, match="its disk is raw, but this host makes qcow2 disks"):
-        migration_check.check_storage(instance(), tmp_path, there, shared, None, False, "qcow2")
-    assert migration_check.check_storage(instance(), tmp_path, there, shared, None, False, "raw") is not shared
-
-
 @pytest.mark.parametrize(("theirs", "mine"), [("rbd:f/vms", ""), ("", "rbd:f/vms"), ("rbd:f/vms", "rbd:f/others")])
 def test_disks_elsewhere_than_in_this_hosts_pool_are_refused_before_anything(tmp_path, theirs, mine):
     there = SourceFacts("QEMU", 1, 1, disks=[{"name": f"{UUID}/disk.eph0", "size": 1, "used": 1, "format": "raw"}], pool=theirs)
     for shared in (False, True):
         with pytest.raises(exception.MigrationPreCheckError, match="images_type"):
-            migration_check.check_storage(instance(), tmp_path, there, shared, None, False, "rbd", mine)
+            migration_check.check_storage(instance(), tmp_path, there, shared, None, False, mine)
     there.disks = []
-    assert not migration_check.check_storage(instance(), tmp_path, there, False, None, False, "rbd", mine)
+    assert not migration_check.check_storage(instance(), tmp_path, there, False, None, False, mine)
 
 
 def test_encrypted_disks_are_not_copied_while_their_guest_runs(tmp_path):
     there = SourceFacts("QEMU", 1, 1, disks=[{"name": f"{UUID}/disk", "size": 1, "used": 1, "format": "qcow2"}])
     server = instance({"hw:ephemeral_encryption": "true"})
     with pytest.raises(exception.MigrationPreCheckError, match="migrated cold"):
-        migration_check.check_storage(server, tmp_path, there, False, None, False, "qcow2")
-    assert not migration_check.check_storage(server, tmp_path, there, True, None, False, "qcow2")
+        migration_check.check_storage(server, tmp_path, there, False, None, False)
+    assert not migration_check.check_storage(server, tmp_path, there, True, None, False)
     there.disks = []
-    assert not migration_check.check_storage(server, tmp_path, there, False, None, False, "qcow2")
+    assert not migration_check.check_storage(server, tmp_path, there, False, None, False)
 
 
 def test_disks_in_this_hosts_pool_are_shared(tmp_path):
@@ -119,9 +110,9 @@ def test_disks_in_this_hosts_pool_are_shared(tmp_path):
     there = SourceFacts("QEMU", 1, 1, disks=[{"name": f"{UUID}/disk", "size": 1 << 60, "used": 1 << 60, "format": "rbd"}],
                         pool=pool)
     for block in (None, False):
-        assert not migration_check.check_storage(instance(), tmp_path, there, False, block, False, "rbd", pool)
+        assert not migration_check.check_storage(instance(), tmp_path, there, False, block, False, pool)
     with pytest.raises(exception.InvalidLocalStorage):
-        migration_check.check_storage(instance(), tmp_path, there, False, True, False, "rbd", pool)
+        migration_check.check_storage(instance(), tmp_path, there, False, True, False, pool)
 
 
 def test_a_directory_that_cannot_be_read_is_not_taken_for_one_of_ones_own(tmp_path):

@@ -19,12 +19,12 @@ import logging, sys, time
 from nova_lite import concurrency
 concurrency.setup()
 logging.basicConfig(level=logging.INFO, stream=sys.stdout)
-from nova_lite import wsgi_server
+from nova_lite.http import server, sockets
 def app(environ, start):
     start("200 OK", [("Content-Type", "text/plain")])
     return [environ["wsgi.url_scheme"].encode()]
 port, certificate, key = sys.argv[1:]
-wsgi_server.make(app, wsgi_server.bind("127.0.0.1", int(port)), wsgi_server.tls_context(certificate, key)).start()
+server.WSGIServer(app, sockets.bind("127.0.0.1", int(port)), sockets.tls_context(certificate, key)).start()
 while True:
     time.sleep(1)
 """
@@ -36,7 +36,7 @@ def server(request, tmp_path):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", key,
                     "-out", certificate], check=True, capture_output=True)
     process = Process("server", [sys.executable, "-W", "ignore", "-c", SERVER, str(port), str(certificate), str(key)], tmp_path,
-                      {"NOVA_LITE_CONCURRENCY": request.param, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])})
+                      {"NOVA_LITE_CONCURRENCY": request.param, "PYTHONPATH": str(pathlib.Path(__file__).parents[3])})
     process.start()
     wait_for("the server", lambda: _listens(port), 30)
     process.port = port

@@ -1,0 +1,43 @@
+"""A time limit for one statement: what a user's expression takes on a server of MariaDB, MySQL or PostgreSQL.
+
+``statement.execution_options(seconds=5)`` asks for it. SQLite has none: what a user may ask of it takes linear time.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+# MariaDB, MySQL, MySQL within an expression, PostgreSQL
+_CODES = {"1969", "3024", "3699", "57014"}
+
+
+def install(engine: sa.Engine) -> None:
+    """Take notice of the option in all statements of an engine."""
+    sa.event.listen(engine, "before_cursor_execute", _limit, retval=True)
+
+
+def is_over(error: exc.DBAPIError) -> bool:
+    """Whether the server ended the statement for its time."""
+    return code_of(error) in _CODES
+
+
+def code_of(error: exc.DBAPIError) -> str:
+    """The server's number of an error."""
+    original = error.orig
+    return str(getattr(original, "pgcode", None) or (original.args[0] if original is not None and original.args else ""))
+
+
+def _limit(connection: sa.Connection, cursor: Any, statement: str, parameters: Any, context: Any,
+           _many: bool) -> tuple[str, Any]:
+    seconds = context.execution_options.get("seconds") if context is not None else None
+    if seconds is None:
+        return statement, parameters
+    if connection.dialect.name == "postgresql":
+        cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")      # until the transaction ends
+    elif getattr(connection.dialect, "is_mariadb", False):
+        statement = f"SET STATEMENT max_statement_time = {seconds} FOR {statement}"
+    elif connection.dialect.name == "mysql":
+        statement = statement.replace("SELECT", f"SELECT /*+ MAX_EXECUTION_TIME({int(seconds * 1000)}) */", 1)
+    return statement, parameters

@@ -1,0 +1,1 @@
+"""HTTP for clients that nobody knows yet: ``server`` runs WSGI applications, ``listener`` limits connections."""

@@ -1,0 +1,40 @@
+"""The formats of disks that an older version has made, which did not write them down.
+
+A guest's format is noted in its directory before its root disk is made (``GuestDirectory.note_format``). For guests of older
+versions that is done once, when the daemon starts: ``[libvirt] images_type`` may be another one later.
+"""
+from __future__ import annotations
+
+import pathlib
+
+from lxml import etree
+from oslo_log import log
+from oslo_utils import uuidutils
+
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.files import ASIDE, DISK_FORMATS, GuestDirectory
+from nova_lite.virt.libvirt.guest import Guest
+
+LOG = log.getLogger(__name__)
+
+
+def note_all(root: pathlib.Path, host: str, connection: Connection, images_type: str) -> None:
+    """For the guests of this host, and what moves have set aside. Raises VirtDriverError or OSError."""
+    for disk in sorted(root.glob("*/disk")):
+        files = GuestDirectory(root, disk.parent.name)
+        uuid = files.path.name.removesuffix(ASIDE)
+        if not uuidutils.is_uuid_like(uuid) or files.disk_format or not (files.is_of(host) or files.is_unmarked()):
+            continue
+        found = of_domain(Guest(connection, uuid).xml(), disk) or images_type
+        files.note_format(found)
+        LOG.info("Its disk is %s", found, extra={"instance_uuid": uuid})
+
+
+def of_domain(xml: str, disk: pathlib.Path) -> str:
+    """The format in which a domain has a file as its disk; empty: it has no such disk."""
+    for device in etree.fromstring(xml).iterfind("devices/disk") if xml else ():
+        source, driver = device.find("source"), device.find("driver")
+        if source is not None and driver is not None and source.get("file") == str(disk):
+            found = driver.get("type") or ""
+            return found if found in DISK_FORMATS else ""
+    return ""

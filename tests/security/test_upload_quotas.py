@@ -1,0 +1,226 @@
+"""Quotas of the embedded Image and Block Storage services, and disks that are nearly full."""
+from __future__ import annotations
+
+import collections
+import shutil
+import threading
+
+import pytest
+import webob
+
+from nova_lite import conf as conf_module
+from nova_lite import disk_room, units
+from nova_lite.embedded import image as image_api
+from nova_lite.embedded import volume as volume_api
+from nova_lite.identity.local import LocalIdentity
+from tests.support import openstack_cli
+from tests.support.cloud import Standalone
+
+USERS = {"admin": ("admin", ["admin", "member"]), "demo": ("demo", ["member"]), "other": ("other", ["member"])}
+Usage = collections.namedtuple("Usage", "total used free")
+
+
+class Pattern:
+    """A body of many MiB that is nowhere in memory. ``pause``: an event that is waited for before the last piece."""
+
+    def __init__(self, mib, pause=None):
+        self.left, self.pause, self.begun = mib, pause, threading.Event()
+
+    def read(self, size=-1):
+        if self.left <= 0:
+            return b""
+        if self.left == 1 and self.pause:
+            self.begun.set()
+            assert self.pause.wait(30)
+        self.left -= 1
+        return b"x" * units.MiB
+
+
+class Cloud:
+    """Both APIs; each call asks as a user and answers the response."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.conf = conf_module.load([], config_files=[], state_path=str(directory), image__local_quota_gb=1,
+                                     volume__local_quota_gb=10)
+        identity = LocalIdentity(f"{directory}/identity")
+        passwords = identity.ensure(USERS)
+        self.tokens = {name: identity.authenticate(name, passwords[name], None)[0] for name in USERS}
+        self.images, self.volumes = image_api.factory(self.conf), volume_api.factory(self.conf)
+
+    def image(self, user="demo"):
+        return self._send(self.images, user, "POST", "/v2/images", {"name": "one"}).json["id"]
+
+    def upload(self, image, data, user="demo"):
+        request = webob.Request.blank(f"/v2/images/{image}/file", method="PUT", headers={
+            "X-Auth-Token": self.tokens[user], "Transfer-Encoding": "chunked"})
+        request.body_file = data
+        return request.get_response(self.images)
+
+    def status(self, image, user="demo"):
+        return self._send(self.images, user, "GET", f"/v2/images/{image}").json["status"]
+
+    def volume(self, size, user="demo", **values):
+        return self._send(self.volumes, user, "POST", "/v3/volumes", {"volume": {"size": size, **values}})
+
+    def on_volume(self, method, path, body=None, user="demo"):
+        return self._send(self.volumes, user, method, f"/v3{path}", body)
+
+    def _send(self, app, user, method, path, body=None):
+        request = webob.Request.blank(path, method=method, headers={"X-Auth-Token": self.tokens[user]})
+        if body is not None:
+            request.json = body
+        return request.get_response(app)
+
+    def left_behind(self):
+        return [path.name for path in (self.directory / "images").glob("*.part")]
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    return Cloud(tmp_path)
+
+
+@pytest.fixture
+def small(cloud, monkeypatch):
+    """The quota of images in MiB, as writing GiB takes long."""
+    def limit(mib):
+        monkeypatch.setattr(cloud.images.routes[-1].handler.__self__.images, "_quota", mib * units.MiB)
+    cloud.limit = limit
+    limit(8)
+    return cloud
+
+
+def _free(monkeypatch, free):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(100 * units.GiB, 100 * units.GiB - free, free))
+
+
+def test_a_project_has_so_many_bytes_of_images(small):
+    assert small.upload(small.image(), Pattern(5)).status_code == 204
+    too_large = small.image()
+    refused = small.upload(too_large, Pattern(4))
+    assert refused.status_code == 413
+    assert str(8 * units.MiB) in refused.json["error"]["message"]
+    assert (small.status(too_large), small.left_behind()) == ("queued", [])
+    assert small.upload(too_large, Pattern(3)).status_code == 204
+    assert small.upload(small.image("other"), Pattern(8), "other").status_code == 204
+
+
+def test_what_is_deleted_may_be_stored_again(small):
+    image = small.image()
+    assert small.upload(image, Pattern(8)).status_code == 204
+    assert small.upload(small.image(), Pattern(1)).status_code == 413
+    small._send(small.images, "demo", "DELETE", f"/v2/images/{image}")
+    assert small.upload(small.image(), Pattern(8)).status_code == 204
+
+
+def test_an_image_without_data_needs_no_room(small):
+    image, empty = small.image(), small.image()
+    assert small.upload(image, Pattern(8)).status_code == 204
+    small.limit(4)          # an operator has changed his mind
+    assert small.upload(small.image(), Pattern(1)).status_code == 413
+    assert small.upload(empty, Pattern(0)).status_code == 204
+
+
+def test_an_upload_without_end_is_stopped(small):
+    data = Pattern(10 ** 9)
+    assert small.upload(small.image(), data).status_code == 413
+    assert 10 ** 9 - data.left < 12
+    assert small.left_behind() == []
+
+
+def test_uploads_at_the_same_time_have_one_quota(small):
+    go, answers = threading.Event(), []
+    first, second = Pattern(5, go), small.image()
+    thread = threading.Thread(target=lambda image: answers.append(small.upload(image, first)), args=[small.image()])
+    thread.start()
+    assert first.begun.wait(30)
+    refused = small.upload(second, Pattern(5))
+    go.set()
+    thread.join()
+    assert (refused.status_code, answers[0].status_code) == (413, 204)
+
+
+@pytest.mark.parametrize("free", [0, disk_room.RESERVE - 1, disk_room.RESERVE + units.MiB // 2])
+def test_an_image_never_fills_the_disk(cloud, monkeypatch, free):
+    image = cloud.image()
+    _free(monkeypatch, free)
+    refused = cloud.upload(image, Pattern(2))
+    assert (refused.status_code, refused.json["error"]["message"]) == (
+        413, "Storage is full: there is too little room left on its disk.")
+    assert (cloud.status(image), cloud.left_behind()) == ("queued", [])
+
+
+def test_a_project_has_so_many_gigabytes_of_volumes_and_snapshots(cloud):
+    made = cloud.volume(6)
+    assert made.status_code == 202
+    refused = cloud.volume(5)
+    assert refused.status_code == 413
+    assert "used" not in refused.json["error"]["message"]
+    assert "6 of 10" in refused.json["error"]["message"]
+    volume = made.json["volume"]["id"]
+    assert cloud.on_volume("POST", "/snapshots", {"snapshot": {"volume_id": volume}}).status_code == 413
+    assert cloud.on_volume("POST", f"/volumes/{volume}/action", {"os-extend": {"new_size": 11}}).status_code == 413
+    assert cloud.on_volume("POST", f"/volumes/{volume}/action", {"os-extend": {"new_size": 8}}).status_code == 202
+    small = cloud.volume(1).json["volume"]["id"]
+    assert cloud.on_volume("POST", "/snapshots", {"snapshot": {"volume_id": small}}).status_code == 202
+    assert cloud.volume(1).status_code == 413
+    assert cloud.volume(10, "other").status_code == 202
+    limits = cloud.on_volume("GET", "/limits").json["limits"]["absolute"]
+    assert (limits["maxTotalVolumeGigabytes"], limits["totalGigabytesUsed"]) == (10, 10)
+    assert cloud.on_volume("GET", "/os-quota-sets/x").json["quota_set"]["gigabytes"] == 10
+
+
+def test_volumes_made_at_the_same_time_have_one_quota(cloud):
+    codes = []
+    threads = [threading.Thread(target=lambda: codes.append(cloud.volume(3).status_code)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(codes) == [202] * 3 + [413] * 5
+
+
+def test_no_volume_is_made_on_a_disk_that_is_nearly_full(cloud, monkeypatch):
+    volume = cloud.volume(1).json["volume"]["id"]
+    _free(monkeypatch, disk_room.RESERVE - 1)
+    assert cloud.volume(1).status_code == 413
+    assert cloud.on_volume("POST", f"/volumes/{volume}/action", {"os-extend": {"new_size": 2}}).status_code == 413
+    assert cloud.on_volume("POST", "/snapshots", {"snapshot": {"volume_id": volume}}).status_code == 413
+    assert [v["id"] for v in cloud.on_volume("GET", "/volumes").json["volumes"]] == [volume]
+    assert cloud.on_volume("GET", "/snapshots").json["snapshots"] == []
+
+
+def test_a_volume_of_an_image_needs_room_for_it(cloud, monkeypatch):
+    image = cloud.image()
+    assert cloud.upload(image, Pattern(2)).status_code == 204
+    _free(monkeypatch, disk_room.RESERVE + 3 * units.MiB)
+    assert cloud.volume(1, imageRef=image).status_code == 413
+    assert cloud.volume(1).status_code == 202
+
+
+def test_no_limit(cloud):
+    cloud.conf.set_override("local_quota_gb", -1, group="volume")
+    assert cloud.volume(10 ** 6).status_code == 202
+
+
+def test_the_stock_client_tells_what_is_wrong(tmp_path):
+    """Over HTTP: the answer must reach a client that is still sending."""
+    standalone = Standalone(tmp_path, None, "--virt-driver", "fake", "--set", "image.local_quota_gb=1",
+                            "--set", "volume.local_quota_gb=2").start()
+    openstack = openstack_cli.Openstack(tmp_path / "state" / "clouds.yaml", "nova-lite-demo")
+    try:
+        stored = openstack("image", "create", "--disk-format", "raw", "stored")["id"]
+        with open(tmp_path / "state" / "images" / f"{stored}.data", "wb") as sparse:
+            sparse.truncate(units.GiB)
+        data = tmp_path / "data"
+        data.write_bytes(b"x" * 40 * units.MiB)
+        said = openstack("image", "create", "--file", str(data), "--disk-format", "raw", "large", fails=True)
+        assert "413" in said
+        assert "bytes of images" in said
+        said = openstack("volume", "create", "--size", "3", "large", fails=True)
+        assert "413" in said
+        assert "gigabytes of volumes" in said
+    finally:
+        openstack.close()
+        standalone.stop()
