@@ -6,6 +6,7 @@ A message holds plain JSON types only; records cross as the dictionaries of ``no
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -119,12 +120,13 @@ class Client:
 
 
 class _Exposed(messaging.RPCAccessPolicyBase):
-    """Which methods of a manager the bus may call: not the private ones, nor those by which its own process runs it."""
+    """Which methods of a manager the bus may call: not the private ones, nor those by which its own process runs it, nor an
+    attribute that happens to be callable, as the options are."""
 
     LOCAL = frozenset({"start", "stop", "periodics", "endpoints"})
 
     def is_allowed(self, endpoint: Any, method: str) -> bool:
-        return not method.startswith("_") and method not in self.LOCAL
+        return not method.startswith("_") and method not in self.LOCAL and inspect.isroutine(getattr(endpoint, method))
 
 
 def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpoints: Sequence[object]) -> Any:

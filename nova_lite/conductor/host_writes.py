@@ -130,9 +130,13 @@ def _size(flavor: Flavor | None) -> dict[str, Any]:
 
 
 def device(action: Action, values: Mapping[str, Any] | None) -> None:
-    """Whether a host may write this of a block device (None: that it is gone)."""
+    """Whether a host may write this of a block device (None: that it is gone). Which volume it is only an exchange changes: the
+    volumes of a server may be deleted with it."""
     if values is not None:
         _check(action, values, _DEVICE, "of a block device")
+        known = {action.arguments.get(name) for name in ("volume_id", "new_volume_id")}
+        if "volume_id" in values and (action.verb != "swap_volume" or values["volume_id"] not in known):
+            raise _refused(action, f"that a block device is volume {values['volume_id']}")
     elif action.verb not in ("attach_volume", "detach_volume"):
         raise _refused(action, "that a block device is gone")
 

@@ -13,7 +13,7 @@ from nova_lite import cloud_id, exception, notifications, rpc_sender
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.compute.rule_news import RuleNews
 from nova_lite.conductor import concerns, endings, heartbeats, host_writes, limits, move_endings, power_states
-from nova_lite.conductor.callers import WINDOW, Callers
+from nova_lite.conductor.callers import RULES
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
@@ -37,6 +37,7 @@ from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
+from nova_lite.rpc_callers import WINDOW, Callers
 from nova_lite.scheduler.rpcapi import SchedulerAPI
 from nova_lite.volume import base as volume_base
 
@@ -64,22 +65,23 @@ class ConductorManager:
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
         self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport, rpc_sender.of_control(conf))
+        scheduler = SchedulerAPI(transport, rpc_sender.of_control(conf))
         self.news = RuleNews(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
         volume = volume_base.load(conf)
         self.cleanup, self.debts = Cleanup(conf, volume), Debts(conf, self.db, volume)
         self.hearing = heartbeats.Hearing(conf, self.conductor.ping)
-        self.builds = BuildTask(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.cleanup,
+        self.builds = BuildTask(conf, self.db, self.leases, scheduler, self.compute, self.cleanup,
                                 self.hearing)
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.sweeper = Sweeper(conf, self.db, self.hearing)
-        self.tasks = Tasks(Tools(conf, self.db, self.leases, SchedulerAPI(transport), self.compute, self.conductor))
+        self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor))
         self.reconciler = Reconciler(conf, self.db)
         self.confirmer = Confirmer(conf, self.db, self.compute)
         self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
-        self.callers = Callers(conf, self.db)
+        self.callers = Callers(conf, self.db, RULES)
         self.endpoints = self.callers.before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
                                            cloud_id.Member(conf.host, self._cloud)])
 

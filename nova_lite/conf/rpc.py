@@ -5,8 +5,8 @@ GROUP = "rpc"
 OPTS = [
     cfg.StrOpt("master_key", default="", secret=True,
                help="The key of the control plane, at least 32 characters, for example of `openssl rand -hex 32`. The keys of "
-                    "compute hosts are made of it. Conductors, API, console proxies and nova-lite-manage need the same one; no "
-                    "compute host may have it."),
+                    "compute hosts are made of it. All services of the control plane and nova-lite-manage need the same one; "
+                    "no compute host may have it."),
     cfg.StrOpt("host_key", default="", secret=True,
                help="The key of this compute host, as `nova-lite-manage host key-create` printed it. Its daemon, and a "
                     "metadata service beside it, sign with it what they ask the conductor."),

@@ -13,10 +13,12 @@ from nova_lite import cloud_id, exception
 from nova_lite.context import RequestContext
 from nova_lite.db import clock, cloud, core, services
 from nova_lite.objects.scheduling import RequestSpec
+from nova_lite.rpc_callers import ANYBODY, WAKE_UP, WINDOW, Callers
 from nova_lite.scheduler.claims import Placer
 
 LOG = log.getLogger(__name__)
 FULL_READ_INTERVAL = 60.0
+RULES = {"select_destinations": WAKE_UP, "cloud": ANYBODY}      # asked again it gives back what was claimed
 
 
 class SchedulerManager:
@@ -26,11 +28,8 @@ class SchedulerManager:
         self.conf = conf
         self.db = core.Database(conf)
         self._placer = Placer(conf, self.db)
-
-    @property
-    def endpoints(self) -> list[object]:
-        """The objects whose methods are called by RPC."""
-        return [self, cloud_id.Member(self.conf.host, self._cloud)]
+        self.callers = Callers(conf, self.db, RULES)
+        self.endpoints = self.callers.before([self, cloud_id.Member(conf.host, self._cloud)])
 
     def start(self) -> None:
         """Read the hosts, so that the first request need not wait for it, and say that this scheduler lives."""
@@ -43,7 +42,8 @@ class SchedulerManager:
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of what has to be run again and again."""
-        return [(FULL_READ_INTERVAL, self._read_everything), (self.conf.compute.report_interval, self._register)]
+        return [(FULL_READ_INTERVAL, self._read_everything), (self.conf.compute.report_interval, self._register),
+                (WINDOW, self.callers.forget)]
 
     def _cloud(self) -> str | None:
         with self.db.read() as conn:

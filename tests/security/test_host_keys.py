@@ -1,18 +1,24 @@
 """Compute hosts prove who they are: keys, signatures, replays; and the daemons of a cloud in which all sign."""
+import contextlib
 import time
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception, manage, rpc, rpc_sender
-from nova_lite.conductor.callers import WINDOW, Callers
+from nova_lite.conductor.callers import RULES
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import SENDER, admin_context
 from nova_lite.db import host_keys
 from nova_lite.objects import states
+from nova_lite.objects.scheduling import RequestSpec
+from nova_lite.rpc_callers import WINDOW, Callers
 from nova_lite.rpc_sender import Sender
+from nova_lite.scheduler.rpcapi import SchedulerAPI
 from tests.security.test_hostile_compute import ATTACKS, refused_or_empty
 from tests.security.world import ADMIN, World
+from tests.unit.conductor.cloud import FLAVOR
 
 MASTER = "0123456789abcdef" * 4
 
@@ -109,7 +115,7 @@ def test_a_message_counts_once_on_any_conductor_and_for_its_own_words_only(world
         honest.repeat("get_instance", instance_uuid=world.mine)
     with pytest.raises(exception.HostNotAllowed, match="signature"):
         honest.repeat("list_server_ports", instance_uuid=world.theirs)
-    other = Callers(world.cloud.conf, world.cloud.db)       # of another conductor, which has not heard it
+    other = Callers(world.cloud.conf, world.cloud.db, RULES)       # of another conductor, which has not heard it
     context = admin_context()
     context.sender = honest.again[SENDER]
     with pytest.raises(exception.MessageReplayed):
@@ -144,11 +150,62 @@ def test_a_message_of_another_time_is_refused(world, monkeypatch, skew):
         admit(world.cloud.conductor.callers, context, "get_instance", {"instance_uuid": world.theirs})
 
 
+@contextlib.contextmanager
+def statements(db):
+    """What is said to the database."""
+    said = []
+
+    def note(_conn, _cursor, statement, *_rest):
+        said.append(statement.split()[0])
+    sa.event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        sa.event.remove(db.engine, "before_cursor_execute", note)
+
+
+def test_a_report_costs_no_statement_more_and_a_step_one(world):
+    report = {"host": "h1", "owner": world.owner("h1"), "actions": []}
+    step = {"action_id": 4711, "host": "h1", "owner": world.owner("h1"), "task_state": None}
+    conductor, honest = world.cloud.conductor, world.client("h1")
+    honest.heartbeat(ADMIN, report)
+    with statements(conductor.db) as signed:
+        honest.heartbeat(ADMIN, report)
+    with statements(conductor.db) as plain:
+        conductor.heartbeat(ADMIN, report)
+    assert signed == plain
+    with statements(conductor.db) as signed:
+        honest.call(ADMIN, "steps", calls=[["claim_action", step]])
+    with statements(conductor.db) as plain:
+        next(e for e in conductor.endpoints if hasattr(e, "steps"))._endpoint.steps(ADMIN, [["claim_action", step]])
+    assert [word for word in signed if word == "INSERT"] == ["INSERT"]
+    assert [word for word in signed if word in ("SELECT", "UPDATE")] == [w for w in plain if w in ("SELECT", "UPDATE")]
+
+
+@pytest.mark.parametrize("sender", [Sender("h2", rpc_sender.derive(MASTER, "h2", 1), 1), Sender(None)])
+def test_the_scheduler_hears_control_services_only(world, sender):
+    spec = RequestSpec(flavor=FLAVOR, project_id="p")
+    before = world.rows()
+    with pytest.raises(exception.HostNotAllowed):
+        SchedulerAPI(world.cloud.transport, sender).select_destinations(ADMIN, spec, [world.theirs])
+    assert world.rows() == before
+
+
+@pytest.mark.parametrize("topic", [rpc.SCHEDULER, rpc.COMPUTE])
+def test_options_are_no_method(world, topic):
+    """A ConfigOpts is callable: who calls it reads the options again, with arguments of his own."""
+    client = ConductorAPI(world.cloud.transport, rpc_sender.of_control(world.cloud.conf))
+    client.topic = topic
+    client._client = client._client.prepare(topic=topic)
+    with pytest.raises((exception.HostNotAllowed, rpc.messaging.NoSuchMethod)):
+        client.call(ADMIN, "conf", timeout=5)
+
+
 def test_what_was_spent_is_forgotten_when_it_counts_no_more(world, monkeypatch):
     world.client("h1").get_instance(ADMIN, world.theirs)
     assert world.rows()["rpc_nonces"]
     now = time.time()
-    monkeypatch.setattr("nova_lite.conductor.callers.time.time", lambda: now + 4 * WINDOW)
+    monkeypatch.setattr("nova_lite.rpc_callers.time.time", lambda: now + 4 * WINDOW)
     world.cloud.conductor.callers.forget()
     assert not world.rows()["rpc_nonces"]
 

@@ -95,7 +95,8 @@ ATTACKS = {
     "block_device_update": lambda w: [
         step("block_device_update", instance_uuid=server, device_id="d", values=values, action_id=action, owner=w.owner(owner))
         for server, action, owner, values in ((w.theirs, w.my_stop, "h2", {}), (w.theirs, w.their_stop, "h1", {}),
-                                              (w.mine, w.my_stop, "h2", None), (w.mine, w.my_stop, "h2", {"uuid": "x"}))],
+                                              (w.mine, w.my_stop, "h2", None), (w.mine, w.my_stop, "h2", {"uuid": "x"}),
+                                              (w.mine, w.my_stop, "h2", {"volume_id": "the victim's"}))],
     "nic_update": lambda w: [
         step("nic_update", instance_uuid=server, port_id="p", nic=nic, action_id=action, owner=w.owner(owner))
         for server, action, owner, nic in ((w.theirs, w.my_nic, "h2", NIC), (w.theirs, w.their_stop, "h1", NIC),
