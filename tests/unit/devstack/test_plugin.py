@@ -89,7 +89,7 @@ def test_the_whole_way_up(devstack):
     assert all(str(devstack.directory / "etc" / "nova-lite.conf") in c[1] for c in devstack.calls("run_process"))
     assert [c[3] for c in devstack.calls("run_process") if c[0] == "nova-lite-compute"] == ["root"]
     assert devstack.calls("create_service_user") == [["nova_lite", "admin"]]
-    assert devstack.calls("get_or_create_service")[0][:2] == ["nova_lite", "compute"]
+    assert devstack.calls("get_or_create_service")[0][:2] == ["nova", "compute"]
     assert devstack.calls("get_or_create_endpoint") == [["compute", "RegionOne", "http://192.0.2.7:8774/v2.1"]]
     assert devstack.calls("nova-lite-manage")[0][0].endswith("db sync")
     assert len([c for c in devstack.calls("openstack") if "create" in c]) == 5

@@ -9,9 +9,9 @@ from nova_lite import manage
 ROOT = pathlib.Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/operators.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/operators.md", "docs/compute_hosts.md"])
 def test_commands_of_the_documents_exist(name):
-    named = set(re.findall(r"nova-lite-manage (\w+) (\w+)", (ROOT / name).read_text()))
+    named = set(re.findall(r"nova-lite-manage (\w+) ([\w-]+)", (ROOT / name).read_text()))
     assert named
     assert named <= {(command.area, command.name) for command in manage.COMMANDS}
 
