@@ -73,8 +73,11 @@ class WSGIServer:
         try:
             while (request := requests.next(idle_seconds)) is not None:
                 client.begin()
-                exchange = _Exchange(client, request, self._listener.stopping)
-                exchange.run(self._app, self._environ(client, request), self._at_work)
+                environ = self._environ(client, request)
+                try:
+                    _Exchange(client, request, self._listener.stopping).run(self._app, environ, self._at_work)
+                finally:
+                    environ.clear()     # webob lets it refer to itself: the body would stay for long
                 if not requests.end(request):
                     _linger(client.sock)
                     return

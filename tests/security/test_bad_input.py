@@ -11,9 +11,10 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nova_lite import json_in, wsgi_server
+from nova_lite import json_in
 from nova_lite import log as log_module
 from nova_lite.console.proxy import Proxy
+from nova_lite.http import sockets
 from tests.support.cloud import Standalone
 
 DEEP = b"[" * 900 + b"]" * 900
@@ -164,7 +165,7 @@ def test_a_console_page_that_no_file_can_be(path, tmp_path, caplog, monkeypatch)
     caplog.set_level(logging.DEBUG, "nova_lite.console")
     monkeypatch.setattr(logging, "_logRecordFactory", log_module.Record)
     (tmp_path / "page.html").write_text("noVNC")
-    proxy = Proxy(wsgi_server.bind("127.0.0.1", 0), None, (), web=str(tmp_path))  # type: ignore[arg-type]
+    proxy = Proxy(sockets.bind("127.0.0.1", 0), None, (), web=str(tmp_path))  # type: ignore[arg-type]
     proxy.start()
     try:
         with socket.create_connection(("127.0.0.1", proxy.port), 10) as sock:
