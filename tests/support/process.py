@@ -1,8 +1,10 @@
 """Child processes of a test: started with a log file, killed with all that they started."""
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
+import random
 import signal
 import socket
 import subprocess
@@ -13,11 +15,21 @@ from collections.abc import Callable
 BIN = pathlib.Path(sys.executable).parent
 
 
+# below the ports that Linux gives to outgoing connections (ip_local_port_range starts at 32768): a port that the kernel names
+# for bind(0) is often given to a connection before the service of the test listens on it
+_PORTS = itertools.cycle(random.sample(range(16384, 32768), 16384))
+
+
 def free_port() -> int:
-    """A TCP port of the loopback address that nobody uses now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A TCP port on which nobody listens. A process gets each port once."""
+    for port in _PORTS:
+        with socket.socket() as s:
+            try:
+                s.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port is free")
 
 
 def wait_for(what: str, condition: Callable[[], object], timeout: float = 60, interval: float = 0.1) -> object:

@@ -10,7 +10,7 @@ import subprocess
 from typing import Any
 
 from nova_lite.virt.libvirt.config import Auth, Disk, NetworkSource
-from tests.support.process import wait_for
+from tests.support.process import free_port, wait_for
 
 PROGRAMS = ("tgtd", "tgtadm", "qemu-nbd")
 _WITH_US = ("setpriv", "--pdeathsig", "KILL")      # what a killed test run starts ends with it
@@ -20,13 +20,6 @@ PASSWORD = "chap-secret-12"
 def missing() -> str:
     """What is not installed; empty: nothing."""
     return ", ".join(p for p in PROGRAMS if not shutil.which(p))
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class IscsiTarget:
