@@ -12,6 +12,7 @@ is not oslo.service's launcher (it forks where threads are native, and restarts 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import select
@@ -164,6 +165,14 @@ def one_line(error: BaseException) -> str | None:
     return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename is not None else None
 
 
+def _make_own_log_locks() -> None:
+    """The lock that oslo.log gives to green threads is a pipe, which a forked worker shares with its parent and the other
+    workers: a worker that was killed while it wrote a line would keep all of them from logging for ever."""
+    loggers = [logging.getLogger(), *logging.Logger.manager.loggerDict.values()]
+    for handler in {handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers}:
+        handler.createLock()
+
+
 class _Parent:
     """Forks the workers, starts those that died again, passes signals on."""
 
@@ -217,6 +226,7 @@ class _Parent:
 
             hubs.use_hub()      # the parent's poll descriptor is not ours to share
         os.close(self._alive_writer)
+        _make_own_log_locks()
         self.signals.close()
         random.seed()
         return _serve(self.conf, self.make_service, Signals(), self._alive_reader)

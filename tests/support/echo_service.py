@@ -1,5 +1,6 @@
 """A service for the tests of service.py and launcher.py: a page, a slow page, a loop that fails, a manager that drains."""
 import nova_lite.cmd  # noqa: F401, I001  chooses the threads, as in every console script
+import logging
 import os
 import sys
 import time
@@ -45,6 +46,9 @@ def app(environ, start_response):
     path = environ["PATH_INFO"]
     if path == "/slow":
         time.sleep(2)
+    if path == "/die-while-logging":
+        logging.getLogger().handlers[0].acquire()
+        os._exit(9)
     if path == "/log":
         RequestContext(request_id="req-11111111-2222-3333-4444-555555555555", global_request_id="req-global")
         LOG.info("about a server", extra={"instance_uuid": UUID})

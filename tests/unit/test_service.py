@@ -153,6 +153,17 @@ def test_workers_share_the_port_and_are_replaced(tmp_path, mode):
         assert echo.stop() == 0
 
 
+def test_a_worker_that_is_killed_while_it_logs_silences_no_other(tmp_path, mode):
+    with Echo(tmp_path, mode, 2) as echo:
+        echo.wait_log("is ready", 2)
+        with pytest.raises(requests.ConnectionError):
+            echo.get("/die-while-logging")
+        echo.wait_log("ended with status 9")        # the parent says so
+        echo.wait_log("is ready", 3)                # the worker that takes its place
+        assert echo.stop() == 0, echo.log()
+        assert echo.log().count("has stopped") == 2
+
+
 def test_workers_end_with_their_parent(tmp_path, mode):
     with Echo(tmp_path, mode, 2) as echo:
         echo.wait_log("is ready", 2)
