@@ -27,7 +27,7 @@ help:
 	@echo "make two-hosts   each verb, moves and kills on the cloud of devstack/local/stack.sh --hosts 2 (MIGRATIONS=100)"
 	@echo "make client-tours  users' tools: openstacksdk, openstack, nova, Ansible, libcloud, gophercloud; on any cloud"
 	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
-	@echo "make lint         ruff, mypy, shellcheck"
+	@echo "make lint         ruff, mypy, import contracts, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
 	@echo "make clean        remove what make made"
 
@@ -127,6 +127,7 @@ fuzz: install
 lint: install
 	$(BIN)/ruff check nova_lite tests benchmarks
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo pyproject.toml
 	$(BIN)/shellcheck -x devstack/plugin.sh devstack/settings devstack/local/*.sh devstack/local/lib/*.sh
 
 genconfig: install
@@ -134,5 +135,5 @@ genconfig: install
 	$(BIN)/oslopolicy-sample-generator --namespace nova_lite --output-file etc/nova_lite/policy.yaml
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find nova_lite tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

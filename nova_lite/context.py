@@ -15,7 +15,7 @@ class RequestContext(context.RequestContext):
     ``context_is_admin`` says, by default the role admin; policy alone decides what that means. The token stays in the process
     that got it: ``to_rpc`` leaves it out, as nothing behind the API may need a user's token in a message.
 
-    ``sender`` is what the sender of a message says of itself (``rpc_sender.py``). ``caller`` is the compute host that asks, as
+    ``sender`` is what the sender of a message says of itself (``rpc/sender.py``). ``caller`` is the compute host that asks, as
     ``conductor/callers.py`` has found; None for a control service. Neither of them is part of :meth:`to_rpc`.
     """
 

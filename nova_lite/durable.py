@@ -10,7 +10,7 @@ import time
 
 from oslo_log import log
 
-from nova_lite import concurrency
+from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
 _DAY = 86400

@@ -37,16 +37,16 @@ class Services:
 
 def make_services(conf: cfg.ConfigOpts) -> Services:
     """Everything from the configuration; nothing connects before its first use."""
-    from nova_lite.compute import rpcapi
     from nova_lite.compute.api import ComputeAPI
-    from nova_lite.compute.rule_news import RuleNews
+    from nova_lite.conductor.security_group_notifier import SecurityGroupNotifier
     from nova_lite.db.port_store import DatabasePortStore
     from nova_lite.policy import Policy
+    from nova_lite.rpc import compute as rpcapi
 
     db, transport = Database(conf), rpc.get_transport(conf)
     notifications.attach(conf, db, "api")
     image = image_base.load(conf)
-    network = network_base.load(conf, DatabasePortStore(db, RuleNews(db, rpcapi.ComputeAPI(transport))))
+    network = network_base.load(conf, DatabasePortStore(db, SecurityGroupNotifier(db, rpcapi.ComputeAPI(transport))))
     volume = volume_base.load(conf)
     compute = ComputeAPI(conf, db, transport, image, network, volume)
     return Services(conf, db, Policy(conf), image, network, volume, compute)

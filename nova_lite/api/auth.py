@@ -5,6 +5,7 @@ Each strategy leaves keystonemiddleware's ``X-*`` headers in the environ; :class
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from oslo_config import cfg
@@ -96,15 +97,8 @@ def authtoken_factory(global_conf: dict[str, str], **_local: str) -> Callable[[A
 
 
 def embedded_factory(global_conf: dict[str, str], **_local: str) -> Callable[[Application], Application]:
-    """Paste filter factory of the embedded identity."""
-    conf = loading.current(global_conf).conf
-
-    def make(app: Application) -> Application:
-        from nova_lite.identity.local import LocalIdentity
-        from nova_lite.identity.middleware import EmbeddedAuth
-
-        return EmbeddedAuth(app, LocalIdentity(f"{conf.state_path}/identity"))
-    return make
+    """Paste filter factory of the embedded identity; imported only where it is used."""
+    return import_module("nova_lite.embedded.identity.middleware").factory(loading.current(global_conf).conf)
 
 
 def written(conf: cfg.ConfigOpts, group: str, name: str) -> str:

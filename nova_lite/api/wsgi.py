@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -60,9 +61,7 @@ def embedded_factory(global_conf: dict[str, str], part: str = "", **_local: str)
     conf = loading.current(global_conf).conf
     if conf.api.auth_strategy != "embedded":
         return None
-    from importlib import import_module
-
-    return import_module(f"nova_lite.embedded.{part}").factory(conf)
+    return import_module(f"nova_lite.embedded.api.{part}").factory(conf)
 
 
 def metadata_factory(global_conf: dict[str, str], **_local: str) -> Application:
@@ -75,12 +74,12 @@ def metadata_factory(global_conf: dict[str, str], **_local: str) -> Application:
 def application_of(name: str) -> Application:
     """The application of a server that is not ours, with the options of the file that :data:`CONF_VARIABLE` names. A mistake of
     the operator, or a neighbour that does not answer, is one line on stderr and the end of the process (SystemExit)."""
-    from nova_lite import concurrency
+    from nova_lite.runtime import concurrency
 
     # the server made its threads long ago: it is too late for green ones, unless it says that it has them
     os.environ.setdefault(concurrency.VARIABLE, "threading")
     concurrency.setup()
-    from nova_lite import service
+    from nova_lite.runtime import service
 
     made: list[Application] = []
 

@@ -1,7 +1,7 @@
 """The console scripts: one file each. Importing this package chooses the threads of the process, before anything else."""
 import sys
 
-from nova_lite import concurrency
+from nova_lite.runtime import concurrency
 
 try:
     concurrency.setup()

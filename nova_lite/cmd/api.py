@@ -1,7 +1,7 @@
 """nova-lite-api: the compute API."""
 from __future__ import annotations
 
-from nova_lite import service
+from nova_lite.runtime import service
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """nova-lite-api-metadata: what guests read at 169.254.169.254. It asks the conductor; it knows no database."""
 from __future__ import annotations
 
-from nova_lite import service
+from nova_lite.runtime import service
 
 
 def main() -> int:

@@ -1,7 +1,8 @@
 """nova-lite-compute: drives the hypervisor of this host. It knows the broker, never the database."""
 from __future__ import annotations
 
-from nova_lite import rpc, service
+from nova_lite import rpc
+from nova_lite.runtime import service
 
 
 def main() -> int:

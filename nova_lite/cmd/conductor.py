@@ -1,7 +1,8 @@
 """nova-lite-conductor: owns the actions in flight and writes for the compute hosts."""
 from __future__ import annotations
 
-from nova_lite import rpc, service
+from nova_lite import rpc
+from nova_lite.runtime import service
 
 
 def main() -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 from oslo_config import cfg
 from sqlalchemy import exc
 
-from nova_lite import exception, manage, service
+from nova_lite import exception, manage
+from nova_lite.runtime import service
 
 NAME = "nova-lite-manage"
 

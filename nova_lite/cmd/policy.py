@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from nova_lite import service
 from nova_lite.manage import policy
+from nova_lite.runtime import service
 
 NAME = "nova-lite-policy"
 

@@ -1,7 +1,8 @@
 """nova-lite-scheduler: finds hosts and claims room on them."""
 from __future__ import annotations
 
-from nova_lite import rpc, service
+from nova_lite import rpc
+from nova_lite.runtime import service
 
 
 def main() -> int:

@@ -7,7 +7,8 @@ import threading
 
 from oslo_log import log
 
-from nova_lite import exception, service
+from nova_lite import exception
+from nova_lite.runtime import service
 from nova_lite.standalone import options
 
 NAME = "nova-lite-standalone"

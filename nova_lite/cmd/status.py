@@ -5,7 +5,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import service, status
+from nova_lite import status
+from nova_lite.runtime import service
 
 NAME = "nova-lite-status"
 

@@ -17,7 +17,7 @@ expected = messaging.expected_exceptions(exception.NovaLiteError)
 
 
 class Consoles:
-    """The part of the server side of ``compute/rpcapi.py`` about consoles. No token is known here."""
+    """The part of the server side of ``rpc/compute.py`` about consoles. No token is known here."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: Host) -> None:
         self._host = host

@@ -19,7 +19,7 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
-PATIENCE = 4.0          # seconds for which a question waits for its answer; less than compute/rpcapi.py does
+PATIENCE = 4.0          # seconds for which a question waits for its answer; less than rpc/compute.py does
 LOG = log.getLogger(__name__)
 expected = messaging.expected_exceptions(exception.NovaLiteError)
 Later = Callable[[str, Callable[[bool], None]], None]
@@ -27,7 +27,7 @@ Later = Callable[[str, Callable[[bool], None]], None]
 
 
 class Departures:
-    """A part of the server side of ``compute/rpcapi.py``."""
+    """A part of the server side of ``rpc/compute.py``."""
 
     def __init__(self, host: Host, later: Later) -> None:
         self._host, self._later = host, later

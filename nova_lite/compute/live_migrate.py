@@ -30,11 +30,12 @@ from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
+from nova_lite.objects.guest_moves import Plan, Progress
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Fetcher
-from nova_lite.virt.live import ABORT, BROKEN, WHOLE, Plan, Progress, Report
+from nova_lite.virt.live import ABORT, BROKEN, WHOLE, Report
 
 LOG = log.getLogger(__name__)
 _HALF_IS_LOST = "the guest had gone on at its new host before all of it was there, and the old one has lost the rest"

@@ -12,7 +12,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import cloud_id, exception, rpc_sender
+from nova_lite import exception
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.departures import Departures
@@ -21,11 +21,8 @@ from nova_lite.compute.leases import Leases
 from nova_lite.compute.network_looks import NetworkLooks
 from nova_lite.compute.nic_comparison import NicComparison
 from nova_lite.compute.questions import Questions
-from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.compute.turns import Turns
 from nova_lite.compute.work import Host
-from nova_lite.conductor.port_store import RpcPortStore
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
@@ -34,6 +31,10 @@ from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import PortNews
+from nova_lite.rpc import cloud_id, sender
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.conductor import ConductorAPI
+from nova_lite.rpc.port_store import RpcPortStore
 from nova_lite.share import base as share_base
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt import vendor_data
@@ -72,11 +73,11 @@ class _Claimed(NamedTuple):
 
 
 class ComputeManager:
-    """The server side of ``compute/rpcapi.py`` for one host. It knows the broker and the hypervisor, no database."""
+    """The server side of ``rpc/compute.py`` for one host. It knows the broker and the hypervisor, no database."""
 
     def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str) -> None:
         self.conf = conf
-        self.conductor = ConductorAPI(transport, rpc_sender.of_host(conf, host))
+        self.conductor = ConductorAPI(transport, sender.of_host(conf, host))
         self.leases = Leases(host)
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
@@ -363,6 +364,6 @@ class ComputeManager:
             LOG.exception("the rules of security groups were not brought up to date; again in %s s", RULES_INTERVAL)
 
     def cache_images(self, context: RequestContext, image_ids: list[str]) -> None:
-        """See :meth:`nova_lite.compute.rpcapi.ComputeAPI.cache_images`."""
+        """See :meth:`nova_lite.rpc.compute.ComputeAPI.cache_images`."""
         for image_id in image_ids:
             self._turns.submit(image_cache.TURN, self._lasting, partial(image_cache.fetch, self.host, context, image_id))

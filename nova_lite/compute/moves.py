@@ -22,10 +22,11 @@ from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, needs_stack, patient
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
+from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, Waiter
+from nova_lite.virt.driver import Checker, Fetcher, Waiter
 
 LOG = log.getLogger(__name__)
 PAUSE = 0.2             # seconds between two questions whether the old host has let go; it takes its time to answer

@@ -10,14 +10,14 @@ from nova_lite import exception
 from nova_lite.compute.work import Host
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.objects import states
+from nova_lite.objects.guest_moves import Plan, SourceFacts
 from nova_lite.objects.instance import Instance
-from nova_lite.virt.live import Plan, SourceFacts
 
 expected = messaging.expected_exceptions(exception.NovaLiteError)
 
 
 class Questions:
-    """The part of the server side of ``compute/rpcapi.py`` that answers at once."""
+    """The part of the server side of ``rpc/compute.py`` that answers at once."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -46,7 +46,7 @@ class Questions:
 
     @expected
     def live_migration_facts(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
-        """``virt.live.SourceFacts`` of a guest of this host."""
+        """``objects.guest_moves.SourceFacts`` of a guest of this host."""
         return self.host.driver.live.facts(self._instance(context, instance_uuid)).to_primitive()
 
     def live_migration_refused(self, context: RequestContext, instance_uuid: str, token: str) -> None:
@@ -56,7 +56,7 @@ class Questions:
     @expected
     def check_live_migration(self, context: RequestContext, instance_uuid: str, there: dict[str, Any], block: bool | None,
                              over_commit: bool) -> dict[str, Any]:
-        """``virt.live.Plan``: how this host would take a guest. Raises MigrationPreCheckError and its kin."""
+        """``objects.guest_moves.Plan``: how this host would take a guest. Raises MigrationPreCheckError and its kin."""
         instance = self._instance(context, instance_uuid)
         plan = self.host.driver.live.check(instance, SourceFacts.from_primitive(there), block, over_commit)
         self._check_network(instance)
@@ -80,7 +80,7 @@ class Questions:
     @expected
     def offer_for_live_migration(self, context: RequestContext, instance_uuid: str,
                                  plan: dict[str, Any]) -> dict[str, Any] | None:
-        """``virt.driver.DiskOffer``, or None: there is nothing that the hypervisor does not copy."""
+        """``objects.guest_moves.DiskOffer``, or None: there is nothing that the hypervisor does not copy."""
         offer = self.host.driver.live.offer(self._instance(context, instance_uuid), Plan.from_primitive(plan))
         return offer.to_primitive() if offer is not None else None
 

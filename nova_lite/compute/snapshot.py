@@ -13,12 +13,13 @@ from functools import partial
 import oslo_messaging as messaging
 from oslo_log import log
 
-from nova_lite import concurrency, exception, units
+from nova_lite import exception, units
 from nova_lite.compute.patience import until_answered
 from nova_lite.compute.work import Work, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
+from nova_lite.runtime import concurrency
 from nova_lite.virt.driver import DiskCopy
 from nova_lite.volume import image_snapshots
 

@@ -16,8 +16,6 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute.external_events import ExternalEvents
-from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
 from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
@@ -25,6 +23,8 @@ from nova_lite.objects import states
 from nova_lite.objects.action import GUEST_AT, Action
 from nova_lite.objects.instance import DEVICE_ADDRESSES, Instance
 from nova_lite.objects.migration import Migration
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.share.base import ShareAPI
 from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume.base import VolumeAPI

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nova_lite.rpc_callers import ANYBODY, WAKE_UP, Arguments, Rule
+from nova_lite.runtime.rpc_callers import ANYBODY, WAKE_UP, Arguments, Rule
 
 
 def _host(arguments: Arguments) -> Iterator[str]:

@@ -8,13 +8,13 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, moves
 from nova_lite.db.core import Database
 from nova_lite.objects import migration as migration_objects
 from nova_lite.objects import states
 from nova_lite.objects.migration import Migration
+from nova_lite.rpc.compute import ComputeAPI
 
 LOG = log.getLogger(__name__)
 INTERVAL = 10.0

@@ -9,9 +9,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import cloud_id, exception, notifications, rpc_sender
-from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.compute.rule_news import RuleNews
+from nova_lite import exception, notifications
 from nova_lite.conductor import concerns, endings, heartbeats, host_writes, limits, move_endings, power_states
 from nova_lite.conductor.callers import RULES
 from nova_lite.conductor.cleanup import Cleanup
@@ -23,7 +21,7 @@ from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.overdue import Overdue
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
 from nova_lite.conductor.reconcile import Reconciler
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.security_group_notifier import SecurityGroupNotifier
 from nova_lite.conductor.steps import Steps
 from nova_lite.conductor.strays import Strays
 from nova_lite.conductor.sweeper import Sweeper
@@ -37,8 +35,11 @@ from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
-from nova_lite.rpc_callers import WINDOW, Callers
-from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.rpc import cloud_id, sender
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.conductor import ConductorAPI
+from nova_lite.rpc.scheduler import SchedulerAPI
+from nova_lite.runtime.rpc_callers import WINDOW, Callers
 from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
@@ -57,16 +58,16 @@ class _Todo(NamedTuple):
 
 
 class ConductorManager:
-    """The server side of ``conductor/rpcapi.py``. Any number of processes may run one."""
+    """The server side of ``rpc/conductor.py``. Any number of processes may run one."""
 
     def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport) -> None:
         self.conf, self.db = conf, Database(conf)
         notifications.attach(conf, self.db, "conductor")
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
-        self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport, rpc_sender.of_control(conf))
-        scheduler = SchedulerAPI(transport, rpc_sender.of_control(conf))
-        self.news = RuleNews(self.db, self.compute)
+        self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport, sender.of_control(conf))
+        scheduler = SchedulerAPI(transport, sender.of_control(conf))
+        self.news = SecurityGroupNotifier(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
         volume = volume_base.load(conf)
         self.cleanup, self.debts = Cleanup(conf, volume), Debts(conf, self.db, volume)

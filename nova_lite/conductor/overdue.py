@@ -9,7 +9,6 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, clock, instances, models, services
@@ -17,6 +16,7 @@ from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.instance import SHELVED_AT, Instance
+from nova_lite.rpc.compute import ComputeAPI
 
 LOG = log.getLogger(__name__)
 T = models.instances

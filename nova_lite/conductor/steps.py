@@ -1,6 +1,6 @@
 """What compute hosts tell of their actions: claims, steps on the way, ends. Many of them in one message and one transaction.
 
-A host with much to do gathers what its threads have to say (see ``conductor/batching.py``); here the steps of one message are
+A host with much to do gathers what its threads have to say (see ``rpc/batching.py``); here the steps of one message are
 written by a handful of statements, however many they are. Each step is fenced: it is refused with LeaseLost when the action
 is not its owner's any more, and refusing one does not touch the others.
 """
@@ -17,10 +17,8 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings, host_writes, move_endings
 from nova_lite.conductor.callers import host_of
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, console_auth_tokens, hosts, instances, moves, networks, services
@@ -29,6 +27,8 @@ from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.virt.live import ABORT, GIVE_UP
 
 LOG = log.getLogger(__name__)

@@ -8,7 +8,7 @@ OPTS = [
     cfg.IntOpt("workers", default=1, min=1, help="Processes that answer the compute API."),
     cfg.StrOpt("paste_config", default="", help="Path of api-paste.ini; empty: the one that is installed or in the checkout."),
     cfg.StrOpt("auth_strategy", default="keystone", choices=["keystone", "embedded", "noauth2"],
-               help="keystone: keystonemiddleware. embedded: users of this machine, see nova_lite/identity/local.py. "
+               help="keystone: keystonemiddleware. embedded: users of this machine, see nova_lite/embedded/identity/local.py. "
                     "noauth2: for tests only; the token 'user:project' is believed."),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one list answer holds."),
     cfg.BoolOpt("enable_instance_password", default=True, help="Answer adminPass to create, rebuild and rescue."),

@@ -13,8 +13,8 @@ from oslo_log import log
 from websockify import websocketproxy
 
 from nova_lite.console import vencrypt
-from nova_lite.http.listener import Client
 from nova_lite.objects.console import ConsoleAuthToken
+from nova_lite.runtime.http.listener import Client
 
 LOG = log.getLogger(__name__)
 REQUEST_SECONDS = 10.0      # for a request to come in whole; a console that was opened may be silent for ever

@@ -9,7 +9,7 @@ from oslo_log import log
 
 from nova_lite.console.handler import REQUEST_SECONDS, Handler
 from nova_lite.console.tokens import Tokens
-from nova_lite.http.listener import Client, Limits, Listener
+from nova_lite.runtime.http.listener import Client, Limits, Listener
 
 LOG = log.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from collections.abc import Collection
 import oslo_messaging as messaging
 from oslo_log import log
 
-from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import admin_context
 from nova_lite.objects.console import ConsoleAuthToken, digest
-from nova_lite.rpc_sender import UNKNOWN, Sender
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.conductor import ConductorAPI
+from nova_lite.rpc.sender import UNKNOWN, Sender
 
 LOG = log.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
+from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
 

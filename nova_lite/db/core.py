@@ -11,9 +11,10 @@ from oslo_config import cfg
 from oslo_log import log
 from sqlalchemy import exc
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
 from nova_lite.db import journal, patterns, pymysql_loader, sealed, time_limit
-from nova_lite.secret_keys import SecretKeys
+from nova_lite.db.secret_keys import SecretKeys
+from nova_lite.runtime import concurrency
 
 T = TypeVar("T")
 LOG = log.getLogger(__name__)

@@ -338,7 +338,7 @@ console_auth_tokens = sa.Table(
     sa.Index("ix_console_auth_tokens_expires_at", "expires_at"),
 )
 
-# the keys of compute hosts (rpc_sender.py), which are made of the control plane's: none of them is kept
+# the keys of compute hosts (rpc/sender.py), which are made of the control plane's: none of them is kept
 host_keys = sa.Table(
     "host_keys", metadata,
     sa.Column("host", sa.String(255), primary_key=True),
@@ -355,7 +355,7 @@ rpc_nonces = sa.Table(
     sa.Index("ix_rpc_nonces_expires_at", "expires_at"),
 )
 
-# the embedded network (network/bridge.py); unused where Neutron serves
+# the embedded network (embedded/network/bridge.py); unused where Neutron serves
 networks = sa.Table(
     "networks", metadata, _id(), *_times(),
     sa.Column("uuid", sa.String(36), nullable=False, unique=True),

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.secret_keys import SecretKeys
+from nova_lite.db.secret_keys import SecretKeys
 
 LOG = log.getLogger(__name__)
 NAMES = ("admin_password",)

@@ -19,9 +19,10 @@ from keystoneauth1 import exceptions as ks
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.identity.breaker import AT_ONCE, PATIENCE, UNHURRIED_PATIENCE, Breaker
+from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
 GROUP, FALLBACK = "service_user", "keystone_authtoken"

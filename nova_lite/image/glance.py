@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.identity.keystone import Client, NeighbourError
 from nova_lite.image import digests
 from nova_lite.objects.image import ImageMeta
+from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
 PAGE = 500

@@ -12,9 +12,10 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import launcher, units
+from nova_lite import units
 from nova_lite.api.openstack import microversions
 from nova_lite.db.core import Database
+from nova_lite.runtime import launcher
 
 _COPY = "Copy the file to all machines with an API or a conductor"
 
@@ -33,8 +34,7 @@ class Command:
 
 def db_sync(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     """Bring the schema up to date, and make the keys of secrets where there are none."""
-    from nova_lite import secret_keys
-    from nova_lite.db import migration
+    from nova_lite.db import migration, secret_keys
 
     migration.sync(conf, arguments.revision)
     print(f"The database is at revision {migration.version(conf)[0]}.")
@@ -52,7 +52,7 @@ def db_version(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
 
 def secrets_rotate(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
     """Change the key that seals secrets in the database."""
-    from nova_lite import secret_keys
+    from nova_lite.db import secret_keys
 
     secret_keys.rotate(conf)
     print(f"{conf.database.secret_keys_file} has a new key. {_COPY} before the next rotation.")
@@ -82,9 +82,9 @@ def action_list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
 
 def host_drain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     """Move all servers of a host to others; 0 when it is empty."""
-    from nova_lite import service
     from nova_lite.api.app import make_services
     from nova_lite.manage import drain
+    from nova_lite.runtime import service
 
     service.check_database(conf)
     service.check_broker(conf)

@@ -3,18 +3,19 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from nova_lite import exception, rpc_sender, units
+from nova_lite import exception, units
 from nova_lite.db import host_keys
 from nova_lite.db.core import Database
+from nova_lite.rpc import sender
 
 
 def create(conf: cfg.ConfigOpts, host: str) -> str:
     """One more key of a host, as its [rpc] host_key has it. It is not kept: who loses it makes another one."""
-    master = rpc_sender.master_key(conf)
+    master = sender.master_key(conf)
     if not master:
         raise exception.ConfigError(reason="[rpc] master_key is not set: the keys of hosts are made of it")
     generation = Database(conf).write(host_keys.create, host)
-    return f"{generation}:{rpc_sender.derive(master, host, generation).hex()}"
+    return f"{generation}:{sender.derive(master, host, generation).hex()}"
 
 
 def lines(conf: cfg.ConfigOpts) -> list[str]:

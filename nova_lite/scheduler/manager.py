@@ -9,11 +9,12 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import cloud_id, exception
+from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.db import clock, cloud, core, services
 from nova_lite.objects.scheduling import RequestSpec
-from nova_lite.rpc_callers import ANYBODY, WAKE_UP, WINDOW, Callers
+from nova_lite.rpc import cloud_id
+from nova_lite.runtime.rpc_callers import ANYBODY, WAKE_UP, WINDOW, Callers
 from nova_lite.scheduler.claims import Placer
 
 LOG = log.getLogger(__name__)

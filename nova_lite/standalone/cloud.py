@@ -9,12 +9,13 @@ from typing import IO, Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, rpc, service
+from nova_lite import exception, rpc
 from nova_lite.api import wsgi as api_wsgi
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.console import services as console_services
 from nova_lite.db.core import Database
+from nova_lite.runtime import service
 from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.standalone import seed
 

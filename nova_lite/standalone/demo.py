@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.identity.local import LocalIdentity
+from nova_lite.embedded.identity.local import LocalIdentity
 
 NAME = "demo"
 BOOT_TIMEOUT, LOGIN_TIMEOUT = 300, 300

@@ -8,11 +8,10 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import secret_keys
 from nova_lite.context import RequestContext
-from nova_lite.db import cloud, flavors, migration, models, networks
+from nova_lite.db import cloud, flavors, migration, models, networks, secret_keys
 from nova_lite.db.core import Database
-from nova_lite.identity.local import LocalIdentity
+from nova_lite.embedded.identity.local import LocalIdentity
 from nova_lite.image import base as image_base
 
 LOG = log.getLogger(__name__)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from oslo_config import cfg
 from sqlalchemy.exc import SQLAlchemyError
 
-from nova_lite import checks, exception
+from nova_lite import exception
 from nova_lite.db.core import Database
+from nova_lite.runtime import checks
 
 SUCCESS, WARNING, FAILURE = "Success", "Warning", "Failure"
 

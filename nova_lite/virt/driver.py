@@ -19,6 +19,7 @@ from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import Diagnostics
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
@@ -64,25 +65,6 @@ class DiskCopy:
 
     path: str
     disk_format: str
-
-
-@dataclass
-class DiskOffer(Record):
-    """The disks of a guest that moves, as its old host serves them over the migration network, read-only.
-
-    ``disks`` are the names of files, ``disk_format`` is that of the root disk, and ``base`` the name of its base image (empty:
-    it has none). ``key`` is needed to connect and good for this move only; it must not come into any log. ``pool``: the disks
-    of the guest proper are not served, but stay in this pool, which the new host has to know; empty: they are files.
-    """
-
-    address: str
-    port: int
-    disks: list[str] = field(default_factory=list)
-    base: str = ""
-    base_format: str = ""
-    key: str = ""
-    disk_format: str = ""
-    pool: str = ""
 
 
 PowerCallback = Callable[[str, int], None]

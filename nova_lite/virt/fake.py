@@ -24,6 +24,7 @@ from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import NIC, Diagnostics
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.objects.hardware import disk_encryption, pci
 from nova_lite.objects.hardware.pci import PciDevice
 from nova_lite.objects.hardware.placement import HostCell
@@ -33,18 +34,7 @@ from nova_lite.objects.network import VIF
 from nova_lite.objects.share import ShareAttachment
 from nova_lite.objects.states import NOSTATE, POWER_NAMES, POWER_PAUSED, RUNNING, SHUTDOWN
 from nova_lite.virt import host_uptime
-from nova_lite.virt.driver import (
-    Checker,
-    DiskCopy,
-    DiskOffer,
-    Fetcher,
-    GuestFiles,
-    Inventory,
-    Noter,
-    PowerCallback,
-    Waiter,
-    wanted,
-)
+from nova_lite.virt.driver import Checker, DiskCopy, Fetcher, GuestFiles, Inventory, Noter, PowerCallback, Waiter, wanted
 from nova_lite.virt.fake_live import FakeLiveMigrations
 
 CONSOLE_LINES = 20

@@ -6,13 +6,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from nova_lite import exception
+from nova_lite.objects.guest_moves import DiskOffer, Plan, Progress, SourceFacts
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.states import NOSTATE, POWER_PAUSED, RUNNING
 from nova_lite.units import GiB, MiB
 from nova_lite.virt.copies import Copies
-from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
-from nova_lite.virt.live import ABORT, FORCE_COMPLETE, WHOLE, Plan, Progress, Report, SourceFacts, Waits
+from nova_lite.virt.driver import Checker, Fetcher, wanted
+from nova_lite.virt.live import ABORT, FORCE_COMPLETE, WHOLE, Report, Waits
 
 if TYPE_CHECKING:
     from nova_lite.virt.fake import FakeDriver

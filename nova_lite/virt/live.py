@@ -8,74 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-from nova_lite.objects.base import Record
+from nova_lite.objects.guest_moves import DiskOffer, Plan, Progress, SourceFacts
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
+from nova_lite.virt.driver import Checker, Fetcher, wanted
 
 ABORT, FORCE_COMPLETE, GIVE_UP = "abort", "force_complete", "give_up"
 # where the memory of a guest is. SPLIT: it went on at the destination before all of it was there, and the rest follows;
 # BROKEN: that has stopped, and the guest stands still until the source takes it up again
 WHOLE, SPLIT, BROKEN = "", "split", "broken"
 REST_SECONDS = 7200.0           # how long the rest of a BROKEN guest is waited for; its user has no server meanwhile
-
-
-@dataclass
-class SourceFacts(Record):
-    """The guest as it runs on its host. ``disks`` are {"name", "size", "used", "format", "whole"}, sizes in bytes; whole: it
-    does not stand on the server's image, so that all of it has to be copied. ``token`` stands in a file beside them, so that a
-    destination which can read it knows that it shares the directory. ``pool``: where all hosts with the same one see the disks;
-    empty: they are files."""
-
-    hypervisor_type: str
-    hypervisor_version: int
-    power_state: int
-    arch: str = ""
-    machine: str = ""
-    virt_type: str = ""
-    cpu: str = ""
-    disks: list[dict[str, Any]] = field(default_factory=list)
-    root: str = ""
-    token: str = ""
-    pool: str = ""
-
-
-@dataclass
-class Plan(Record):
-    """How the guest comes over, as the destination has decided. ``shared``: both hosts have the same directory of guests.
-    ``nics`` by hardware address and ``volumes`` by id are these devices as the destination has them. ``waits_for`` are the
-    ports whose nics are there before the guest, so that Neutron can wire them."""
-
-    block: bool = False
-    shared: bool = False
-    uri: str = ""
-    address: str = ""
-    power_state: int = 0
-    disks: list[dict[str, Any]] = field(default_factory=list)
-    source_root: str = ""
-    root: str = ""
-    listen: str = ""                # where the destination's consoles are
-    nics: dict[str, str] = field(default_factory=dict)
-    volumes: dict[str, str] = field(default_factory=dict)
-    host: str = ""                  # the destination's name
-    post_copy: bool = False         # the destination can let the guest go on before all its memory is there
-    waits_for: list[str] = field(default_factory=list)
-
-
-@dataclass
-class Progress(Record):
-    """Bytes of a copy; ``post_copy``: the guest goes on at the destination already."""
-
-    memory_total: int = 0
-    memory_processed: int = 0
-    memory_remaining: int = 0
-    disk_total: int = 0
-    disk_processed: int = 0
-    disk_remaining: int = 0
-    post_copy: bool = False
 
 
 Waits = Callable[[], bool]

@@ -1,1 +1,1 @@
-"""Block storage: the interface, Cinder's side of it and the embedded one."""
+"""Block storage: the interface, and the driver of Cinder."""

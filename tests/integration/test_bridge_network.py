@@ -15,8 +15,8 @@ from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.db import networks
 from nova_lite.db.port_store import DatabasePortStore
+from nova_lite.embedded.network.bridge import BridgeNetwork
 from nova_lite.network import ipam
-from nova_lite.network.bridge import BridgeNetwork
 from nova_lite.network.host import NetworkHost
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance

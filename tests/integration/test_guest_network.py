@@ -22,12 +22,12 @@ from nova_lite.context import RequestContext
 from nova_lite.db import migration, networks
 from nova_lite.db.core import Database
 from nova_lite.db.port_store import DatabasePortStore
-from nova_lite.http import sockets
-from nova_lite.http.server import WSGIServer
-from nova_lite.network.bridge import BridgeNetwork
+from nova_lite.embedded.network.bridge import BridgeNetwork
 from nova_lite.network.host import NetworkHost
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import Instance
+from nova_lite.runtime.http import sockets
+from nova_lite.runtime.http.server import WSGIServer
 from nova_lite.virt import guest_metadata
 from tests.guest import tiny_image
 from tests.support.bridge_guests import free_range

@@ -18,10 +18,10 @@ import nova_lite.conf
 from nova_lite import exception
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.guest_moves import Plan
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import GuestFiles
-from nova_lite.virt.live import Plan
 from tests.libvirt_host import LibvirtHost, started
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")

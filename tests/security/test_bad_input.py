@@ -12,9 +12,9 @@ import pytest
 import requests
 
 from nova_lite import json_in
-from nova_lite import log as log_module
 from nova_lite.console.proxy import Proxy
-from nova_lite.http import sockets
+from nova_lite.runtime import log as log_module
+from nova_lite.runtime.http import sockets
 from tests.support.cloud import Standalone
 
 DEEP = b"[" * 900 + b"]" * 900
@@ -54,9 +54,9 @@ class Raw:
         return int(head.split()[1]) if head else 0, text.decode()
 
     def lines(self, since: int) -> list[str]:
-        """What the cloud has logged."""
+        """What the cloud has logged, without the data that it has stored."""
         text = self.log.read_bytes()[since:].decode()
-        return [line for line in text.split("\n") if line and " nova_lite.image.local " not in line]     # data that were stored
+        return [line for line in text.split("\n") if line and " nova_lite.embedded.image.local " not in line]
 
 
 @pytest.fixture(scope="module", params=["eventlet", "threading"])

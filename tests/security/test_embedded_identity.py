@@ -8,9 +8,9 @@ import pytest
 import webob
 
 from nova_lite import conf as conf_module
-from nova_lite.embedded import identity as identity_api
-from nova_lite.identity import attempts
-from nova_lite.identity.local import LocalIdentity
+from nova_lite.embedded.api import identity as identity_api
+from nova_lite.embedded.identity import attempts
+from nova_lite.embedded.identity.local import LocalIdentity
 
 USERS = {"admin": ("admin", ["admin", "member"]), "demo": ("demo", ["member"])}
 ATTACKER, FRIEND = "192.0.2.66", "192.0.2.1"

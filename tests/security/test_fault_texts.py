@@ -8,7 +8,7 @@ from nova_lite import exception
 from nova_lite.api.openstack import faults
 from nova_lite.context import RequestContext
 from nova_lite.db import actions
-from nova_lite.embedded import wsgi
+from nova_lite.embedded.api import wsgi
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from tests.unit.api.compute import conftest as api

@@ -6,16 +6,17 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, manage, rpc, rpc_sender
+from nova_lite import exception, manage, rpc
 from nova_lite.conductor.callers import RULES
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import SENDER, admin_context
 from nova_lite.db import host_keys
 from nova_lite.objects import states
 from nova_lite.objects.scheduling import RequestSpec
-from nova_lite.rpc_callers import WINDOW, Callers
-from nova_lite.rpc_sender import Sender
-from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.rpc import sender as rpc_sender
+from nova_lite.rpc.conductor import ConductorAPI
+from nova_lite.rpc.scheduler import SchedulerAPI
+from nova_lite.rpc.sender import Sender
+from nova_lite.runtime.rpc_callers import WINDOW, Callers
 from tests.security.test_hostile_compute import ATTACKS, refused_or_empty
 from tests.security.world import ADMIN, World
 from tests.unit.conductor.cloud import FLAVOR
@@ -205,7 +206,7 @@ def test_what_was_spent_is_forgotten_when_it_counts_no_more(world, monkeypatch):
     world.client("h1").get_instance(ADMIN, world.theirs)
     assert world.rows()["rpc_nonces"]
     now = time.time()
-    monkeypatch.setattr("nova_lite.rpc_callers.time.time", lambda: now + 4 * WINDOW)
+    monkeypatch.setattr("nova_lite.runtime.rpc_callers.time.time", lambda: now + 4 * WINDOW)
     world.cloud.conductor.callers.forget()
     assert not world.rows()["rpc_nonces"]
 

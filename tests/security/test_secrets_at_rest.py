@@ -12,12 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, secret_keys, status
+from nova_lite import exception, status
 from nova_lite.api import app
 from nova_lite.conductor.steps import Steps
 from nova_lite.context import admin_context
-from nova_lite.db import actions, models
-from nova_lite.secret_keys import SecretKeys
+from nova_lite.db import actions, models, secret_keys
+from nova_lite.db.secret_keys import SecretKeys
 from tests.support.engines import MariaDB, PostgreSQL
 from tests.support.process import BIN
 from tests.unit.api.compute.conftest import Cloud

@@ -9,10 +9,11 @@ import pytest
 import webob
 
 from nova_lite import conf as conf_module
-from nova_lite import disk_room, units
-from nova_lite.embedded import image as image_api
-from nova_lite.embedded import volume as volume_api
-from nova_lite.identity.local import LocalIdentity
+from nova_lite import units
+from nova_lite.embedded import disk_room
+from nova_lite.embedded.api import image as image_api
+from nova_lite.embedded.api import volume as volume_api
+from nova_lite.embedded.identity.local import LocalIdentity
 from tests.support import openstack_cli
 from tests.support.cloud import Standalone
 

@@ -3,12 +3,12 @@ import json
 
 import sqlalchemy as sa
 
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, console_auth_tokens, instances, models, moves, networks
 from nova_lite.objects import action as objects
 from nova_lite.objects.console import ConsoleAuthToken, digest
-from nova_lite.rpc_sender import Sender
+from nova_lite.rpc.conductor import ConductorAPI
+from nova_lite.rpc.sender import Sender
 
 ADMIN = admin_context()
 SECRETS = ("TOP-SECRET", "victims-project", "10.77.0.", "victims-name", "5901")

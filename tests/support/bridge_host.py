@@ -12,8 +12,8 @@ from nova_lite.context import RequestContext
 from nova_lite.db import migration, networks
 from nova_lite.db.core import Database
 from nova_lite.db.port_store import DatabasePortStore
-from nova_lite.network.bridge import BridgeNetwork
-from nova_lite.network.dhcp import Dnsmasq
+from nova_lite.embedded.network.bridge import BridgeNetwork
+from nova_lite.embedded.network.dhcp import Dnsmasq
 from nova_lite.network.host import NetworkHost
 from tests.support.bridge_guests import Client, Metadata, free_range, run
 from tests.support.servers import add_server

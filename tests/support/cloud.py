@@ -10,7 +10,7 @@ import requests
 
 from nova_lite import conf as conf_module
 from nova_lite.context import RequestContext
-from nova_lite.identity.local import LocalIdentity
+from nova_lite.embedded.identity.local import LocalIdentity
 from nova_lite.image import base as image_base
 from tests.support.client import Compute
 from tests.support.process import BIN, Process, free_port, wait_for
@@ -119,7 +119,7 @@ class Services:
         """Take down the bridges of the embedded network, with dnsmasq and nftables, after all guests are gone."""
         from nova_lite.db.core import Database
         from nova_lite.db.port_store import DatabasePortStore
-        from nova_lite.network.bridge import BridgeNetwork
+        from nova_lite.embedded.network.bridge import BridgeNetwork
 
         conf = conf_module.load([], config_files=[str(self.config)])
         bridges = [path.name for path in (self.directory / "dhcp").iterdir()]

@@ -7,7 +7,8 @@ import time
 
 from oslo_log import log
 
-from nova_lite import rpc, service
+from nova_lite import rpc
+from nova_lite.runtime import service
 from nova_lite.context import RequestContext
 
 LOG = log.getLogger("nova_lite.echo")

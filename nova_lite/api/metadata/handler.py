@@ -21,11 +21,12 @@ import webob
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, rpc, rpc_sender, units
+from nova_lite import exception, rpc, units
 from nova_lite.api.metadata import tree
 from nova_lite.api.metadata.answers import Answers
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.objects.instance import PASSWORD_SIZE, Instance
+from nova_lite.rpc import sender
 from nova_lite.virt import vendor_data
 
 LOG = log.getLogger(__name__)
@@ -34,7 +35,7 @@ _PASSWORD = re.compile(r"/+openstack/+[^/]+/+password/*")
 
 
 class Conductor(Protocol):
-    """What the handler needs of ``conductor.rpcapi.ConductorAPI``."""
+    """What the handler needs of ``rpc.conductor.ConductorAPI``."""
 
     def instance_by_address(self, context: RequestContext, address: str, network_id: str | None = None) -> Any:
         """The server (primitive) whose port has the address, or None."""
@@ -56,9 +57,9 @@ class _Guest(NamedTuple):
 
 def factory(conf: cfg.ConfigOpts) -> MetadataHandler:
     """The WSGI application of the paste pipeline ``metadata``."""
-    from nova_lite.conductor.rpcapi import ConductorAPI
+    from nova_lite.rpc.conductor import ConductorAPI
 
-    return MetadataHandler(conf, ConductorAPI(rpc.get_transport(conf), rpc_sender.of_service(conf)))
+    return MetadataHandler(conf, ConductorAPI(rpc.get_transport(conf), sender.of_service(conf)))
 
 
 class MetadataHandler:

@@ -11,10 +11,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, rpc_sender
-from nova_lite.compute import rpcapi
-from nova_lite.compute.wakeups import Wakeups
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances
 from nova_lite.db.core import Database
@@ -25,6 +22,10 @@ from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.hardware import pci
 from nova_lite.objects.instance import Instance
+from nova_lite.rpc import compute as rpcapi
+from nova_lite.rpc import sender
+from nova_lite.rpc.conductor import ConductorAPI
+from nova_lite.rpc.wakeups import Wakeups
 from nova_lite.share import base as share_base
 from nova_lite.volume.base import VolumeAPI
 
@@ -58,7 +59,7 @@ class Base:
         self.share = share_base.load(conf)
         self.pci_aliases = pci.aliases(conf.pci.alias)
         self.compute_rpc = rpcapi.ComputeAPI(transport)
-        self.conductor_rpc = ConductorAPI(transport, rpc_sender.of_control(conf))
+        self.conductor_rpc = ConductorAPI(transport, sender.of_control(conf))
         self.wakeups = Wakeups()
 
     def with_devices(self, flavor: Flavor) -> Flavor:

@@ -8,9 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor.leases import Leases
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, server_groups
 from nova_lite.db.core import Database
@@ -19,7 +17,9 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.scheduling import RequestSpec
-from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.conductor import ConductorAPI
+from nova_lite.rpc.scheduler import SchedulerAPI
 
 
 @dataclass(frozen=True)

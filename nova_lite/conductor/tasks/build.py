@@ -14,7 +14,6 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor import endings
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.heartbeats import Hearing
@@ -27,7 +26,8 @@ from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.scheduling import RequestSpec, Selection
-from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.scheduler import SchedulerAPI
 
 LOG = log.getLogger(__name__)
 EVENT = "schedule_instances"

@@ -16,10 +16,10 @@ from nova_lite.db import actions, claims, clock, moves, services
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
+from nova_lite.objects.guest_moves import Plan, SourceFacts
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.scheduling import Selection
-from nova_lite.virt.live import Plan, SourceFacts
 
 LOG = log.getLogger(__name__)
 EVENT = "conductor_live_migrate_instance"

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.virt.driver import Checker, DiskOffer
+from nova_lite.objects.guest_moves import DiskOffer
+from nova_lite.virt.driver import Checker
 from nova_lite.virt.libvirt import copying, images
 from nova_lite.virt.libvirt.files import written_whole
 

@@ -14,11 +14,12 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception, units
+from nova_lite import exception, units
 from nova_lite.image import digests
 from nova_lite.keymgr import KeyManager
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
+from nova_lite.runtime import concurrency
 from nova_lite.virt import device_names
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
 from nova_lite.virt.libvirt import disk_formats, encrypted_images, encryption, images, snapshot

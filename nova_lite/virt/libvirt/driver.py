@@ -15,18 +15,20 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.console import Console
 from nova_lite.objects.diagnostics import Diagnostics
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.share import ShareAttachment
+from nova_lite.runtime import concurrency
 from nova_lite.virt import host_uptime
-from nova_lite.virt.driver import Checker, DiskCopy, DiskOffer, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
+from nova_lite.virt.driver import Checker, DiskCopy, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, snapshot, starts, swap
 from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection, again

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite import concurrency, durable
+from nova_lite import durable
 from nova_lite.objects.block_device import MAX_LOCAL
 from nova_lite.objects.instance import Instance
+from nova_lite.runtime import concurrency
 
 PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
+from nova_lite.runtime import concurrency
 from nova_lite.virt.libvirt import image_formats
 from nova_lite.virt.libvirt.files import BASES, DISK_FORMATS, EPHEMERALS, SWAP, GuestDirectory
 

@@ -21,10 +21,11 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.objects import states
+from nova_lite.objects.guest_moves import DiskOffer, Plan, SourceFacts
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.virt.copies import Copies
-from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
+from nova_lite.virt.driver import Checker, Fetcher, wanted
 from nova_lite.virt.libvirt import (
     console,
     domain_xml,
@@ -51,19 +52,7 @@ from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.taps import Taps, is_made_here
 from nova_lite.virt.libvirt.volume_host import VolumeHost
-from nova_lite.virt.live import (
-    ABORT,
-    BROKEN,
-    FORCE_COMPLETE,
-    GIVE_UP,
-    REST_SECONDS,
-    SPLIT,
-    WHOLE,
-    Plan,
-    Report,
-    SourceFacts,
-    Waits,
-)
+from nova_lite.virt.live import ABORT, BROKEN, FORCE_COMPLETE, GIVE_UP, REST_SECONDS, SPLIT, WHOLE, Report, Waits
 
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.5

@@ -24,7 +24,8 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
+from nova_lite.runtime import concurrency
 from nova_lite.virt.libvirt import virt_type
 from nova_lite.virt.libvirt.connection import load_libvirt
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from nova_lite import exception, units
 from nova_lite.objects import hardware
+from nova_lite.objects.guest_moves import SourceFacts
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import disks
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.files import GuestDirectory, read_mark
-from nova_lite.virt.live import SourceFacts
 
 TOKEN = "migration-token"       # noqa: S105  a file name
 

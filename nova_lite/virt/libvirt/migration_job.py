@@ -8,8 +8,8 @@ from typing import Any
 from oslo_log import log
 
 from nova_lite import exception, units
+from nova_lite.objects.guest_moves import Progress
 from nova_lite.virt.libvirt.guest import Guest
-from nova_lite.virt.live import Progress
 
 LOG = log.getLogger(__name__)
 

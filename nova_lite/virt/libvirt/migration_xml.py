@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lxml import etree
 
-from nova_lite.virt.live import Plan
+from nova_lite.objects.guest_moves import Plan
 
 # of a nic: what is behind it; the rest is what the guest sees, or follows from it
 _BEHIND = ("source", "virtualport", "target", "mtu")

@@ -17,11 +17,13 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_utils import uuidutils
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.objects.instance import Instance
-from nova_lite.virt.driver import Checker, DiskOffer, Fetcher, wanted
+from nova_lite.runtime import concurrency
+from nova_lite.virt.driver import Checker, Fetcher, wanted
 from nova_lite.virt.libvirt import copying, images
 from nova_lite.virt.libvirt.disk_offer import BASE, DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker

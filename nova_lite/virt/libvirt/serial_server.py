@@ -18,7 +18,8 @@ from collections.abc import Callable
 
 from oslo_log import log
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
+from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
 HEAD_SECONDS, HEAD_BYTES = 10, 1024

@@ -20,10 +20,11 @@ from lxml.builder import E
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
 from nova_lite.keymgr import KeyManager
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
+from nova_lite.runtime import concurrency
 from nova_lite.virt.libvirt import disks, encryption, luks, volumes
 from nova_lite.virt.libvirt.connection import Connection, again
 from nova_lite.virt.libvirt.domain_xml.elements import child

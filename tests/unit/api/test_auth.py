@@ -7,7 +7,7 @@ import pytest
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.api import wsgi
-from nova_lite.identity.local import LocalIdentity
+from nova_lite.embedded.identity.local import LocalIdentity
 from nova_lite.policy import Policy
 from tests.unit.api.conftest import ROUTES, Client, Make, Services, fault, module
 from tests.unit.db.databases import make_tables

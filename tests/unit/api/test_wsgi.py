@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, secret_keys
+from nova_lite import exception
 from nova_lite.api import wsgi
-from nova_lite.db import migration
+from nova_lite.db import migration, secret_keys
 from tests.unit.api.conftest import Client, Make
 
 

@@ -2,8 +2,8 @@
 import pytest
 
 from nova_lite.compute.api import base as api
-from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.context import RequestContext, admin_context
+from nova_lite.rpc.compute import ComputeAPI
 from tests.unit.conductor.conftest import cloud, make_cloud  # noqa: F401
 
 

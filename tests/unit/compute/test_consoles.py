@@ -2,11 +2,11 @@
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import admin_context
 from nova_lite.db import console_auth_tokens
 from nova_lite.objects.console import ConsoleAuthToken
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.conductor import ConductorAPI
 from tests.unit.conductor.conftest import cloud, make_cloud  # noqa: F401
 
 EVERYTHING = {"spice__enabled": True, "serial_console__enabled": True}

@@ -11,8 +11,9 @@ from nova_lite.context import admin_context
 from nova_lite.db import actions
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.objects.guest_moves import Progress
 from nova_lite.virt.fake_live import MOVED_TO, FakeLiveMigrations
-from nova_lite.virt.live import BROKEN, GIVE_UP, SPLIT, WHOLE, Progress
+from nova_lite.virt.live import BROKEN, GIVE_UP, SPLIT, WHOLE
 from tests.unit.compute.test_live_migrate import _begin, _die_during_the_copy, _hang_up, _is_at, _migrate, _move, _other
 
 

@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from nova_lite.compute import manager as manager_module
 from nova_lite.compute.manager import ComputeManager
-from nova_lite.conductor import rpcapi
 from nova_lite.context import admin_context
 from nova_lite.db import actions, models
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.rpc import conductor as rpcapi
 from nova_lite.virt import fake
 
 

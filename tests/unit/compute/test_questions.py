@@ -2,9 +2,9 @@
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.context import admin_context
 from nova_lite.objects.diagnostics import Diagnostics
+from nova_lite.rpc.compute import ComputeAPI
 from tests.unit.conductor.conftest import cloud, make_cloud  # noqa: F401
 
 

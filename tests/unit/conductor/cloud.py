@@ -15,16 +15,17 @@ import sqlalchemy as sa
 from futurist._thread import ThreadWorker
 
 from nova_lite import conf as nova_conf
-from nova_lite import rpc, rpc_sender, secret_keys, units
+from nova_lite import rpc, units
 from nova_lite.compute.api import base as api
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.manager import ConductorManager
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, core, instances, models
+from nova_lite.db import actions, core, instances, models, secret_keys
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
+from nova_lite.rpc import sender
+from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.scheduler.manager import SchedulerManager
 from tests.unit.db.databases import make_tables
 
@@ -52,7 +53,7 @@ class Cloud:
         self.conductor = self._serve(rpc.CONDUCTOR, "conductor-1", ConductorManager(self.conf, self.transport))
         self.conductor.hearing.since -= HOUR.total_seconds()
         self.scheduler = self._serve(rpc.SCHEDULER, "scheduler-1", SchedulerManager(self.conf, self.transport))
-        self.rpc = ConductorAPI(self.transport, rpc_sender.of_control(self.conf))
+        self.rpc = ConductorAPI(self.transport, sender.of_control(self.conf))
         self.hosts = {}
         self.context = RequestContext(user_id="u", project_id="p", overwrite=False)
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import oslo_messaging as messaging
 import pytest
 
-from nova_lite.conductor.batching import Batcher
+from nova_lite.rpc.batching import Batcher
 
 
 class Line:

@@ -6,11 +6,11 @@ import uuid
 import pytest
 
 from nova_lite import exception, units
-from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.instance import DISKS_KEY
+from nova_lite.rpc.conductor import ConductorAPI
 
 from .cloud import Cloud
 

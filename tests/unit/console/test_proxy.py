@@ -9,9 +9,9 @@ import requests
 
 from nova_lite.console.handler import refuse_origin, token_of, without_tokens
 from nova_lite.console.proxy import Proxy
-from nova_lite.http import sockets
-from nova_lite.http.listener import Limits
 from nova_lite.objects.console import ConsoleAuthToken
+from nova_lite.runtime.http import sockets
+from nova_lite.runtime.http.listener import Limits
 from tests.support.websocket import Refused, WebSocket
 
 UUID = "11111111-2222-3333-4444-555555555555"

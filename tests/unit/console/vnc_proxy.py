@@ -8,8 +8,8 @@ import nova_lite.cmd  # noqa: F401  chooses the threads, first of all
 from nova_lite import conf as nova_conf
 from nova_lite.console import vencrypt
 from nova_lite.console.proxy import Proxy
-from nova_lite.http import sockets
 from nova_lite.objects.console import ConsoleAuthToken
+from nova_lite.runtime.http import sockets
 
 logging.basicConfig(level=logging.INFO)
 
@@ -29,7 +29,7 @@ def main() -> None:
     proxy = Proxy(sockets.bind("127.0.0.1", 0), Tokens(), (), vencrypt=vencrypt.context(conf))
     proxy.start()
     print(proxy.port, flush=True)
-    if nova_lite.concurrency.is_green():
+    if nova_lite.runtime.concurrency.is_green():
         from eventlet import tpool
         tpool.execute(sys.stdin.read)
     else:

@@ -4,9 +4,8 @@ from __future__ import annotations
 import pytest
 
 from nova_lite import conf as conf_module
-from nova_lite import secret_keys
 from nova_lite.context import admin_context
-from nova_lite.db import actions
+from nova_lite.db import actions, secret_keys
 from nova_lite.db.core import Database
 from tests.support.servers import add_server
 from tests.unit.db.databases import make_tables

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite import checks, conf, exception
+from nova_lite import conf, exception
 from nova_lite.db import core, migration, schema
+from nova_lite.runtime import checks
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from nova_lite import exception, rpc, units
 from nova_lite.context import admin_context
 from nova_lite.db import claims, instances, models, moves
 from nova_lite.objects.scheduling import Selection
+from nova_lite.rpc.scheduler import SchedulerAPI
 from nova_lite.scheduler.manager import SchedulerManager
-from nova_lite.scheduler.rpcapi import SchedulerAPI
 from tests.unit.scheduler.hosts import spec, uuids
 
 

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 import webob
 
 from nova_lite import conf as nova_conf
-from nova_lite import secret_keys, units
+from nova_lite import units
 from nova_lite.api import app, auth
 from nova_lite.api.openstack import microversions, registry, router
-from nova_lite.db import flavors, instances, models
+from nova_lite.db import flavors, instances, models, secret_keys
 from nova_lite.objects.flavor import Flavor
 from tests.unit.db.databases import URLS, empty_database
 

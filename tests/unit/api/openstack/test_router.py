@@ -7,9 +7,10 @@ import time
 import pytest
 import webob
 
-from nova_lite import exception, log
+from nova_lite import exception
 from nova_lite.api.openstack import faults, pagination, registry
 from nova_lite.api.openstack.routes import Route
+from nova_lite.runtime import log
 from tests.unit.api.conftest import ROUTES, Client, Make, fault, module
 
 REQUEST_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

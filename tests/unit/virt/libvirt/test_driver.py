@@ -13,12 +13,12 @@ import pytest
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception
+from nova_lite.objects.guest_moves import Plan
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.files import NOBODY, GuestDirectory, instances_root, write_mark
 from nova_lite.virt.libvirt.host import Host
-from nova_lite.virt.live import Plan
 
 from .builders import TCG, UUID, instance, vif, volume
 

@@ -9,6 +9,7 @@ from lxml import etree
 
 import nova_lite.conf
 from nova_lite.exception import ImageNotFound, VirtDriverError
+from nova_lite.objects.guest_moves import Plan, SourceFacts
 from nova_lite.units import GiB
 from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_job, migration_xml
 from nova_lite.virt.libvirt.connection import ConnectionLost
@@ -17,7 +18,7 @@ from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.migration_job import is_overdue
 from nova_lite.virt.libvirt.taps import Taps
 from nova_lite.virt.libvirt.volume_host import VolumeHost
-from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE, Plan, SourceFacts
+from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE
 from tests.unit.virt.libvirt.builders import ENCRYPTION, IMAGE, NBD, instance, volume
 
 libvirt = pytest.importorskip("libvirt")

@@ -5,11 +5,11 @@ import pytest
 
 import nova_lite.conf
 from nova_lite import exception, units
+from nova_lite.objects.guest_moves import Plan, SourceFacts
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import migration_check
 from nova_lite.virt.libvirt.files import GuestDirectory, write_mark
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
-from nova_lite.virt.live import Plan, SourceFacts
 
 from .builders import UUID, instance
 

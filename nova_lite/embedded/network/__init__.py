@@ -1,0 +1,1 @@
+"""Networks in the database: Linux bridges, DHCP and packet filters on each host."""

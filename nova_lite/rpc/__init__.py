@@ -1,0 +1,142 @@
+"""The message bus: oslo.messaging with our context, our exceptions and quorum queues.
+
+Topics: ``conductor`` and ``scheduler`` (any worker takes a message) and ``compute`` with the server name of one host.
+A message holds plain JSON types only; records cross as the dictionaries of ``nova_lite.objects``.
+"""
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.context import SENDER, RequestContext
+from nova_lite.rpc.sender import UNKNOWN, Sender
+
+CONDUCTOR = "conductor"
+SCHEDULER = "scheduler"
+COMPUTE = "compute"
+VERSION = "1.0"
+EXCHANGE = "nova_lite"
+
+_QUEUE_DEFAULTS = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True, "amqp_durable_queues": True,
+                   "heartbeat_in_pthread": False, "kombu_reconnect_delay": 0.5}
+
+
+class ContextSerializer(messaging.Serializer):
+    """Carries the request context; bodies are plain JSON already."""
+
+    def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        return entity
+
+    def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
+        return entity
+
+    def serialize_context(self, ctxt: dict[str, Any]) -> dict[str, Any]:
+        return ctxt         # Client has made it
+
+    def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
+        return RequestContext.from_rpc(ctxt)
+
+
+# Seconds: an idle thread that waits for messages looks this often whether it shall end. oslo.messaging has no option for
+# its own 5 s, which each stop of a process would cost twice.
+_LOOK_UP = 1.0
+
+
+def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
+    """The bus of ``transport_url``. No connection is made before the first message."""
+    messaging.set_transport_defaults(control_exchange=EXCHANGE)
+    transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=exception.MODULES)
+    if "oslo_messaging_rabbit" in conf:
+        for name, value in _QUEUE_DEFAULTS.items():
+            if name in conf.oslo_messaging_rabbit:
+                conf.set_default(name, value, group="oslo_messaging_rabbit")
+        _look_up_more_often()
+        if conf.oslo_messaging_rabbit.get("use_queue_manager"):      # a version may not have it yet
+            _lock_below(conf.state_path)
+    _register_hidden_options(conf)
+    return transport
+
+
+def _look_up_more_often() -> None:
+    from oslo_messaging._drivers import amqpdriver
+
+    if hasattr(amqpdriver, "ACK_REQUEUE_EVERY_SECONDS_MAX"):
+        amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = _LOOK_UP
+
+
+def _lock_below(directory: str) -> None:
+    """oslo.messaging counts the queues of a machine under a lock of oslo.concurrency, whose options are not ours."""
+    from oslo_concurrency import lockutils
+
+    lockutils.set_defaults(lock_path=os.path.join(directory, "locks"))
+
+
+def _register_hidden_options(conf: cfg.ConfigOpts) -> None:
+    """oslo.messaging registers these on the global ConfigOpts only, yet reads them from ours at each call."""
+    for name in ("metrics", "tracing"):
+        try:
+            module = importlib.import_module(f"oslo_messaging._{name}.client")
+        except ModuleNotFoundError:     # a version that does not have it yet
+            continue
+        conf.register_opts(getattr(module, f"oslo_messaging_{name}"), group=f"oslo_messaging_{name}")
+
+
+class Client:
+    """The client side of one topic. Sub-classed in this package for each service, with the method names of its manager."""
+
+    topic = ""
+
+    def __init__(self, transport: messaging.RPCTransport, sender: Sender = UNKNOWN) -> None:
+        self._sender = sender
+        target = messaging.Target(topic=self.topic, version=VERSION)
+        self._client = messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
+
+    def call(self, context: RequestContext, method: str, server: str | None = None, timeout: float | None = None,
+             **arguments: Any) -> Any:
+        """Send and wait for the answer. Raises what the manager raised, or oslo_messaging.MessagingTimeout."""
+        options = {k: v for k, v in (("server", server), ("timeout", timeout)) if v is not None}
+        client = self._client.prepare(**options)
+        try:
+            return client.call(self._signed(context, method, arguments), method, **arguments)
+        except exception.MessageReplayed:       # delivered or written down twice on the way: nothing was done the second time
+            return client.call(self._signed(context, method, arguments), method, **arguments)
+
+    def cast(self, context: RequestContext, method: str, server: str | None = None, **arguments: Any) -> None:
+        """Send and forget. The database holds what must not be lost; a cast is only a wake-up."""
+        prepared = self._client.prepare(**({"server": server} if server else {}))
+        prepared.cast(self._signed(context, method, arguments), method, **arguments)
+
+    def _signed(self, context: RequestContext, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The context with what the sender says of itself."""
+        said = self._sender.say(method, arguments)
+        return context.to_rpc() | ({SENDER: said} if said else {})
+
+
+class _Exposed(messaging.RPCAccessPolicyBase):
+    """Which methods of a manager the bus may call: not the private ones, nor those by which its own process runs it, nor an
+    attribute that happens to be callable, as the options are."""
+
+    LOCAL = frozenset({"start", "stop", "periodics", "endpoints"})
+
+    def is_allowed(self, endpoint: Any, method: str) -> bool:
+        return not method.startswith("_") and method not in self.LOCAL and inspect.isroutine(getattr(endpoint, method))
+
+
+def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpoints: Sequence[object]) -> Any:
+    """An RPC server on ``topic``; the caller starts, stops and waits for it."""
+    from nova_lite.runtime import concurrency
+
+    target = messaging.Target(topic=topic, server=server, version=VERSION)
+    for endpoint in endpoints:
+        endpoint.target = messaging.Target(version=VERSION)  # type: ignore[attr-defined]
+    return messaging.get_rpc_server(transport, target, list(endpoints),
+                                    executor="eventlet" if concurrency.is_green() else "threading",
+                                    serializer=ContextSerializer(),
+                                    access_policy=_Exposed)

@@ -1,0 +1,256 @@
+"""The client side of the conductor's RPC; the server side is ``conductor/manager.py``, with the same method names."""
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_log import log
+
+from nova_lite import exception, rpc
+from nova_lite.context import RequestContext, admin_context
+from nova_lite.rpc.batching import Batcher, Step
+from nova_lite.rpc.sender import UNKNOWN, Sender
+
+LOG = log.getLogger(__name__)
+TIMEOUT = 10.0
+"""Seconds for one try of a call: a conductor that died with a message must not cost its caller the lease."""
+TRIES = 12
+PING_TIMEOUT, PINGS = 1.0, 30
+"""Seconds for each of the first pings: where no conductor ever was there is no queue yet, and the broker drops what is sent.
+Later ones get more time, since a conductor with too much to do is there, too."""
+
+
+class ConductorAPI(rpc.Client):
+    """Messages to whichever conductor takes them. Every call may be made twice: a lost answer is asked for again."""
+
+    topic = rpc.CONDUCTOR
+
+    def __init__(self, transport: messaging.RPCTransport, sender: Sender = UNKNOWN) -> None:
+        super().__init__(transport, sender)
+        self._steps = Batcher(self._send_steps)
+        self._tries = TRIES
+
+    def _ask(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+        attempt = 1
+        while True:
+            try:
+                return self.call(context, method, timeout=TIMEOUT, **arguments)
+            except messaging.MessagingTimeout:
+                if attempt >= self._tries:
+                    raise
+                LOG.warning("the conductor did not answer %s within %s s, asking again", method, TIMEOUT)
+            attempt += 1
+
+    def ping(self, timeout: float) -> None:
+        """Ask for a sign of life of any conductor; raises oslo.messaging's MessagingException without one."""
+        self.call(admin_context(), "ping", timeout=timeout)
+
+    def wait_until_there(self, stopping: threading.Event) -> bool:
+        """Wait until some conductor answers; False when ``stopping`` was set before."""
+        for count in itertools.count():
+            if stopping.is_set():
+                break
+            asked, timeout = time.monotonic(), PING_TIMEOUT if count < PINGS else TIMEOUT
+            try:
+                self.ping(timeout)
+                return True
+            except messaging.MessagingException as error:
+                if count == 0:
+                    LOG.warning("waiting for a conductor: %s", error)
+            stopping.wait(timeout - (time.monotonic() - asked))     # what fails at once is not asked again at once
+        return False
+
+    def hurry(self) -> None:
+        """This process stops: nothing is asked a second time. What was not told is done again by whoever starts next."""
+        self._tries = 1
+
+    # casts of the API -----------------------------------------------------------------------------------------------
+    def schedule_and_build_instances(self, context: RequestContext, action_ids: Sequence[int]) -> None:
+        """Find hosts for new servers and let them be built there."""
+        self.cast(context, "schedule_and_build_instances", action_ids=list(action_ids))
+
+    def run_action(self, context: RequestContext, action_ids: Sequence[int]) -> None:
+        """Do what the conductor itself has to do, such as the delete of a server without a host."""
+        self.cast(context, "run_action", action_ids=list(action_ids))
+
+    # calls of the compute hosts -------------------------------------------------------------------------------------
+    def heartbeat(self, context: RequestContext, report: dict[str, Any]) -> dict[str, Any]:
+        """Say that a host lives and what it works on (``seen`` False: only the latter, as it can take up nothing more); the
+        answer's ``actions`` wait for that host. Not repeated."""
+        return self.call(context, "heartbeat", timeout=TIMEOUT, report=report)
+
+    def host_started(self, context: RequestContext, host: str, owner: str, guests: Sequence[str]) -> dict[str, Any]:
+        """A host (re)started: ``cloud`` is the id of its cloud, ``actions`` are its open ones, ``instances`` its servers,
+        ``remove`` servers whose guests are here but must not be any more."""
+        return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
+
+    def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,
+                      task_state: str | None = None) -> list[dict[str, Any] | None]:
+        """For each {"action", "instance"} when it is the caller's now, None when there is nothing to do, or it could not be
+        answered. ``task_state`` is the first one of a build."""
+        answers = self._steps.ask([("claim_action", {"action_id": action_id, "host": host, "owner": owner,
+                                                     "task_state": task_state}) for action_id in action_ids])
+        return [answer.get("result") for answer in answers]
+
+    def instance_update(self, instance_uuid: str, updates: dict[str, Any], expected_task_states: Sequence[str | None],
+                        action_id: int, owner: str, guest_begins: bool = False,
+                        arguments: dict[str, Any] | None = None) -> None:
+        """Change a server on behalf of an action; ``guest_begins``: and note with the action that its guest may run on its host
+        from here on; ``arguments``: and these. Raises UnexpectedTaskState, InstanceNotFound or LeaseLost."""
+        asked = {"instance_uuid": instance_uuid, "updates": updates, "action_id": action_id,
+                 "expected_task_states": list(expected_task_states), "owner": owner}
+        if arguments:
+            asked["arguments"] = arguments
+        self._tell([("instance_update", asked | ({"guest_begins": True} if guest_begins else {}))])
+
+    def block_device_update(self, instance_uuid: str, device_id: str, values: dict[str, Any] | None, action_id: int,
+                            owner: str) -> None:
+        """Change one block device of a server (None: remove it) on behalf of an action; one that is gone is no error.
+        Raises InstanceNotFound or LeaseLost."""
+        self._tell([("block_device_update", {"instance_uuid": instance_uuid, "device_id": device_id, "values": values,
+                                             "action_id": action_id, "owner": owner})])
+
+    def nic_update(self, instance_uuid: str, port_id: str, nic: dict[str, Any] | None, action_id: int, owner: str) -> None:
+        """Put one nic into the place of that with the same port, or add it (None: remove it), on behalf of an action. Raises
+        InstanceNotFound or LeaseLost."""
+        self._tell([("nic_update", {"instance_uuid": instance_uuid, "port_id": port_id, "nic": nic, "action_id": action_id,
+                                    "owner": owner})])
+
+    def migration_update(self, migration_id: int, values: dict[str, Any], action_id: int, owner: str) -> str | None:
+        """Change the move that an action is; answers what somebody wants of it meanwhile. Raises LeaseLost."""
+        return self._tell([("migration_update", {"migration_id": migration_id, "values": values, "action_id": action_id,
+                                                 "owner": owner})])[0]
+
+    def hand_over(self, action_id: int, owner: str, host: str | None, updates: dict[str, Any], arguments: dict[str, Any],
+                  events: Sequence[dict[str, Any]]) -> None:
+        """Another host (None: the conductor) goes on with an action: it is woken for it. ``updates`` go to the server,
+        ``arguments`` to the action. Raises LeaseLost."""
+        self._tell([("hand_over", {"action_id": action_id, "owner": owner, "host": host, "updates": updates,
+                                   "arguments": arguments, "events": list(events)})])
+
+    def finish_action(self, action_id: int, owner: str, updates: dict[str, Any], events: Sequence[dict[str, Any]],
+                      error: str | None = None) -> None:
+        """The action ended, well or (``error``) not; ``updates`` go to the server. Raises LeaseLost."""
+        self._tell([("finish_action", {"action_id": action_id, "owner": owner, "updates": updates, "events": list(events),
+                                       "error": error})])
+
+    def build_failed(self, action_id: int, owner: str, reason: str, details: str, events: Sequence[dict[str, Any]],
+                     reschedule: bool) -> None:
+        """A build failed on this host; with ``reschedule`` another host may try it."""
+        self._tell([("build_failed", {"action_id": action_id, "owner": owner, "reason": reason, "details": details,
+                                      "events": list(events), "reschedule": reschedule})])
+
+    def wait(self, action_id: int, owner: str, events: Sequence[dict[str, Any]]) -> None:
+        """The same host tries an action again later, as often as it takes; of the same events each is told once."""
+        self._tell([("release_action", {"action_id": action_id, "owner": owner, "events": list(events)})])
+
+    def release_actions(self, action_ids: Sequence[int], owner: str, timeout: float) -> None:
+        """Their owner stops and has not begun with them; what it does not hold is left alone. Not repeated."""
+        calls = [["release_action", {"action_id": action_id, "owner": owner}] for action_id in action_ids]
+        self.call(admin_context(), "steps", timeout=timeout, calls=calls)
+
+    def _tell(self, steps: list[Step]) -> list[Any]:
+        """See ``conductor/steps.py``. Steps that other threads have to tell at this moment go in the same message, which is
+        why it has no request's context: the actions have theirs."""
+        answers = self._steps.ask(steps)
+        for answer in answers:
+            if "error" in answer:
+                name, message = answer["error"]
+                raise getattr(exception, name)(message)
+        return [answer["result"] for answer in answers]
+
+    def _send_steps(self, steps: list[Step]) -> list[dict[str, Any]]:
+        return self._ask(admin_context(), "steps", calls=[list(step) for step in steps])
+
+    def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
+        """A guest changed its power state by itself."""
+        self._ask(context, "power_state_changed", instance_uuid=instance_uuid, host=host, power_state=power_state)
+
+    def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
+        """The power states of all guests of a host. Changes nothing; the answer's ``look`` are uuids of servers that say
+        something else, ``off`` of such that :meth:`must_be_off` and whose guests run; ``remove`` and ``unexplained`` as of
+        :meth:`host_started`, ``unknown`` guests of no server, ``missing`` servers without a guest."""
+        return self._ask(context, "sync_power_states", host=host, states=states)
+
+    def not_wanted(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
+        """Those of the servers of which nothing may be on a host any more."""
+        return self._ask(context, "not_wanted", host=host, instance_uuids=list(instance_uuids))
+
+    def settled_here(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
+        """Those of the servers of a host which have moved and are on no way now: what was set aside there is needed no more."""
+        return self._ask(context, "settled_here", host=host, instance_uuids=list(instance_uuids))
+
+    def must_be_off(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
+        """Those of the servers whose guests must not run on a host: soft-deleted, shelved, or being evacuated from it."""
+        return self._ask(context, "must_be_off", host=host, instance_uuids=list(instance_uuids))
+
+    def network_info_changed(self, context: RequestContext, instance_uuid: str, host: str,
+                             network_info: Sequence[dict[str, Any]]) -> None:
+        """A host saw that the nics of one of its servers have changed; a server that moved on keeps its own."""
+        self._ask(context, "network_info_changed", instance_uuid=instance_uuid, host=host, network_info=list(network_info))
+
+    def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
+        """One server; raises InstanceNotFound."""
+        return self._ask(context, "get_instance", instance_uuid=instance_uuid)
+
+    def share_is_used(self, context: RequestContext, host: str, share_id: str, besides: str) -> bool:
+        """Whether a server of a host, other than ``besides``, has a share of files."""
+        return bool(self._ask(context, "share_is_used", host=host, share_id=share_id, besides=besides))
+
+    # the embedded network -------------------------------------------------------------------------------------------
+    def list_networks(self, context: RequestContext, project_id: str | None) -> list[dict[str, Any]]:
+        """See ``network.base.PortStore``, as the next three."""
+        return self._ask(context, "list_networks", project_id=project_id)
+
+    def allocate_ports(self, context: RequestContext, instance_uuid: str, project_id: str, host: str,
+                       requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Ports for a server."""
+        return self._ask(context, "allocate_ports", instance_uuid=instance_uuid, project_id=project_id, host=host,
+                         requests=list(requests))
+
+    def release_ports(self, context: RequestContext, instance_uuid: str) -> None:
+        """Give them back."""
+        self._ask(context, "release_ports", instance_uuid=instance_uuid)
+
+    def release_port(self, context: RequestContext, instance_uuid: str, port_id: str | None, key: str | None) -> None:
+        """Give one back."""
+        self._ask(context, "release_port", instance_uuid=instance_uuid, port_id=port_id, key=key)
+
+    def move_ports(self, context: RequestContext, instance_uuid: str, host: str) -> None:
+        """Bind all ports of a server to another host."""
+        self._ask(context, "move_ports", instance_uuid=instance_uuid, host=host)
+
+    def list_server_ports(self, context: RequestContext, instance_uuid: str) -> list[dict[str, Any]]:
+        """All ports of a server."""
+        return self._ask(context, "list_server_ports", instance_uuid=instance_uuid)
+
+    def list_host_ports(self, context: RequestContext, host: str) -> list[dict[str, Any]]:
+        """All ports of a host."""
+        return self._ask(context, "list_host_ports", host=host)
+
+    def rules_for(self, context: RequestContext, group_ids: Sequence[str]) -> dict[str, Any]:
+        """The rules of security groups."""
+        return self._ask(context, "rules_for", group_ids=list(group_ids))
+
+    # the console proxies ---------------------------------------------------------------------------------------------
+    def get_console_auth_token(self, context: RequestContext, token_digest: str) -> dict[str, Any] | None:
+        """``objects.ConsoleAuthToken`` of the token with this digest as a dictionary; None for one that is good for nothing."""
+        return self._ask(context, "get_console_auth_token", token_digest=token_digest)
+
+    # the metadata service: asked once, as the guest asks again by itself --------------------------------------------
+    def instance_by_address(self, context: RequestContext, address: str,
+                            network_id: str | None = None) -> dict[str, Any] | None:
+        """The server that has a fixed address on the embedded network."""
+        return self.call(context, "instance_by_address", timeout=TIMEOUT, address=address, network_id=network_id)
+
+    def instance_metadata(self, context: RequestContext, instance_uuid: str) -> dict[str, Any] | None:
+        """The server, or None when there is none."""
+        return self.call(context, "instance_metadata", timeout=TIMEOUT, instance_uuid=instance_uuid)
+
+    def set_server_password(self, context: RequestContext, instance_uuid: str, password: str) -> None:
+        """Keep a password that a guest encrypted for its user. Raises Conflict when there is one, InstanceNotFound."""
+        self.call(context, "set_server_password", timeout=TIMEOUT, instance_uuid=instance_uuid, password=password)

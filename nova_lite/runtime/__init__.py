@@ -1,0 +1,1 @@
+"""How a process of nova_lite runs: start, threads, signals, sockets, logs, checks at start."""
