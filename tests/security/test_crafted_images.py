@@ -3,14 +3,13 @@ leave it. None shows what is in another file, and what is refused is refused cle
 import os
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from nova_lite import exception
 
 from .crafted_images import crafted, naming
-from .image_hosts import MIB, NO_FILES, SECRET, bases, fetching, hosts, image, overlay, server
+from .image_hosts import MIB, NO_FILES, SECRET, bases, fetching, hosts, image, overlay, server, shows_secret
 
 pytest.importorskip("libvirt")
 pytestmark = pytest.mark.skipif(not shutil.which("qemu-storage-daemon"), reason="qemu-utils are not installed")
@@ -44,15 +43,6 @@ def harmless(tmp_path):
     path = tmp_path / "harmless.raw"
     path.write_bytes(bytes(MIB))
     return path
-
-
-def _shows(path, disk_format, tmp_path):
-    """Whether a guest reads the secret from the beginning of a disk; one that cannot be opened shows nothing."""
-    out = tmp_path / "shown"
-    out.unlink(missing_ok=True)
-    subprocess.run(["qemu-img", "dd", "-f", disk_format, "-O", "raw", "bs=1M", "count=1", f"if={path}", f"of={out}"],
-                   check=False, capture_output=True)
-    return out.exists() and SECRET[:20] in out.read_bytes()
 
 
 def _boot(driver, guest, fetch):
@@ -92,7 +82,7 @@ def test_no_image_shows_another_file(made, secret, harmless, tmp_path, way, imag
         refusal = _tried(way, driver, guest, fetching(path))
         if refusal and (one.fits or not CLEAR.search(refusal)):
             odd[one.name] = refusal
-        if not refusal and _shows(files.rescue_disk if way is _rescue else files.disk, images_type, tmp_path):
+        if not refusal and shows_secret(files.rescue_disk if way is _rescue else files.disk, images_type, tmp_path):
             odd[one.name] = "shows the file"
         if not refusal and way is _boot:
             driver.destroy(guest, [])
