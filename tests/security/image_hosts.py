@@ -41,12 +41,19 @@ class Hosts:
 
     def start(self, name: str = "one", **options: Any) -> LibvirtDriver:
         """One that finds what an earlier one of this name has left."""
-        conf = nova_lite.conf.load([], config_files=[], state_path=str(self._root / name), my_ip="127.0.0.1",
-                                   libvirt__connection_uri="test:///default", **options)
+        conf = nova_lite.conf.load([], config_files=[], **{
+            "state_path": str(self._root / name), "my_ip": "127.0.0.1", "libvirt__connection_uri": "test:///default",
+            **options})
         made = LibvirtDriver(conf, name)
         made.init_host(lambda _uuid, _state: None)
         self._started.append(made)
         return made
+
+    def own_libvirt(self, name: str) -> str:
+        """The URI of a libvirt that knows none of the guests of other hosts."""
+        path = self._root / f"{name}.xml"
+        path.write_text("<node/>")
+        return f"test://{path}"
 
     def files(self, name: str, server: Instance) -> GuestDirectory:
         """What the host has of the server."""
