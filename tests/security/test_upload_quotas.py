@@ -196,7 +196,7 @@ def test_what_is_left_of_deleted_images_is_their_id(cloud):
 
 
 @pytest.mark.parametrize(("values", "word"), [
-    ({f"property{number}": "x" for number in range(129)}, "properties"), ({"tags": [str(n) for n in range(129)]}, "tags"),
+    ({f"property{number}": "x" for number in range(257)}, "properties"), ({"tags": [str(n) for n in range(129)]}, "tags"),
     ({f"property{number}": "x" * 1000 for number in range(70)}, "properties"), ({"one": "\u00e9" * 33_000}, "properties")])
 def test_an_image_has_so_many_properties_and_tags(cloud, values, word):
     """Whether they come at once or one after the other."""

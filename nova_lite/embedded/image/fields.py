@@ -10,7 +10,8 @@ PUBLIC, COMMUNITY, SHARED, PRIVATE = "public", "community", "shared", "private"
 VISIBILITIES = (PUBLIC, COMMUNITY, SHARED, PRIVATE)
 _MAX_INTEGER = 2 ** 31 - 1
 _MAX_TEXT = 255
-MOST_PROPERTIES = MOST_TAGS = 128       # of an image, as in Glance
+MOST_TAGS = 128                         # of an image, as in Glance
+MOST_PROPERTIES = 256                   # a snapshot has those of its image, and metadata of its maker's
 MOST_BYTES = 1 << 16                    # of all properties of an image together
 
 
