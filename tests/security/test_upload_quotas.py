@@ -15,6 +15,7 @@ from nova_lite.embedded import disk_room
 from nova_lite.embedded.api import image as image_api
 from nova_lite.embedded.api import volume as volume_api
 from nova_lite.embedded.identity.local import LocalIdentity
+from nova_lite.embedded.image import local
 from tests.support import openstack_cli
 from tests.support.cloud import Standalone
 
@@ -44,7 +45,7 @@ class Cloud:
     def __init__(self, directory):
         self.directory = directory
         self.conf = conf_module.load([], config_files=[], state_path=str(directory), image__local_quota_gb=1,
-                                     image__local_quota_images=4, volume__local_quota_gb=10)
+                                     volume__local_quota_gb=10)
         identity = LocalIdentity(f"{directory}/identity")
         passwords = identity.ensure(USERS)
         self.tokens = {name: identity.authenticate(name, passwords[name], None)[0] for name in USERS}
@@ -156,6 +157,14 @@ def test_an_image_never_fills_the_disk(cloud, monkeypatch, free):
     assert (cloud.status(image), cloud.left_behind()) == ("queued", [])
 
 
+@pytest.fixture
+def four_images(monkeypatch):
+    """The quota of images, as making a thousand takes long."""
+    assert local.MOST_IMAGES == 1000
+    monkeypatch.setattr(local, "MOST_IMAGES", 4)
+
+
+@pytest.mark.usefixtures("four_images")
 def test_a_project_has_so_many_images_with_data_or_without(cloud):
     images = [cloud.image() for _ in range(4)]
     refused = cloud.on_image("POST", "", {"name": "one more"})
@@ -166,6 +175,7 @@ def test_a_project_has_so_many_images_with_data_or_without(cloud):
     assert cloud.on_image("POST", "", {"name": "another"}, "other").status_code == 201
 
 
+@pytest.mark.usefixtures("four_images")
 def test_images_made_at_the_same_time_have_one_quota(cloud):
     codes = []
     threads = [threading.Thread(target=lambda: codes.append(cloud.on_image("POST", "", {"name": "one"}).status_code))

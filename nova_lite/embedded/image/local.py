@@ -36,6 +36,7 @@ LOG = log.getLogger(__name__)
 
 QUEUED, ACTIVE, PENDING_DELETE = "queued", "active", "pending_delete"
 CHUNK = units.MiB
+MOST_IMAGES = 1000                  # of a project, with data or without, where there is a quota of bytes
 LOOK_BYTES = 64 * units.MiB         # of an upload, after which what others of its project have stored meanwhile is looked at
 _SETTABLE = {"name", "visibility", "owner", "min_disk", "min_ram", "disk_format", "container_format", "properties", "tags",
              "protected"}
@@ -48,7 +49,6 @@ class LocalImages:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._directory = pathlib.Path(conf.image.local_path)
         self._quota = conf.image.local_quota_gb * units.GiB if conf.image.local_quota_gb >= 0 else None
-        self._most_images = conf.image.local_quota_images
         self._deleted = DeletedIds(self._directory / "deleted-ids")
         self._lock = threading.Lock()
 
@@ -170,10 +170,9 @@ class LocalImages:
                 yield self._read(path.stem)
 
     def _check_count(self, owner: str) -> None:
-        if self._most_images >= 0:
-            used = sum(image.owner == owner for image in self._all())
-            if used >= self._most_images:
-                raise exception.StorageLimitExceeded(what="images", used=used, limit=self._most_images, asked=1)
+        used = sum(image.owner == owner for image in self._all()) if self._quota is not None else 0
+        if used >= MOST_IMAGES:
+            raise exception.StorageLimitExceeded(what="images", used=used, limit=MOST_IMAGES, asked=1)
 
     def _limited(self, owner: str, data: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces, as long as there is room for them."""
