@@ -21,11 +21,6 @@ def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
     concurrency.native(_put_in_place, part, path)
 
 
-def rename(path: pathlib.Path, new: pathlib.Path) -> None:
-    """Give a whole file another name in the same directory. Raises OSError."""
-    concurrency.native(_rename, path, new)
-
-
 def sweep(directory: pathlib.Path, data: str) -> None:
     """Of a directory of records (``<id>.json``) with their data (``<id>`` and this suffix), whose lock the caller holds, remove
     what killed writers have left: temporary files, and data without a record. What is younger than a day, or locked, may be in
@@ -45,12 +40,8 @@ def sweep(directory: pathlib.Path, data: str) -> None:
 
 def _put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
     _sync(part)
-    _rename(part, path)
-
-
-def _rename(path: pathlib.Path, new: pathlib.Path) -> None:
-    os.rename(path, new)
-    _sync(new.parent)
+    os.rename(part, path)
+    _sync(path.parent)
 
 
 def _sync(path: pathlib.Path) -> None:

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
+from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import exception
 from nova_lite.db import models, patterns, time_limit
 from nova_lite.objects import states
 
+LOG = log.getLogger(__name__)
 I = models.instances  # noqa: E741
 Row = dict[str, Any]
 
@@ -109,9 +111,10 @@ def _run(connection: sa.Connection, statement: sa.Select[Any]) -> list[Row]:
         if time_limit.is_over(error):
             raise exception.InvalidInput(reason="the filters take the database more than "
                                                 f"{PATTERN_SECONDS} seconds: ask for less") from error
-        # an expression that Python understands and the database does not: "1139 Got error ... from regexp"
+        # an expression that RE2 understands and the database does not: "1139 Got error ... from regexp"
         if "regular expression" in str(error.orig).lower() or "regexp" in str(error.orig).lower():
-            raise exception.InvalidInput(reason=f"invalid regular expression: {error.orig}") from error
+            LOG.info("The database refuses a user's regular expression: %s", error.orig)
+            raise exception.InvalidInput(reason="the database cannot search by this regular expression") from error
         raise
     keys = list(result.keys())
     found = [dict(zip(keys, row, strict=True)) for row in result]
@@ -155,10 +158,7 @@ def _equals(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
 def _matches(column: sa.Column[Any], pattern: str, dialect: str) -> sa.ColumnElement[bool]:
     if patterns.is_plain(pattern):
         return column.contains(pattern, autoescape=True)     # LIKE is cheaper
-    if dialect == "sqlite":
-        patterns.compile_linear(pattern)
-    else:
-        patterns.check(pattern)
+    patterns.compile_linear(pattern)
     return column.regexp_match(time_limit.FEW_STEPS + pattern if dialect == "mariadb" else pattern)
 
 

@@ -1,13 +1,16 @@
-"""Regular expressions of users. What runs in this process runs in RE2, whose time grows with the length of the text only.
+"""Regular expressions of users: the one place where they are compiled, for the schemas of the API as for the databases.
 
-Python's own engine may take hours for a few characters, and lets no other thread run meanwhile. Where RE2 is not installed, an
-expression that repeats or chooses is refused.
+RE2 says what an expression is, also of those that a database runs, and runs those of this process: its time grows with the
+length of the text only. Python's own engine may take seconds to compile a few characters and hours to search with them, and
+lets no other thread run meanwhile. Where RE2 is not installed, an expression that repeats or chooses is refused.
 """
 from __future__ import annotations
 
 import functools
 import re
 from typing import Any, Protocol
+
+from oslo_log import log
 
 from nova_lite import exception
 
@@ -16,7 +19,10 @@ try:
 except ImportError:         # there is no wheel for each platform
     re2 = None
 
+LOG = log.getLogger(__name__)
+
 MOST_BYTES = 1 << 15        # of RE2 for one expression: larger ones take milliseconds for each name
+MOST_CHARACTERS = 255       # where there is no RE2
 _REPEATS_OR_CHOOSES = frozenset("*+?{(|")
 
 
@@ -27,31 +33,32 @@ class Expression(Protocol):
         """The first place that fits, or None."""
 
 
-def check(pattern: str) -> None:
-    """For an expression that a database will run. Raises InvalidInput (400) for what is none."""
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise _refused(pattern, str(error)) from error
-
-
 @functools.lru_cache(maxsize=32)
 def compile_linear(pattern: str) -> Expression:
     """The expression, which takes linear time. Raises InvalidInput (400) for what is none, or is too large."""
-    check(pattern)
     if re2 is None:
-        if _REPEATS_OR_CHOOSES.isdisjoint(pattern):
-            return re.compile(pattern)
-        raise _refused(pattern, "repetitions, groups and alternatives are not taken here")
+        return _compile_simple(pattern)
     options = re2.Options()
     options.max_mem = MOST_BYTES
     options.log_errors = False
     try:
         compiled: Expression = re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
-        words = error.args[0]
-        raise _refused(pattern, words.decode(errors="replace") if isinstance(words, bytes) else str(words)) from error
+        LOG.debug("RE2 on the expression %r: %s", pattern, error)
+        raise _refused(pattern, "it is too large, or not in the syntax of RE2") from error
     return compiled
+
+
+def _compile_simple(pattern: str) -> Expression:
+    """Without repetitions and choices Python's engine is good enough."""
+    ranges = "-" in pattern.partition("[")[2]       # a range of thousands of characters takes milliseconds
+    if len(pattern) > MOST_CHARACTERS or ranges or not _REPEATS_OR_CHOOSES.isdisjoint(pattern):
+        raise _refused(pattern, "repetitions, groups, alternatives and ranges are not taken here")
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        LOG.debug("Python on the expression %r: %s", pattern, error)
+        raise _refused(pattern, "its syntax is wrong") from error
 
 
 def fits(pattern: str, text: str | None) -> bool | None:

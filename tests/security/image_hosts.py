@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import struct
+import subprocess
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -40,12 +41,19 @@ class Hosts:
 
     def start(self, name: str = "one", **options: Any) -> LibvirtDriver:
         """One that finds what an earlier one of this name has left."""
-        conf = nova_lite.conf.load([], config_files=[], state_path=str(self._root / name), my_ip="127.0.0.1",
-                                   libvirt__connection_uri="test:///default", **options)
+        conf = nova_lite.conf.load([], config_files=[], **{
+            "state_path": str(self._root / name), "my_ip": "127.0.0.1", "libvirt__connection_uri": "test:///default",
+            **options})
         made = LibvirtDriver(conf, name)
         made.init_host(lambda _uuid, _state: None)
         self._started.append(made)
         return made
+
+    def own_libvirt(self, name: str) -> str:
+        """The URI of a libvirt that knows none of the guests of other hosts."""
+        path = self._root / f"{name}.xml"
+        path.write_text("<node/>")
+        return f"test://{path}"
 
     def files(self, name: str, server: Instance) -> GuestDirectory:
         """What the host has of the server."""
@@ -91,6 +99,15 @@ def overlay(backing: str | os.PathLike[str], size: int = MIB) -> bytes:
     name = os.fsencode(backing)
     header = b"QFI\xfb" + struct.pack(">IQIIQIIQQIIQ", 2, 512, len(name), 16, size, 0, 1, 65536, 0, 0, 0, 0)
     return (header.ljust(512, b"\0") + name).ljust(2 * 65536, b"\0")
+
+
+def shows_secret(path: pathlib.Path, disk_format: str, directory: pathlib.Path) -> bool:
+    """Whether a guest reads SECRET from the beginning of a disk; one that cannot be opened shows nothing."""
+    out = directory / "shown"
+    out.unlink(missing_ok=True)
+    subprocess.run(["qemu-img", "dd", "-f", disk_format, "-O", "raw", "bs=1M", "count=1", f"if={path}", f"of={out}"],
+                   check=False, capture_output=True)
+    return out.exists() and SECRET[:20] in out.read_bytes()
 
 
 def bases(driver: LibvirtDriver) -> pathlib.Path:

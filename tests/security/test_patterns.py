@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from types import SimpleNamespace
 from urllib.parse import quote
@@ -20,6 +21,8 @@ HOSTILE = ["[a]*[a]*[a]*b$", "(((.*)*)*)*!", ".*.*.*.*!", "(a|a)*b", "(a|aa)+$b"
 ODD = [r"(a)\1", "(?=a)a", "(?i)A", "(?P<n>a)", r"\pL", r"[[:alpha:]]", r"\x00", r"\d+", "a{1001}", "(.{1,200}){1,200}", "é+",
        "(" * 100 + "a" + ")" * 100, "[a", "a)", "*", "a**", r"\Qa", "(?#x)a", "\ud800+", "%", "_", "(?<=b)a",
        "(?>a)", r"\1", "(*MARK)a"]
+OUR_WORDS = re.compile(r"RE2$|the database cannot search by this regular expression$|more than \d seconds: ask for less$"
+                       r"|takes the database too many steps for one of the names$|NUL character$|does not match|not UTF-8")
 FILTERS = ["name", "hostname", "description", "reservation_id", "key_name", "availability_zone", "access_ip_v4", "ip", "ip6"]
 WHERE = {"name": "display_name", "hostname": "hostname"}
 
@@ -69,7 +72,33 @@ def test_no_expression_keeps_the_cloud_busy_and_none_is_an_error_of_ours(cloud):
             if cloud.db.engine.dialect.name == "sqlite":
                 assert time.monotonic() - begin < 1, (name, pattern, answer.text)
             if answer.status_code == 400:
-                assert len(answer.json_body["badRequest"]["message"]) < 1000, pattern
+                message = answer.json_body["badRequest"]["message"]
+                assert len(message) < 1000, pattern
+                assert OUR_WORDS.search(message), message
+
+
+WIDE = "[!-\uffff]"         # ignoring case, Python's engine takes 4 ms for each
+
+
+def test_a_value_that_is_too_long_is_not_compiled(cloud):
+    """Whatever is wrong with it: the schema looks at the length first."""
+    member, before = cloud.client(version="2.96"), patterns.compile_linear.cache_info().misses
+    for name in FILTERS:
+        for value in ("(?i)" + WIDE * 4000, "(?i)" + WIDE * 200, "(" * 256, "a" * 256):
+            said = member.fault("GET", f"/servers?{name}={quote(value)}", 400)
+            assert len(value) > 500 or "is too long" in said, (name, value[:20])      # a long message is cut
+    assert patterns.compile_linear.cache_info().misses == before
+
+
+def test_an_expression_is_compiled_once_and_within_limits(cloud):
+    member = cloud.client(version="2.96")
+    for value in ("(?i)" + WIDE * 35, WIDE * 36, "(?i)" + "k" * 251):
+        patterns.compile_linear.cache_clear()
+        member.get(f"/servers?name={quote(value)}")
+        assert patterns.compile_linear.cache_info().misses == 1, value[:20]
+    for value in (r"\pL" * 85, "(?i)" + r"\pL" * 80):       # RE2 would take more than the memory that it is given
+        assert "too large" in member.fault("GET", f"/servers?name={quote(value)}", 400)
+        assert "too large" in member.fault("GET", f"/servers?power_state={quote(value)}", 400)     # of the schema only
 
 
 def test_expressions_of_everyday_work_everywhere(cloud):
@@ -129,7 +158,7 @@ def test_without_re2_no_expression_may_repeat_or_choose(monkeypatch):
     monkeypatch.setattr(patterns, "re2", None)
     patterns.compile_linear.cache_clear()
     try:
-        for pattern in (".*", "a+", "a?", "a{2}", "(a)", "a|b"):
+        for pattern in (".*", "a+", "a?", "a{2}", "(a)", "a|b", "[a-b]", WIDE, r"[!-\uffff]", "[" * 256):
             with pytest.raises(patterns.exception.InvalidInput, match="not taken here"):
                 patterns.compile_linear(pattern)
         assert patterns.compile_linear("^192.0.2[.]1$").search("192.0.2.1")

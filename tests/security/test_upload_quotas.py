@@ -4,6 +4,7 @@ from __future__ import annotations
 import collections
 import shutil
 import threading
+import uuid
 
 import pytest
 import webob
@@ -14,6 +15,7 @@ from nova_lite.embedded import disk_room
 from nova_lite.embedded.api import image as image_api
 from nova_lite.embedded.api import volume as volume_api
 from nova_lite.embedded.identity.local import LocalIdentity
+from nova_lite.embedded.image import local
 from tests.support import openstack_cli
 from tests.support.cloud import Standalone
 
@@ -50,7 +52,10 @@ class Cloud:
         self.images, self.volumes = image_api.factory(self.conf), volume_api.factory(self.conf)
 
     def image(self, user="demo"):
-        return self._send(self.images, user, "POST", "/v2/images", {"name": "one"}).json["id"]
+        return self.on_image("POST", "", {"name": "one"}, user).json["id"]
+
+    def on_image(self, method, path, body=None, user="demo"):
+        return self._send(self.images, user, method, f"/v2/images{path}", body)
 
     def upload(self, image, data, user="demo"):
         request = webob.Request.blank(f"/v2/images/{image}/file", method="PUT", headers={
@@ -150,6 +155,90 @@ def test_an_image_never_fills_the_disk(cloud, monkeypatch, free):
     assert (refused.status_code, refused.json["error"]["message"]) == (
         413, "Storage is full: there is too little room left on its disk.")
     assert (cloud.status(image), cloud.left_behind()) == ("queued", [])
+
+
+@pytest.fixture
+def four_images(monkeypatch):
+    """The quota of images, as making a thousand takes long."""
+    assert local.MOST_IMAGES == 1000
+    monkeypatch.setattr(local, "MOST_IMAGES", 4)
+
+
+@pytest.mark.usefixtures("four_images")
+def test_a_project_has_so_many_images_with_data_or_without(cloud):
+    images = [cloud.image() for _ in range(4)]
+    refused = cloud.on_image("POST", "", {"name": "one more"})
+    assert refused.status_code == 413
+    assert "Quota exceeded for images: the project has 4 of 4" in refused.json["error"]["message"]
+    assert cloud.on_image("DELETE", f"/{images[0]}").status_code == 204
+    assert cloud.on_image("POST", "", {"name": "one more"}).status_code == 201
+    assert cloud.on_image("POST", "", {"name": "another"}, "other").status_code == 201
+
+
+@pytest.mark.usefixtures("four_images")
+def test_images_made_at_the_same_time_have_one_quota(cloud):
+    codes = []
+    threads = [threading.Thread(target=lambda: codes.append(cloud.on_image("POST", "", {"name": "one"}).status_code))
+               for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(codes) == [201] * 4 + [413] * 4
+
+
+def test_what_is_left_of_deleted_images_is_their_id(cloud):
+    """Also of images that an earlier version has deleted."""
+    ids = [str(uuid.uuid4()) for _ in range(6)]
+    for image in ids[:5]:
+        body = {"id": image, **{f"property{number}": "x" * 400 for number in range(100)}}
+        assert cloud.on_image("POST", "", body).status_code == 201
+        assert cloud.on_image("DELETE", f"/{image}").status_code == 204
+    (cloud.directory / "images" / f"{ids[5]}.deleted").write_text("x" * 100_000)
+    image_api.factory(cloud.conf)
+    assert sum(path.stat().st_size for path in (cloud.directory / "images").iterdir()) == 6 * 37
+    with open(cloud.directory / "images" / "deleted-ids", "ab") as stream:
+        stream.write(b"a part of a li")     # of a process that was killed
+    ids.append(cloud.image())
+    assert cloud.on_image("DELETE", f"/{ids[6]}").status_code == 204
+    for image in ids:
+        assert cloud.on_image("POST", "", {"id": image}).status_code == 409, image
+
+
+@pytest.mark.parametrize(("values", "word"), [
+    ({f"property{number}": "x" for number in range(257)}, "properties"), ({"tags": [str(n) for n in range(129)]}, "tags"),
+    ({f"property{number}": "x" * 1000 for number in range(70)}, "properties"), ({"one": "\u00e9" * 33_000}, "properties")])
+def test_an_image_has_so_many_properties_and_tags(cloud, values, word):
+    """Whether they come at once or one after the other."""
+    refused = cloud.on_image("POST", "", values)
+    assert refused.status_code == 400
+    assert word in refused.json["error"]["message"]
+    image, answers = cloud.image(), []
+    parts = [{name: value} for name, value in values.items()] if len(values) > 1 else [values]
+    for part in parts:
+        operations = [{"op": "add", "path": f"/{name}", "value": value} for name, value in part.items()]
+        answers.append(cloud.on_image("PATCH", f"/{image}", operations).status_code)
+    assert answers[-1] == 400
+    assert len(cloud.on_image("GET", f"/{image}").body) < 100_000
+
+
+def test_no_record_is_written_on_a_disk_that_is_nearly_full(cloud, monkeypatch):
+    image = cloud.image()
+    _free(monkeypatch, disk_room.RESERVE - 1)
+    assert cloud.on_image("POST", "", {"name": "one"}).status_code == 413
+    assert cloud.on_image("PATCH", f"/{image}", [{"op": "add", "path": "/a", "value": "b"}]).status_code == 413
+    assert cloud.on_image("DELETE", f"/{image}").status_code == 204
+
+
+def test_a_volume_has_so_many_metadata(cloud):
+    metadata = {str(number): "x" for number in range(129)}
+    refused = cloud.volume(1, metadata=metadata)
+    assert refused.status_code == 400
+    assert "metadata: a volume has at most 128" in refused.json["error"]["message"]
+    volume = cloud.volume(1).json["volume"]["id"]
+    assert cloud.on_volume("PUT", f"/volumes/{volume}", {"volume": {"metadata": metadata}}).status_code == 400
+    codes = [cloud.on_volume("POST", f"/volumes/{volume}/metadata", {"metadata": {name: "x"}}).status_code for name in metadata]
+    assert codes == [200] * 128 + [400]
 
 
 def test_a_project_has_so_many_gigabytes_of_volumes_and_snapshots(cloud):

@@ -1,10 +1,9 @@
 """/os-assisted-volume-snapshots: for the Volume service, whose volumes in files are open in guests."""
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from nova_lite import exception
+from nova_lite import exception, json_in
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import assisted_volume_snapshots as schema
 from nova_lite.api.openstack.routes import Route
@@ -25,7 +24,8 @@ def create(req: Request) -> dict[str, Any]:
 def delete(req: Request, snapshot_id: str) -> None:
     """Begin to merge the file of a snapshot; ``delete_info`` in the query says which into which."""
     try:
-        info = json.loads(params.last(req, "delete_info") or "")
+        info = json_in.loads(params.last(req, "delete_info") or "")
+        json_in.check_texts(info)
         volume_id = info["volume_id"]
     except (ValueError, KeyError, TypeError):
         raise exception.Invalid("delete_info must be a JSON object with volume_id") from None

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import jsonschema
 
-from nova_lite import units
+from nova_lite import exception, units
+from nova_lite.db import patterns
 
 CHECKER = jsonschema.FormatChecker(formats=())
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
@@ -94,9 +95,9 @@ def _regex(value: str) -> bool:
     if not value:
         return False
     try:
-        re.compile(value)
-    except (re.error, RecursionError, OverflowError):
-        return False
+        patterns.compile_linear(value)
+    except exception.InvalidInput as error:
+        raise FormatError(error.message) from error
     return True
 
 

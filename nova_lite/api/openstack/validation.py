@@ -66,9 +66,19 @@ def _maximum(_validator: Any, maximum: float, instance: object, _schema: Any) ->
         yield SchemaError(f"{instance!r} is greater than the maximum of {maximum!r}")
 
 
-def _pattern(_validator: Any, pattern: str, instance: object, _schema: Any) -> Iterator[SchemaError]:
-    if isinstance(instance, str) and not _compiled(pattern).search(instance):
+def _is_too_long(instance: object, schema: Mapping[str, Any]) -> bool:
+    """What maxLength refuses is looked at no further: the other checks may take long for a long text."""
+    return isinstance(instance, str) and len(instance) > schema.get("maxLength", math.inf)
+
+
+def _pattern(_validator: Any, pattern: str, instance: object, schema: Mapping[str, Any]) -> Iterator[SchemaError]:
+    if isinstance(instance, str) and not _is_too_long(instance, schema) and not _compiled(pattern).search(instance):
         yield SchemaError(f"{instance!r} does not match {pattern!r}")
+
+
+def _format(validator: Any, name: str, instance: object, schema: Mapping[str, Any]) -> Iterator[SchemaError]:
+    if not _is_too_long(instance, schema):
+        yield from _Draft.VALIDATORS["format"](validator, name, instance, schema)
 
 
 @functools.cache
@@ -108,7 +118,8 @@ def _additional(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[
 
 # an integer is an int: 1.0 would reach handlers as a float
 _TYPES = _Draft.TYPE_CHECKER.redefine("integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool))
-_Strict = validators.extend(_Draft, {"minimum": _minimum, "maximum": _maximum, "pattern": _pattern}, type_checker=_TYPES)
+_Strict = validators.extend(_Draft, {"minimum": _minimum, "maximum": _maximum, "pattern": _pattern, "format": _format},
+                            type_checker=_TYPES)
 _Relaxed = validators.extend(_Strict, {"additionalProperties": _drop_additional, "properties": _strip_names})
 
 

@@ -244,8 +244,7 @@ def image_of_volume(volume: Volume) -> ImageMeta:
 
 
 def _number(value: Any) -> int:
-    text = str(value or 0)
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return units.number(str(value or 0)) or 0
 
 
 def _check_not_attached(instance: Instance, volume_id: str) -> None:

@@ -148,7 +148,7 @@ def page_size(req: Request) -> int | None:
 def select(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Apply the query's filters on plain fields, repeated ones as alternatives; unknown ones are ignored, as Neutron does."""
     for key in set(req.GET):
-        wanted = req.GET.getall(key)
+        wanted = {text.lower() for text in req.GET.getall(key)}
         if views and key in views[0] and not isinstance(views[0][key], (list, dict)):
-            views = [v for v in views if str(v[key]).lower() in [w.lower() for w in wanted]]
+            views = [v for v in views if str(v[key]).lower() in wanted]
     return views

@@ -10,6 +10,9 @@ PUBLIC, COMMUNITY, SHARED, PRIVATE = "public", "community", "shared", "private"
 VISIBILITIES = (PUBLIC, COMMUNITY, SHARED, PRIVATE)
 _MAX_INTEGER = 2 ** 31 - 1
 _MAX_TEXT = 255
+MOST_TAGS = 128                         # of an image, as in Glance
+MOST_PROPERTIES = 256                   # a snapshot has those of its image, and metadata of its maker's
+MOST_BYTES = 1 << 16                    # of all properties of an image together
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,14 +58,22 @@ def _visibility(name: str, value: object) -> str:
 def _tags(name: str, value: object) -> list[str]:
     if not isinstance(value, list):
         raise _wrong(name, value, "a list of texts")
-    return list(dict.fromkeys(_text(name, one) for one in value))
+    found = list(dict.fromkeys(_text(name, one) for one in value))
+    if len(found) > MOST_TAGS:
+        raise _wrong(name, value, f"a list of at most {MOST_TAGS} tags")
+    return found
 
 
 def _properties(name: str, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise _wrong(name, value, "an object")
-    return {_text(f"{name}: the name", key): _text(str(key), one if isinstance(one, str) else str(one), None)
-            for key, one in value.items() if one is not None}
+    found = {_text(f"{name}: the name", key): _text(str(key), one if isinstance(one, str) else str(one), None)
+             for key, one in value.items() if one is not None}
+    if len(found) > MOST_PROPERTIES:
+        raise _wrong(name, ", ".join(found), f"a set of at most {MOST_PROPERTIES} properties")
+    if sum(len(text.encode()) for pair in found.items() for text in pair) > MOST_BYTES:
+        raise _wrong(name, ", ".join(found), f"a set of properties of at most {MOST_BYTES} bytes together")
+    return found
 
 
 _CHECKS: dict[str, Callable[[str, object], Any]] = {

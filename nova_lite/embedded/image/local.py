@@ -1,5 +1,4 @@
-"""Images in a local directory: ``<id>.json`` is the record, ``<id>.data`` the data. The record of a deleted image stays as
-``<id>.deleted``: hosts keep images by their id, so nobody else's may ever have it.
+"""Images in a local directory: ``<id>.json`` is the record, ``<id>.data`` the data, ``deleted-ids`` the ids of deleted images.
 
 Files appear and change by an atomic rename, so a reader sees an old file or a new one and a killed writer leaves at most a
 ``.part`` file, which goes when an API starts (``tidy``). Writers of all processes take turns by a lock file. Ids are UUIDs and
@@ -27,6 +26,7 @@ from nova_lite import durable, exception, units
 from nova_lite.context import RequestContext
 from nova_lite.embedded import disk_room
 from nova_lite.embedded.image import fields
+from nova_lite.embedded.image.deleted_ids import DeletedIds
 from nova_lite.embedded.image.fields import COMMUNITY, PRIVATE, PUBLIC
 from nova_lite.image import digests
 from nova_lite.objects.image import ImageMeta
@@ -36,6 +36,7 @@ LOG = log.getLogger(__name__)
 
 QUEUED, ACTIVE, PENDING_DELETE = "queued", "active", "pending_delete"
 CHUNK = units.MiB
+MOST_IMAGES = 1000                  # of a project, with data or without, where there is a quota of bytes
 LOOK_BYTES = 64 * units.MiB         # of an upload, after which what others of its project have stored meanwhile is looked at
 _SETTABLE = {"name", "visibility", "owner", "min_disk", "min_ram", "disk_format", "container_format", "properties", "tags",
              "protected"}
@@ -48,6 +49,7 @@ class LocalImages:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._directory = pathlib.Path(conf.image.local_path)
         self._quota = conf.image.local_quota_gb * units.GiB if conf.image.local_quota_gb >= 0 else None
+        self._deleted = DeletedIds(self._directory / "deleted-ids")
         self._lock = threading.Lock()
 
     def get(self, context: RequestContext, image_id: str) -> ImageMeta:
@@ -59,11 +61,7 @@ class LocalImages:
 
     def list(self, context: RequestContext, properties: Mapping[str, str] | None = None) -> list[ImageMeta]:
         """The project's own images and the public ones, newest first; only those with these properties."""
-        images = []
-        for path in self._directory.glob("*.json"):
-            with contextlib.suppress(exception.ImageNotFound):      # deleted since the directory was read
-                images.append(self._read(path.stem))
-        wanted = [i for i in images if _visible(context, i) and (i.visibility != COMMUNITY or _owned(context, i))]
+        wanted = [i for i in self._all() if _visible(context, i) and (i.visibility != COMMUNITY or _owned(context, i))]
         asked = (properties or {}).items()
         wanted = [i for i in wanted if all(i.properties.get(name) == value for name, value in asked)]
         return sorted(wanted, key=lambda i: (i.created_at, i.id), reverse=True)
@@ -89,7 +87,8 @@ class LocalImages:
     def create(self, context: RequestContext, values: dict[str, Any]) -> ImageMeta:
         """A new image record in status queued. Its id, when given, must be a UUID that no image has or had (409 otherwise).
 
-        Raises InvalidInput, here and at an update, for a field of the wrong type.
+        Raises InvalidInput for a field of the wrong type or size, StorageFull, both here and at an update, and
+        StorageLimitExceeded for more images than the quota.
         """
         image_id = values.get("id") or str(uuid.uuid4())
         if not _is_uuid(image_id):
@@ -99,8 +98,10 @@ class LocalImages:
                           updated_at=now)
         _assign(image, {k: v for k, v in values.items() if k in _SETTABLE})
         with self._locked():
-            if self._record(image_id).exists() or self._tombstone(image_id).exists():
+            if self._record(image_id).exists() or ("id" in values and image_id in self._deleted):
                 raise exception.Conflict(f"Image ID {image_id} already exists!")
+            self._check_count(image.owner)
+            disk_room.check(self._directory)
             self._write(image)
         return image
 
@@ -125,7 +126,8 @@ class LocalImages:
                 self._write(image)
         finally:
             part.unlink(missing_ok=True)
-        LOG.info("Image %s: %d bytes stored, %s %s", image_id, size, image.hash_algo, digest)
+        # not for operators to read by default: the request itself is a line of the log already
+        LOG.debug("Image %s: %d bytes stored, %s %s", image_id, size, image.hash_algo, digest)
         return image
 
     def update(self, context: RequestContext, image_id: str, values: dict[str, Any]) -> ImageMeta:
@@ -138,6 +140,7 @@ class LocalImages:
             image = self._read(image_id)
             _assign(image, values)
             image.updated_at = _now()
+            disk_room.check(self._directory)
             self._write(image)
         return image
 
@@ -150,12 +153,26 @@ class LocalImages:
                 raise exception.Forbidden(f"Image {image_id} is protected and cannot be deleted.")
             self._write(dataclasses.replace(image, status=PENDING_DELETE))
             self._data(image_id).unlink(missing_ok=True)
-            durable.rename(self._record(image_id), self._tombstone(image_id))
+            self._deleted.add(image_id)
+            self._record(image_id).unlink()
 
     def tidy(self) -> None:
-        """Remove what killed processes have left."""
+        """Remove what killed processes have left, and what earlier versions kept of deleted images."""
         with self._locked():
+            for path in self._directory.glob("*.deleted"):
+                self._deleted.add(path.stem)
+                path.unlink()
             durable.sweep(self._directory, ".data")
+
+    def _all(self) -> Iterator[ImageMeta]:
+        for path in self._directory.glob("*.json"):
+            with contextlib.suppress(exception.ImageNotFound):      # deleted since the directory was read
+                yield self._read(path.stem)
+
+    def _check_count(self, owner: str) -> None:
+        used = sum(image.owner == owner for image in self._all()) if self._quota is not None else 0
+        if used >= MOST_IMAGES:
+            raise exception.StorageLimitExceeded(what="images", used=used, limit=MOST_IMAGES, asked=1)
 
     def _limited(self, owner: str, data: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces, as long as there is room for them."""
@@ -183,9 +200,6 @@ class LocalImages:
 
     def _record(self, image_id: str) -> pathlib.Path:
         return self._directory / f"{image_id}.json"
-
-    def _tombstone(self, image_id: str) -> pathlib.Path:
-        return self._directory / f"{image_id}.deleted"
 
     def _data(self, image_id: str) -> pathlib.Path:
         return self._directory / f"{image_id}.data"

@@ -29,6 +29,7 @@ LOG = log.getLogger(__name__)
 
 RESERVED, ATTACHING, ATTACHED = "reserved", "attaching", "attached"
 MULTIATTACH, ZONE = "multiattach", "nova"
+MOST_METADATA = 128     # items of a volume
 _SETTABLE = ("name", "description", "metadata", "bootable")
 
 
@@ -111,6 +112,7 @@ class LocalVolumes:
         if size < 1:
             raise exception.InvalidVolume(reason=f"size {size} is not a number of GiB above 0")
         build = self._builder(context, volume)
+        _check_metadata(volume.metadata)
         data = self._data(volume.id)
         with self._lock.held():
             self._check_quota(volume.project_id, size)
@@ -151,6 +153,7 @@ class LocalVolumes:
             volume = self._visible(context, volume_id)
             for key in _SETTABLE:
                 setattr(volume, key, values.get(key, getattr(volume, key)))
+            _check_metadata(volume.metadata)
             self._volumes.write(volume_id, volume)
         return volume.public()
 
@@ -410,6 +413,11 @@ def _may(context: RequestContext, project_id: str) -> bool:
 
 def _newest_first(volumes: list[Volume]) -> list[Volume]:
     return sorted(volumes, key=lambda v: (v.created_at, v.id), reverse=True)
+
+
+def _check_metadata(metadata: dict[str, str]) -> None:
+    if len(metadata) > MOST_METADATA:
+        raise exception.InvalidInput(reason=f"metadata: a volume has at most {MOST_METADATA} items of it")
 
 
 def _wrong_status(volume: Volume, what: str, needed: str) -> exception.InvalidVolume:

@@ -21,7 +21,7 @@ _PROPERTIES = {"hw_emulation_architecture": "guests of another architecture are 
 # what hosts are chosen by elsewhere, with the suffix of a group of resources or without; images have the same names
 _OF_PLACEMENT = re.compile(r"(trait|resources)[^:]*:.+|group_policy|traits_required|capabilities:.+")
 # what is read as a number here; more than 20 digits are none of a guest's, and Python reads 4300 at most
-_NUMBERS = re.compile(r"(hw|quota|pci_passthrough|accel)[:_]")
+_NUMBERS = re.compile(r"(hw|quota|pci_passthrough|accel)[:_]|(img_hv_requested_version|hypervisor_version_requires)$")
 _TOO_LONG = re.compile(r"\d{21}")
 
 

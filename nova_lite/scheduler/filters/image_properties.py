@@ -60,7 +60,7 @@ def _supported(kinds: tuple[tuple[str, str, str], ...], wanted: tuple[str | None
 def _version_fits(version: int, conditions: str) -> bool:
     """``version`` is libvirt's number (9.1.2 is 9001002). A condition that cannot be read is not met."""
     for condition in conditions.split(","):
-        found = re.fullmatch(r"\s*\(?\s*([<>=!]{0,2})\s*(\d+)(?:\.(\d+))?(?:\.(\d+))?\s*\)?\s*", condition)
+        found = re.fullmatch(r"\s*\(?\s*([<>=!]{0,2})\s*(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?\s*\)?\s*", condition)
         if not found or found[1] not in _COMPARISONS:
             return False
         number = int(found[2]) * 1_000_000 + int(found[3] or 0) * 1_000 + int(found[4] or 0)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 
+from oslo_log import log
 from oslo_utils.imageutils import format_inspector
+
+LOG = log.getLogger(__name__)
 
 # what a "raw" file must not have: QEMU, or a later reader that guesses, might take it for what it pretends to be
 _MAGICS = ((0, b"QFI\xfb", "qcow2"), (0, b"KDMV", "vmdk"), (0, b"COWD", "vmdk"), (0, b"conectix", "vhd"),
@@ -47,8 +50,12 @@ def refusal(path: str | os.PathLike[str], claimed: str) -> str:
             found[claimed].safety_check()
         except OSError:
             raise
+        except format_inspector.SafetyCheckFailed as error:
+            LOG.info("The format inspector on %s: %s", path, error)
+            return "its header asks for what no image may have"
         except Exception as error:      # whatever a crafted file makes of the inspector, it is not passed
-            return f"the inspection of its format ends with: {error}"
+            LOG.info("The format inspector on %s: %s: %s", path, type(error).__name__, error)
+            return f"its data cannot be inspected as {claimed}"
     return ""
 
 

@@ -222,6 +222,7 @@ def test_aggregate_extra_specs(extra_specs, expected):
     ({"img_hv_type": "kvm"}, ["a", "b"]), ({"img_hv_type": "xen"}, []), ({"hw_vm_mode": "hvm"}, ["a", "b"]),
     ({"hw_vm_mode": "pv"}, []), ({"img_hv_requested_version": ">=8"}, ["b"]),
     ({"img_hv_requested_version": ">=7.2,<8.0"}, ["a"]), ({"img_hv_requested_version": "nonsense"}, []),
+    ({"img_hv_requested_version": ">=" + "9" * 5000}, []), ({"hypervisor_version_requires": ">=7." + "9" * 5000}, []),
     ({"hw_disk_bus": "virtio"}, ["a", "b"])])
 def test_image_properties(properties, expected):
     hosts = [host("a"), host("b", support=ARM, hypervisor_version=9001002)]

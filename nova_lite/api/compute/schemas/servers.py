@@ -186,7 +186,7 @@ def _list_queries() -> dict[str, Json]:
     made: dict[str, Json] = {"2.1": {"type": "object", "properties": properties, "additionalProperties": True,
                                      "patternProperties": {"^_": multi(_TEXT_QUERY)}}}
     for version, more in (
-            ("2.26", {name: multi({**_REGEX, "maxLength": 4000}) for name in TAG_FILTERS}),
+            ("2.26", {name: multi({**_TEXT_QUERY, "minLength": 1, "maxLength": 4000}) for name in TAG_FILTERS}),
             ("2.66", {"changes-before": moments}),
             ("2.73", {"locked": multi(_TEXT_QUERY)}),
             ("2.75", {"sort_key": _sort_keys("locked")})):

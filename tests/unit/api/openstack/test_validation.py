@@ -191,3 +191,14 @@ def test_numbers_of_thousands_of_digits_are_numbers_too():
     assert validator.error("9" * 5000) is not None
     assert validator.error("-" + "9" * 5000) is not None
     assert validator.error("10") is None
+
+
+@pytest.mark.parametrize("order", [("format", "maxLength"), ("maxLength", "format")])
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_what_is_too_long_is_looked_at_no_further(order, relaxed):
+    """Whatever the order of the schema is: a check may take long for a long text."""
+    rules = {"format": "regex", "maxLength": 5}
+    validator = Validator({"type": "string", **{name: rules[name] for name in order}, "pattern": "^a*$"}, relaxed)
+    assert [fault.validator for fault in validator._validator.iter_errors("(((((b")] == ["maxLength"]
+    assert {fault.validator for fault in validator._validator.iter_errors("(b")} == {"format", "pattern"}
+    assert validator.error("aaaaa") is None

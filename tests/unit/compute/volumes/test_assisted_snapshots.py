@@ -99,7 +99,8 @@ def test_what_is_refused(cloud, cinder, service, attached):
     assert "No volume" in service.fault("POST", PATH, 400, body(cinder.add_volume("p"), snapshot))
     service.fault("POST", PATH, 400, body(str(uuid.uuid4()), snapshot))
     service.fault("POST", PATH, 400, body(volume, snapshot, type="raw"))
-    for query in ("", "?delete_info=no", "?delete_info=[]", "?delete_info={}"):
+    for query in ("", "?delete_info=no", "?delete_info=[]", "?delete_info={}", "?delete_info=" + "[" * 3000,
+                  "?delete_info=" + "9" * 5000, '?delete_info={"volume_id":"%5Cud800"}'):
         service.fault("DELETE", f"{PATH}/{snapshot}{query}", 400)
     cloud.set(server, task_state=states.REBOOTING)
     assert "task_state rebooting" in service.fault("POST", PATH, 400, body(volume, snapshot))
