@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours fuzz lint genconfig clean
+.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours fuzz lint genconfig clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -32,9 +32,12 @@ help:
 	@echo "make clean        remove what make made"
 
 install:
-	@tools/install-deps.sh $(VENV)
+	@tools/install-deps.sh test $(VENV)
 
-run: install
+install-run:
+	@tools/install-deps.sh run $(VENV)
+
+run: install-run
 ifeq ($(VIRT_DRIVER),fake)
 	@exec $(BIN)/nova-lite-standalone --demo --virt-driver fake --state-path $(STATE) $(RUN_OPTIONS)
 else

@@ -1,21 +1,28 @@
 #!/bin/sh
 # Install what is missing: the Debian packages of bindep.txt and a virtual environment with nova_lite in it.
 #
-#   tools/install-deps.sh [VENV]        default: .venv of the checkout
+#   tools/install-deps.sh run|test [VENV]       default: .venv of the checkout
 #
+# `run` leaves out what only the tests need: packages of the profile "test" in bindep.txt, the extra "test" of setup.cfg.
 # Does nothing when all is there, so `make run` and `make test` begin with it. PYTHON names the interpreter (3.11 or newer).
 # No daemon is started by the installation: tests and the standalone cloud start private ones.
 set -eu
 
 cd "$(dirname "$0")/.."
-venv=${1:-.venv}
+purpose=${1:?run or test}
+venv=${2:-.venv}
 python=${PYTHON:-python3}
 
 say() { echo "install: $*"; }
 die() { echo "install: $*" >&2; exit 1; }
 
+wanted_packages() {
+    if [ "$purpose" = test ]; then cat bindep.txt; else grep -v '\[.*\<test\]' bindep.txt; fi |
+        sed -n 's/^\([a-z][a-z0-9.+-]*\) *\(\[.*\)\{0,1\}$/\1/p'
+}
+
 missing() {
-    sed -n 's/^\([a-z][a-z0-9.+-]*\) *\(\[.*\)\{0,1\}$/\1/p' bindep.txt | while read -r package; do
+    wanted_packages | while read -r package; do
         status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
         [ "$status" = installed ] || echo "$package"
     done
@@ -45,16 +52,24 @@ keep_daemons_down() {
 }
 
 install_python() {
-    stamp=$venv/.installed
-    if [ -e "$stamp" ] && [ "$stamp" -nt setup.cfg ] && [ "$stamp" -nt pyproject.toml ] &&
-        "$venv/bin/python" -c 'import nova_lite' 2>/dev/null; then
-        return 0
-    fi
+    is_current test || { [ "$purpose" = run ] && is_current run; } || make_venv
+}
+
+# what the tests need is more than what it takes to run
+is_current() {
+    stamp=$venv/.installed-$1
+    [ -e "$stamp" ] && [ "$stamp" -nt setup.cfg ] && [ "$stamp" -nt pyproject.toml ] &&
+        "$venv/bin/python" -c 'import nova_lite' 2>/dev/null
+}
+
+make_venv() {
+    extras=libvirt,console
+    [ "$purpose" = run ] || extras=$extras,test
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "$python is older than Python 3.11"
     [ -x "$venv/bin/pip" ] || { say "making $venv"; "$python" -m venv "$venv"; }
-    say "pip install -e .[libvirt,console,test] (a minute or two)"
-    "$venv/bin/pip" install -q --disable-pip-version-check -e '.[libvirt,console,test]'
-    touch "$stamp"
+    say "pip install -e .[$extras] (a minute or two)"
+    "$venv/bin/pip" install -q --disable-pip-version-check -e ".[$extras]"
+    touch "$venv/.installed-$purpose"
 }
 
 install_packages

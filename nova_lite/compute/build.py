@@ -4,7 +4,6 @@ from __future__ import annotations
 import dataclasses
 import secrets
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
@@ -34,9 +33,6 @@ def run(work: Work) -> None:
         work.fail(exception.BuildAborted(instance_id=work.instance.uuid, reason="it was deleted meanwhile"), {})
     except exception.LeaseLost:
         leave(work)
-        raise
-    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError):
-        # nobody to tell: whoever takes the action next goes on from what is here
         raise
     except Exception as error:
         LOG.error("build failed: %s", error, extra=extra, exc_info=needs_stack(error))
@@ -132,7 +128,7 @@ def _clean_up(work: Work) -> None:
         # ports and volumes are the server's, not this host's: another host may use them by now if the lease was lost
         work.update(volumes.columns(instance), [*states.BUILD_STATES, states.DELETING])
         delete.give_back(work)
-    except (exception.LeaseLost, exception.GuestRemains):
+    except exception.GuestRemains:
         raise
     except Exception as error:
         LOG.error("clean-up after a failed build did not end well: %s", error, extra={"instance_uuid": instance.uuid},

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_config import cfg
 
 from nova_lite import exception
@@ -12,8 +11,7 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import console as objects
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
-
-expected = messaging.expected_exceptions(exception.NovaLiteError)
+from nova_lite.rpc import expected
 
 
 class Consoles:

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
@@ -18,10 +17,11 @@ from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
+from nova_lite.rpc import expected
 
 PATIENCE = 4.0          # seconds for which a question waits for its answer; less than rpc/compute.py does
+
 LOG = log.getLogger(__name__)
-expected = messaging.expected_exceptions(exception.NovaLiteError)
 Later = Callable[[str, Callable[[bool], None]], None]
 """Takes a server's uuid and a function that has its turn when nothing else is done with the server."""
 
@@ -64,7 +64,7 @@ class Departures:
             offer = self._host.driver.offer_disks(instance).to_primitive()
             with self._lock:
                 self._offers[key] = offer
-        except exception.LeaseLost as error:
+        except exception.Interrupted as error:
             LOG.warning("the guest stays: %s", error, extra={"instance_uuid": uuid})
         except Exception as error:
             LOG.error("it cannot leave: %s", error, extra={"instance_uuid": uuid}, exc_info=needs_stack(error))

@@ -28,7 +28,7 @@ def ensure(work: Work) -> None:
     noted = {**instance.system_metadata, DISKS_KEY: key_id}
     try:
         work.update({"system_metadata": noted}, list(states.BUILD_STATES))
-    except exception.NovaLiteError:         # somebody else has the server, or nobody: they do not know of this key
+    except (exception.LeaseLost, exception.NovaLiteError):     # who has the server now does not know this key
         _discard(keys, key_id, instance)
         raise
     instance.system_metadata = noted

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception, units
@@ -25,7 +24,6 @@ from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
 EVENT = "compute_rebuild_instance"
-_STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 
 
 def run(work: Work) -> None:
@@ -40,8 +38,6 @@ def run(work: Work) -> None:
             updates = _build(work, listener)
     except exception.LeaseLost:
         build.leave(work)
-        raise
-    except _STOP:
         raise
     except Exception as error:
         LOG.error("evacuation failed: %s", error, extra={"instance_uuid": before.uuid}, exc_info=needs_stack(error))
@@ -117,7 +113,7 @@ def _clean(work: Work, before: Instance) -> None:
     for step in steps:
         try:
             step()
-        except (*_STOP, exception.GuestRemains):
+        except exception.GuestRemains:
             raise
         except Exception as error:
             LOG.error("clean-up after a failed evacuation did not end well: %s", error, extra={"instance_uuid": server.uuid},

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
@@ -22,7 +21,6 @@ LOG = log.getLogger(__name__)
 EVENTS = {"attach_interface": "compute_attach_interface", "detach_interface": "compute_detach_interface"}
 PAUSES = (1.0, 2.0, 4.0)        # between tries to give a port back
 ABOUT_TO_BE = "null"            # the type of a nic whose port is not bound yet
-_STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 
 
 def attach(work: Work) -> None:
@@ -34,8 +32,6 @@ def attach(work: Work) -> None:
         return
     try:
         _attach(work, request, vif)
-    except _STOP:
-        raise
     except Exception as error:
         LOG.error("attach of a nic failed: %s", error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
         _undo(work, request, error)
@@ -70,8 +66,6 @@ def _undo(work: Work, request: NetworkRequest, error: Exception) -> None:
             _take_back(work, vif)
         else:
             _again(work, lambda: work.host.network.abandon(admin_context(), instance, request))
-    except _STOP:
-        raise
     except Exception as second:
         LOG.exception("the nic could not be taken back", extra={"instance_uuid": instance.uuid})
         _fail(work, exception.InterfaceAttachFailed(

@@ -40,8 +40,6 @@ from nova_lite.virt.live import ABORT, BROKEN, WHOLE, Report
 LOG = log.getLogger(__name__)
 _HALF_IS_LOST = "the guest had gone on at its new host before all of it was there, and the old one has lost the rest"
 EVENT = "compute_live_migration"
-_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
-_STOP = (exception.LeaseLost, *_AWAY)
 _REST = "something of the guest stays here for now"
 _WAIT_SECONDS = 1.0
 _CLEAN_UP = "clean-up after a live migration did not end well"
@@ -79,8 +77,6 @@ def _prepare(work: Work) -> None:
             server, plan = _made_ready(work, plan)
             listener.wait_at_destination(work.instance, plan.waits_for, patiently(lambda: _prepare_unless_aborted(work)),
                                          lambda: _announce(work))
-    except _STOP:
-        raise
     except Exception as error:
         LOG.error("this host cannot take the guest: %s", error, extra={"instance_uuid": work.instance.uuid},
                   exc_info=needs_stack(error))
@@ -254,8 +250,6 @@ def _copy(work: Work) -> None:
             if host.driver.live.post_copy(work.instance) == WHOLE:
                 _refuse_if_aborted(work, wanted)
             lost = host.driver.live.copy(work.instance, _plan(work), _reporter(work), lambda: _waits(work))
-    except _STOP:
-        raise
     except Exception as error:
         LOG.error("the guest stays: %s", error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
         aborted = isinstance(error, exception.LiveMigrationAborted)
@@ -267,8 +261,8 @@ def _copy(work: Work) -> None:
 
 
 def _refuse_at_stop(work: Work) -> None:
-    if work.host.stopping.is_set():     # the next daemon goes on
-        raise exception.LeaseLost(action_id=work.action.id, owner=work.host.owner)
+    if work.host.stopping.is_set():
+        raise exception.Stopping()
 
 
 def _wait_for_turn(work: Work) -> None:
@@ -311,8 +305,6 @@ def _try(work: Work, what: str, function: Callable[[], object]) -> None:
     """Clean up behind a guest that has gone: an error is logged, and the rest is done."""
     try:
         function()
-    except _STOP:
-        raise
     except Exception as error:
         LOG.error("%s: %s", what, error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
 
@@ -366,7 +358,7 @@ def _reporter(work: Work) -> Report:
 def _report(work: Work, progress: dict[str, Any]) -> str | None:
     try:
         return work.update_migration(progress)
-    except _AWAY as error:
+    except exception.ConductorAway as error:
         LOG.warning("no conductor hears how far the copy is: %s", error, extra={"instance_uuid": work.instance.uuid})
         return None
 
@@ -376,7 +368,7 @@ def _waits(work: Work) -> bool:
     there = _move(work).dest_compute or ""
     try:
         return work.host.compute.waits_for_rest(admin_context(), there, work.instance.uuid)
-    except (*_AWAY, exception.NovaLiteError) as error:
+    except (messaging.MessagingException, exception.ConductorAway, exception.NovaLiteError) as error:
         LOG.warning("%s does not say whether the other half of the guest is there: %s", there, error,
                     extra={"instance_uuid": work.instance.uuid})
         return True

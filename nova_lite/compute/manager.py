@@ -166,7 +166,7 @@ class ComputeManager:
                 self._take_up(found.waiting)
                 self._sync_power_states()
                 return
-            except messaging.MessagingException as error:       # the conductor went again
+            except (exception.ConductorAway, messaging.MessagingException) as error:       # the conductor went again
                 LOG.warning("recovery failed; again in %s s: %s", RECOVERY_PAUSE, error)
             except Exception as error:
                 if self._stopping.is_set():
@@ -245,6 +245,8 @@ class ComputeManager:
         try:
             state = self.host.driver.power_states().get(instance_uuid, states.NOSTATE)
             self.conductor.power_state_changed(admin_context(), instance_uuid, self.host.name, state)
+        except exception.Interrupted as error:
+            LOG.warning("the guest's power state was not reported: %s", error, extra={"instance_uuid": instance_uuid})
         except Exception:
             LOG.exception("the guest's power state was not reported", extra={"instance_uuid": instance_uuid})
 
@@ -266,6 +268,8 @@ class ComputeManager:
                 if claimed is not None:
                     self._queue(claimed)
                     left.discard(claimed.action.id)
+        except exception.Interrupted as error:
+            LOG.warning("actions %s were not claimed; they are taken up again: %s", sorted(left), error)
         except Exception:
             LOG.exception("actions %s were not claimed; they are taken up again", sorted(left))
         finally:
@@ -307,6 +311,9 @@ class ComputeManager:
             now = self._claimed([action.id])[0] if waited or is_old else claimed
             if now is not None:
                 verbs.carry_out(self.host, *now)
+        except exception.Interrupted as error:
+            LOG.warning("action %s is left for whoever holds it next: %s", action.id, error,
+                        extra={"instance_uuid": claimed.instance.uuid})
         except Exception:
             LOG.exception("action %s was not finished; it is taken up again", action.id,
                           extra={"instance_uuid": claimed.instance.uuid})
@@ -360,6 +367,8 @@ class ComputeManager:
         self._rules_wait.clear()
         try:
             self.host.network.refresh_filters()
+        except exception.Interrupted as error:
+            LOG.warning("the rules of security groups were not brought up to date; again in %s s: %s", RULES_INTERVAL, error)
         except Exception:
             LOG.exception("the rules of security groups were not brought up to date; again in %s s", RULES_INTERVAL)
 

@@ -18,7 +18,7 @@ from nova_lite import exception, units
 from nova_lite.compute import departures, volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.patience import until_answered
-from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, needs_stack, patiently
+from nova_lite.compute.work import Work, needs_stack, patiently
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -30,7 +30,7 @@ from nova_lite.virt.driver import Checker, Fetcher, Waiter
 
 LOG = log.getLogger(__name__)
 PAUSE = 0.2             # seconds between two questions whether the old host has let go; it takes its time to answer
-_DELETED = tuple(f"task_state {state}" for state in (states.DELETING, states.SOFT_DELETING))
+_DELETED = (states.DELETING, states.SOFT_DELETING)
 
 
 def run(work: Work) -> None:
@@ -45,8 +45,6 @@ def run(work: Work) -> None:
     try:
         with work.host.events.listen(work.instance.uuid) as listener:
             _arrive(work, listener)
-    except (exception.LeaseLost, *CONDUCTOR_IS_AWAY):
-        raise
     except Exception as error:
         LOG.error("'%s' failed: %s", work.operation.verb, error, extra={"instance_uuid": work.instance.uuid},
                   exc_info=needs_stack(error))
@@ -149,7 +147,7 @@ def _undo(work: Work, error: Exception) -> None:
         _drop_received(work)
         work.fail(error, {})
         return
-    if isinstance(error, exception.UnexpectedTaskState) and error.message.endswith(_DELETED):
+    if isinstance(error, exception.UnexpectedTaskState) and error.kwargs.get("actual") in _DELETED:
         _drop_received(work)
         work.fail(error, {})
         return

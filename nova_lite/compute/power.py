@@ -40,7 +40,7 @@ def _reboot_hard(work: Work, timeout: int) -> None:
     if work.host.driver.power_state(work.instance) is not None:
         try:
             _bind(work)
-        except (exception.LeaseLost, exception.UnexpectedTaskState, exception.InstanceNotFound):
+        except (exception.UnexpectedTaskState, exception.InstanceNotFound):
             raise
         except exception.NovaLiteError as error:        # it starts as it ran
             LOG.warning("nobody knows whether its ports are here: %s", error, extra={"instance_uuid": work.instance.uuid})

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import oslo_messaging as messaging
-
 from nova_lite import exception
 from nova_lite.compute.work import Host
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.objects import states
 from nova_lite.objects.guest_moves import Plan, SourceFacts
 from nova_lite.objects.instance import Instance
-
-expected = messaging.expected_exceptions(exception.NovaLiteError)
+from nova_lite.rpc import expected
 
 
 class Questions:

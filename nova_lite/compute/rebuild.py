@@ -12,7 +12,7 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.compute import build, volumes
-from nova_lite.compute.work import CONDUCTOR_IS_AWAY, Work, needs_stack
+from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.volume import ERROR
@@ -22,7 +22,6 @@ EVENT = "compute_rebuild_instance"
 DOWNLOADING = "downloading"
 REIMAGE_TIMEOUT = 1800.0        # seconds that the Volume service may take to write an image onto a volume
 POLL_SECONDS = 1.0
-_STOP = (exception.LeaseLost, exception.InstanceNotFound, exception.UnexpectedTaskState, *CONDUCTOR_IS_AWAY)
 _ASKED = "reimage_asked"        # in the action's arguments, from just before it asks the Volume service
 
 
@@ -38,7 +37,7 @@ def run(work: Work) -> None:
             return
         try:
             _fetch(work)
-        except _STOP:
+        except (exception.InstanceNotFound, exception.UnexpectedTaskState):     # a delete has the server
             raise
         except Exception as error:
             _stay(work, error, states.ERROR)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception, units
@@ -28,7 +27,6 @@ EVENTS = {"shelve": "compute_shelve_instance", "shelveOffload": "compute_shelve_
           "unshelve": "compute_unshelve_instance"}
 OFF_THE_HOST: dict[str, Any] = {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None,
                                 "power_state": states.SHUTDOWN}
-_STOP = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 
 
 # shelve ------------------------------------------------------------------------------------------------------------------
@@ -65,7 +63,7 @@ def _copy_disk(work: Work) -> None:
     image_id = work.action.arguments["image_id"]
     try:
         snapshot.make(work, image_id, states.SHELVING_IMAGE_PENDING_UPLOAD, states.SHELVING_IMAGE_UPLOADING)
-    except (*snapshot.RUN_AGAIN, exception.ImageNotFound):
+    except exception.ImageNotFound:
         raise
     except Exception:
         snapshot.discard(work, image_id)
@@ -202,7 +200,7 @@ def _undo(work: Work) -> None:
         work.update({}, [*states.working(work.operation), None, states.DELETING])
         volumes.disconnect_all(host.driver, instance)       # from the host, should the Volume service be away
         _let_go_all(work, instance)
-    except (*_STOP, exception.GuestRemains):
+    except exception.GuestRemains:
         raise
     except Exception as error:
         LOG.error("clean-up after a failed unshelve did not end well: %s", error, extra={"instance_uuid": instance.uuid},

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception, units
@@ -28,7 +27,6 @@ EVENTS = {"createImage": "compute_snapshot_instance", "createBackup": "compute_b
 CHUNK = units.MiB
 LOOK_SECONDS = 5.0              # while data flows, between looks whether the server is still ours
 SAVING_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)   # looks at an upload that a killed run has left in Glance's hands
-RUN_AGAIN = (exception.LeaseLost, messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 MAKING_PAUSES = (0.5, 1.0, 2.0, *(5.0,) * 12)      # looks at a snapshot of a volume that is being made
 QUEUED, SAVING, ACTIVE = "queued", "saving", "active"
 BARE = "bare"
@@ -39,7 +37,7 @@ def run(work: Work) -> None:
     image_id = work.action.arguments["image_id"]
     try:
         make(work, image_id)
-    except (*RUN_AGAIN, exception.ImageNotFound):      # the last: its owner has deleted it
+    except exception.ImageNotFound:      # the last: its owner has deleted it
         raise
     except Exception:
         discard(work, image_id)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
@@ -25,8 +24,6 @@ LOG = log.getLogger(__name__)
 T = TypeVar("T")
 EVENTS = {"swap_volume": "compute_swap_volume"}
 PAUSE = 2.0         # seconds between tries of what has to be
-_STOP = (exception.LeaseLost, exception.InstanceNotFound, messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
-         messaging.RemoteError)
 
 
 def swap(work: Work) -> None:
@@ -83,7 +80,7 @@ def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record
                 _connect(work, old, new)
             work.host.driver.swap_volume(work.instance, old, new, record.note)
             return
-        except _STOP:
+        except exception.InstanceNotFound:
             raise
         except Exception as error:
             if record.device is not new:
@@ -154,9 +151,9 @@ def _answered(work: Work, record: _Record, step: Callable[[], T]) -> T:
 
 
 def _pause(work: Work) -> None:
-    """Raises LeaseLost when the daemon stops: the next one goes on."""
+    """Raises Stopping when the daemon stops."""
     if work.host.stopping.wait(PAUSE):
-        raise exception.LeaseLost(action_id=work.action.id, owner=work.host.owner)
+        raise exception.Stopping()
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"swap_volume": swap}

@@ -8,6 +8,8 @@ from concurrent.futures import Executor
 
 from oslo_log import log
 
+from nova_lite import exception
+
 LOG = log.getLogger(__name__)
 
 Turn = Callable[[bool], None]
@@ -41,6 +43,8 @@ class Turns:
     def _run(self, instance_uuid: str, pool: Executor, turn: Turn, waited: bool) -> None:
         try:
             turn(waited)
+        except exception.Interrupted as error:
+            LOG.warning("%s", error, extra={"instance_uuid": instance_uuid})
         except Exception:       # the next ones have their turn all the same
             LOG.exception("a turn failed", extra={"instance_uuid": instance_uuid})
         with self._lock:

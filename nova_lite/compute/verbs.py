@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
@@ -40,7 +39,6 @@ from nova_lite.objects.migration import Migration
 
 LOG = log.getLogger(__name__)
 # the conductor did not answer, or failed itself: nothing is known of the step, so the action stays open and is run again
-_UNREACHABLE = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 
 
 def by_its_guest(work: Work) -> dict[str, Any]:
@@ -99,8 +97,8 @@ LASTING = frozenset({"resize", "migrate", "live_migrate", "evacuate", "rebuild",
 
 
 def carry_out(host: Host, action: Action, instance: Instance, migration: Migration | None, asked: float) -> None:
-    """Work on one action that this host holds, and ``asked`` for then (time.monotonic()). Raises what leaves it open: no
-    conductor could be told."""
+    """Work on one action that this host holds, and ``asked`` for then (time.monotonic()). Raises Interrupted: the action stays
+    open."""
     verb = VERBS[action.verb]
     work = Work(host, RequestContext.from_rpc(action.context or {}), action, instance, verb.event, migration, asked)
     try:
@@ -114,9 +112,7 @@ def _carry_out(work: Work, verb: Verb) -> None:
     action, extra = work.action, {"instance_uuid": work.instance.uuid}
     try:
         verb.carry_out(work)
-    except exception.LeaseLost as error:
-        LOG.warning("%s", error, extra=extra)
-    except (*_UNREACHABLE, exception.GuestRemains):
+    except exception.GuestRemains:
         raise
     except exception.InstanceNotFound as error:
         LOG.info("'%s' ends, the server is gone: %s", action.verb, error, extra=extra)
@@ -127,7 +123,4 @@ def _carry_out(work: Work, verb: Verb) -> None:
 
 
 def _fail(work: Work, verb: Verb, error: Exception) -> None:
-    try:
-        work.fail(error, verb.settle(work))
-    except exception.LeaseLost as lost:
-        LOG.warning("%s", lost, extra={"instance_uuid": work.instance.uuid})
+    work.fail(error, verb.settle(work))

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
@@ -30,8 +29,6 @@ EVENTS = {"attach_volume": "compute_attach_volume", "detach_volume": "compute_de
 RESERVED, ATTACHED = "reserved", "attached"
 POLL_SECONDS = (0.2, 0.5, 1.0, 2.0)         # between looks at a volume that is being made; the last one again and again
 RELEASE_PAUSES = (1.0, 2.0, 4.0, 8.0)       # between tries to give a volume back
-_STOP = (exception.LeaseLost, exception.InstanceNotFound, messaging.MessagingTimeout, messaging.MessageDeliveryFailure,
-         messaging.RemoteError)
 
 
 def columns(instance: Instance) -> dict[str, Any]:
@@ -272,13 +269,13 @@ def attach(work: Work) -> None:
         work.update_device(device.id, {"attachment_id": device.attachment_id, "connection_info": device.connection_info})
         host.driver.attach_volume(instance, device)
         host.volume.complete(context, device.attachment_id or "")
-    except _STOP:
+    except exception.InstanceNotFound:
         raise
     except Exception as error:
         LOG.exception("attach of volume %s failed", device.volume_id, extra={"instance_uuid": instance.uuid})
         try:
             _take_back(work, device)
-        except _STOP:
+        except exception.InstanceNotFound:
             raise
         except Exception as second:
             LOG.exception("volume %s could not be taken back", device.volume_id, extra={"instance_uuid": instance.uuid})
@@ -318,7 +315,7 @@ def detach(work: Work) -> None:
         return
     try:
         _take_back(work, device)
-    except _STOP:
+    except exception.InstanceNotFound:
         raise
     except Exception:
         if device.attached:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
@@ -70,8 +69,6 @@ class Work:
         started = units.utcnow()
         try:
             yield
-        except exception.LeaseLost:
-            raise
         except Exception as error:
             self._steps.append(self._event_of(event, started, error))
             self._told = error
@@ -194,15 +191,12 @@ class Work:
                 "traceback": _trace(error) if error else None, "details": message_of(error)[:255] if error else None}
 
 
-CONDUCTOR_IS_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
-
-
 def patiently(ask: Callable[[], object]) -> Callable[[], None]:
     """``ask``, for what takes long: a conductor that does not answer once is no reason to end it."""
     def check() -> None:
         try:
             ask()
-        except CONDUCTOR_IS_AWAY as error:
+        except exception.ConductorAway as error:
             LOG.warning("asking the conductor again later: %s", error)
     return check
 

@@ -35,7 +35,7 @@ from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
-from nova_lite.rpc import cloud_id, sender
+from nova_lite.rpc import cloud_id, expected, sender
 from nova_lite.rpc.compute import ComputeAPI
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.rpc.scheduler import SchedulerAPI
@@ -43,7 +43,6 @@ from nova_lite.runtime.rpc_callers import WINDOW, Callers
 from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
-expected = messaging.expected_exceptions(exception.NovaLiteError)
 # without a host: an attach comes here only when its request died. No unshelve has given its volume to a guest, so it is undone
 _WITH_ONE_VOLUME = ("attach_volume", "detach_volume")
 

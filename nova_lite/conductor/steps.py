@@ -451,8 +451,8 @@ def _key(*values: Any) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def _error(error: exception.NovaLiteError) -> dict[str, Any]:
-    return {"error": [type(error).__name__, error.message]}
+def _error(error: exception.NovaLiteError | exception.LeaseLost) -> dict[str, Any]:
+    return {"error": [type(error).__name__, error.message], "fields": error.kwargs}
 
 
 def _traceback(events: Sequence[Mapping[str, Any]]) -> str:

@@ -7,7 +7,7 @@ OPTS = [
     cfg.IntOpt("max_attempts", default=3, min=1, help="Hosts on which one build is tried: the best and its alternates."),
     cfg.ListOpt("enabled_filters", default=[
         "ComputeFilter", "ForcedHostFilter", "AvailabilityZoneFilter", "CoreFilter", "RamFilter", "DiskFilter",
-        "AggregateInstanceExtraSpecsFilter", "ImagePropertiesFilter", "HostTraitsFilter", "NUMATopologyFilter",
+        "ImagePropertiesFilter", "HostTraitsFilter", "NUMATopologyFilter",
         "PciPassthroughFilter", "SameHostFilter", "DifferentHostFilter",
         "IsolatedHostsFilter", "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter"],
         help="Filters in their order (entry points nova_lite.scheduler.filters)."),

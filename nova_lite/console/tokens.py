@@ -6,6 +6,7 @@ from collections.abc import Collection
 import oslo_messaging as messaging
 from oslo_log import log
 
+from nova_lite import exception
 from nova_lite.context import admin_context
 from nova_lite.objects.console import ConsoleAuthToken, digest
 from nova_lite.rpc.compute import ComputeAPI
@@ -34,7 +35,7 @@ class Tokens:
                 return None
             still_there = self._compute.validate_console(context, known.compute_host, known.instance_uuid, known.console_type,
                                                          known.port)
-        except messaging.MessagingException as error:
+        except (exception.ConductorAway, messaging.MessagingException) as error:
             LOG.warning("a console was refused, as nobody says whether its token is good: %s", error)
             return None
         return known if still_there else None

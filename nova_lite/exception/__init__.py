@@ -4,6 +4,7 @@ from nova_lite.exception.bad_request import *  # noqa: F403
 from nova_lite.exception.base import *  # noqa: F403
 from nova_lite.exception.conflict import *  # noqa: F403
 from nova_lite.exception.forbidden import *  # noqa: F403
+from nova_lite.exception.interrupted import *  # noqa: F403
 from nova_lite.exception.not_found import *  # noqa: F403
 from nova_lite.exception.server_side import *  # noqa: F403
 

@@ -51,12 +51,6 @@ class UnexpectedTaskState(Conflict):
                "Actual: task_state %(actual)s")
 
 
-class LeaseLost(Conflict):
-    """Another worker took the action: the holder must stop at once and change nothing more."""
-
-    msg_fmt = "The lease of action %(action_id)s is not held by %(owner)s any more"
-
-
 class UnshelveInvalidState(Conflict):
     msg_fmt = ('Specifying an availability zone or a host when unshelving instance "%(instance_id)s" with status "%(state)s" '
                "is not supported. The instance status must be SHELVED_OFFLOADED.")

@@ -5,10 +5,11 @@ A message holds plain JSON types only; records cross as the dictionaries of ``no
 """
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import oslo_messaging as messaging
@@ -117,6 +118,19 @@ class Client:
         """The context with what the sender says of itself."""
         said = self._sender.say(method, arguments)
         return context.to_rpc() | ({SENDER: said} if said else {})
+
+
+def expected(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of the methods of managers: our own errors reach the caller as they are, and leave no stack in the log. An
+    interruption, as when no conductor answers, reaches the caller as ServiceUnavailable."""
+    @messaging.expected_exceptions(exception.NovaLiteError)
+    @functools.wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return method(*arguments, **named)
+        except exception.Interrupted as error:
+            raise exception.ServiceUnavailable(what="Conductor", reason=error.message) from error
+    return call
 
 
 class _Exposed(messaging.RPCAccessPolicyBase):

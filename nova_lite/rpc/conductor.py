@@ -4,7 +4,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import oslo_messaging as messaging
@@ -24,8 +25,20 @@ PING_TIMEOUT, PINGS = 1.0, 30
 Later ones get more time, since a conductor with too much to do is there, too."""
 
 
+@contextmanager
+def _noticing_silence() -> Iterator[None]:
+    """Raises ConductorAway where no conductor answers, or one fails."""
+    try:
+        yield
+    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError) as error:
+        raise exception.ConductorAway(reason=error) from error
+
+
 class ConductorAPI(rpc.Client):
-    """Messages to whichever conductor takes them. Every call may be made twice: a lost answer is asked for again."""
+    """Messages to whichever conductor takes them. Every call may be made twice: a lost answer is asked for again.
+
+    What concerns an action raises LeaseLost when another worker has it. All raise ConductorAway.
+    """
 
     topic = rpc.CONDUCTOR
 
@@ -35,6 +48,11 @@ class ConductorAPI(rpc.Client):
         self._tries = TRIES
 
     def _ask(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+        """Raises ConductorAway, or what the conductor raised on purpose."""
+        with _noticing_silence():
+            return self._ask_again(context, method, **arguments)
+
+    def _ask_again(self, context: RequestContext, method: str, **arguments: Any) -> Any:
         attempt = 1
         while True:
             try:
@@ -92,7 +110,7 @@ class ConductorAPI(rpc.Client):
                       task_state: str | None = None) -> list[dict[str, Any] | None]:
         """For each {"action", "instance"} when it is the caller's now, None when there is nothing to do, or it could not be
         answered. ``task_state`` is the first one of a build."""
-        answers = self._steps.ask([("claim_action", {"action_id": action_id, "host": host, "owner": owner,
+        answers = self._answers([("claim_action", {"action_id": action_id, "host": host, "owner": owner,
                                                      "task_state": task_state}) for action_id in action_ids])
         return [answer.get("result") for answer in answers]
 
@@ -156,15 +174,21 @@ class ConductorAPI(rpc.Client):
     def _tell(self, steps: list[Step]) -> list[Any]:
         """See ``conductor/steps.py``. Steps that other threads have to tell at this moment go in the same message, which is
         why it has no request's context: the actions have theirs."""
-        answers = self._steps.ask(steps)
+        answers = self._answers(steps)
         for answer in answers:
             if "error" in answer:
                 name, message = answer["error"]
-                raise getattr(exception, name)(message)
+                error = getattr(exception, name)(message)
+                error.kwargs.update(answer.get("fields", {}))
+                raise error
         return [answer["result"] for answer in answers]
 
     def _send_steps(self, steps: list[Step]) -> list[dict[str, Any]]:
-        return self._ask(admin_context(), "steps", calls=[list(step) for step in steps])
+        return self._ask_again(admin_context(), "steps", calls=[list(step) for step in steps])
+
+    def _answers(self, steps: list[Step]) -> list[dict[str, Any]]:
+        with _noticing_silence():
+            return self._steps.ask(steps)
 
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
         """A guest changed its power state by itself."""

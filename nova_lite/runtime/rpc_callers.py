@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
@@ -23,14 +22,13 @@ from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.db import host_keys
 from nova_lite.db.core import Database
-from nova_lite.rpc import sender
+from nova_lite.rpc import expected, sender
 
 LOG = log.getLogger(__name__)
 WINDOW = 60.0           # seconds by which a message may be older or newer than now
 NONCE_LENGTH = 64
 MOST_HEARD = 200_000    # nonces of reports that are remembered
 GOOD_SECONDS = 10.0     # after which the database is asked again whether a key is good
-expected = messaging.expected_exceptions(exception.NovaLiteError)
 Arguments = Mapping[str, Any]
 
 

@@ -150,16 +150,16 @@ class Service:
         while not self._stopping.is_set():
             try:
                 function()
-            except Exception as error:
+            except (exception.Interrupted, Exception) as error:
                 self._tell_failure(name, seconds, error)
             # a slow run delays the next one, but does not make later ones come in a burst
             due = max(due + seconds, time.monotonic())
             self._stopping.wait(due - time.monotonic())
 
-    def _tell_failure(self, name: str, seconds: float, error: Exception) -> None:
+    def _tell_failure(self, name: str, seconds: float, error: BaseException) -> None:
         if self._stopping.is_set():
             LOG.debug("%s was cut off by the stop: %s", name, error)
-        elif isinstance(error, oslo_messaging.MessagingException):      # the broker or the other side is away for a while
+        elif isinstance(error, exception.Interrupted | oslo_messaging.MessagingException):      # the other side is away
             LOG.warning("%s failed; it runs again in %s s: %s", name, seconds, error)
         else:
             LOG.error("%s failed; it runs again in %s s", name, seconds, exc_info=error)

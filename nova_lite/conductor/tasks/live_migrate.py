@@ -41,8 +41,7 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
             tools.compute.live_migration_refused(context, source, instance.uuid, facts)
             raise
     except exception.NovaLiteError as error:
-        if not isinstance(error, exception.LeaseLost):
-            tools.db.write(_note, tools, action, started, error)
+        tools.db.write(_note, tools, action, started, error)
         raise
     tools.db.write(_hand_over, tools, action, move, place, plan, started)
     LOG.info("goes from %s to %s", source, place.host, extra={"instance_uuid": instance.uuid})

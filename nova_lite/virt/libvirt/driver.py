@@ -464,7 +464,7 @@ class LibvirtDriver:
         except exception.VirtDriverError as error:
             self._undo(instance, vifs)
             raise starts.build_error(instance, error) from error
-        except Exception:
+        except (exception.Interrupted, Exception):
             LOG.warning("The new guest is not wanted any more", extra={"instance_uuid": instance.uuid})
             self._undo(instance, vifs)
             raise

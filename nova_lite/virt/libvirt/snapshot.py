@@ -82,7 +82,7 @@ def _copy_live(instance: Instance, guest: Guest, files: GuestDirectory, disk_for
     try:
         again(copy)
         return True
-    except Exception as error:
+    except (exception.Interrupted, Exception) as error:
         if not isinstance(error, (exception.VirtDriverError, exception.InstanceQuiesceFailed)) or guest.is_active():
             job.abort()
             raise

@@ -199,7 +199,8 @@ def test_who_lost_the_evacuation_before_it_began_takes_no_files(cloud, server, m
 
     def late(*claimed):
         cloud.run(sa.update(models.instance_actions).values(owner="another"))
-        carry_out(*claimed)
+        with pytest.raises(exception.LeaseLost):
+            carry_out(*claimed)
         lost.append(True)
     monkeypatch.setattr(verbs, "carry_out", late)
     monkeypatch.setattr(live, "adopt", adopted.append)

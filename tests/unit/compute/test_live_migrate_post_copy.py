@@ -2,7 +2,6 @@
 import json
 import threading
 
-import oslo_messaging as messaging
 import pytest
 
 from nova_lite import exception
@@ -23,7 +22,7 @@ def server(cloud):
 
 
 def _no_answer(*_):
-    raise messaging.MessagingTimeout
+    raise exception.ConductorAway(reason="no answer")
 
 
 @pytest.mark.parametrize("memory", [SPLIT, BROKEN])

@@ -1,7 +1,7 @@
 """Rebuilds on a host: the guest is another one, all else is as it was, however often the worker dies."""
-import oslo_messaging as messaging
 import pytest
 
+from nova_lite import exception
 from nova_lite.compute import rebuild
 from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
@@ -193,7 +193,7 @@ def test_the_root_volume_is_written_anew(cloud, images, monkeypatch, dies_at):
         if dies_at == "after":
             real(*arguments)
         if dies_at and len(calls) == 1:
-            raise messaging.MessagingTimeout      # as a process that is killed: nobody is told
+            raise exception.ConductorAway(reason="no answer")      # as a process that is killed: nobody is told
         real(*arguments)
     monkeypatch.setattr(host.volume, "reimage", reimage)
     action_id = begin(cloud, server, image, updates={"image_ref": ""}, reimage=image.id)
@@ -263,7 +263,7 @@ def test_an_image_that_a_killed_run_has_asked_for_is_waited_for(cloud, images, m
 
     def killed(*arguments):
         ask(*arguments)
-        raise messaging.MessagingTimeout
+        raise exception.ConductorAway(reason="no answer")
     monkeypatch.setattr(host.volume, "reimage", killed)
     action_id = begin(cloud, server, image, updates={"image_ref": ""}, reimage=image.id)
     cloud.wait_for(lambda: asked)

@@ -4,7 +4,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import oslo_messaging as messaging
 import pytest
 import sqlalchemy as sa
 
@@ -265,7 +264,7 @@ def test_a_conductor_that_does_not_answer_once_ends_no_copy(cloud, monkeypatch):
     def unsteady(*arguments):
         if copying.is_set() and len(outages) < 3:
             outages.append(1)
-            raise messaging.MessagingTimeout
+            raise exception.ConductorAway(reason="no answer")
         return update(*arguments)
     monkeypatch.setattr(host.conductor, "instance_update", unsteady)
     _resize(cloud, server)

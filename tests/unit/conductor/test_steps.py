@@ -33,7 +33,7 @@ def test_one_lost_lease_in_a_message_is_the_only_refusal(make_cloud):
     cloud = make_cloud("h1")
     (one, first), (two, second), (three, third) = stopping(cloud, 3)
     answers = cloud.rpc.call(ADMIN, "steps", calls=[finish(first), finish(second, "another"), finish(third)])
-    assert [list(a) for a in answers] == [["result"], ["error"], ["result"]]
+    assert ["error" in answer for answer in answers] == [False, True, False]
     assert answers[1]["error"][0] == "LeaseLost"
     assert [cloud.get(s).vm_state for s in (one, two, three)] == [states.STOPPED, states.ACTIVE, states.STOPPED]
     assert [cloud.action(i).state for i in (first, second, third)] == [objects.DONE, objects.RUNNING, objects.DONE]
@@ -62,7 +62,7 @@ def test_only_who_may_run_a_guest_has_it_noted(make_cloud):
         ["instance_update", {"instance_uuid": server, "updates": {}, "action_id": action_id, "guest_begins": True,
                              "expected_task_states": [states.POWERING_OFF], "owner": owner}]
         for server, action_id, owner in ((one, first, "worker"), (two, second, "worker"), (three, third, "another"))])
-    assert [list(a) for a in answers] == [["result"], ["error"], ["error"]]
+    assert ["error" in answer for answer in answers] == [False, True, True]
     assert [cloud.action(i).arguments.get(objects.GUEST_AT) for i in (first, second, third)] == ["h1", None, None]
 
 

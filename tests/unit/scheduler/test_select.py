@@ -16,6 +16,8 @@ from tests.unit.scheduler.hosts import spec
 
 CONF = nova_conf.load([], config_files=[])
 FILTERS, WEIGHERS = plugins.load_filters(CONF), plugins.load_weighers(CONF)
+ALL_FILTERS = plugins.load_filters(nova_conf.load([], config_files=[], scheduler__enabled_filters=[
+    *CONF.scheduler.enabled_filters, "AggregateInstanceExtraSpecsFilter"]))
 KVM, ARM = ("x86_64", "kvm", "hvm"), ("aarch64", "kvm", "hvm")
 
 
@@ -150,9 +152,9 @@ def test_chooses_what_the_reference_chooses_and_never_beyond_capacity(seed):
             assert not request.disk_gb or h["local_gb_used"] + taken * request.disk_gb <= h["local_gb"] * h["ratio"]
 
 
-def chosen(hosts, count=1, aggregates=(), **fields):
+def chosen(hosts, count=1, aggregates=(), filters=FILTERS, **fields):
     facts = {n: fields.pop(n) for n in ("group_hosts", "same_hosts", "different_hosts", "barred_nodes") if n in fields}
-    plan = select(snapshot(hosts, aggregates), Request(spec(**fields), **facts), count, FILTERS, WEIGHERS)
+    plan = select(snapshot(hosts, aggregates), Request(spec(**fields), **facts), count, filters, WEIGHERS)
     return [[s.host for s in choice] for choice in plan.choices], plan.reason()
 
 
@@ -213,7 +215,8 @@ def test_a_forced_host_skips_the_filters_but_must_exist_and_live():
 def test_aggregate_extra_specs(extra_specs, expected):
     aggregates = [({"disk": ["ssd"], "ram": ["8"], "cpu": ["sse4 avx"]}, {"a"}), ({"disk": ["hdd"]}, {"b"}),
                   ({"ram": ["200"]}, {"b"})]
-    found, _ = chosen([host("a"), host("b"), host("c")], aggregates=aggregates, extra_specs=extra_specs)
+    hosts = [host("a"), host("b"), host("c")]
+    found, _ = chosen(hosts, aggregates=aggregates, filters=ALL_FILTERS, extra_specs=extra_specs)
     assert set(found[0] if found else []) == expected
 
 

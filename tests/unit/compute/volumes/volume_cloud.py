@@ -9,8 +9,6 @@ import dataclasses
 import datetime
 from typing import Any
 
-import oslo_messaging as messaging
-
 from nova_lite import exception, units
 from nova_lite.api import app, auth
 from nova_lite.api.openstack import microversions, router
@@ -26,7 +24,7 @@ from tests.unit.api.compute.conftest import TABLE, Client
 from tests.unit.conductor.cloud import Cloud
 
 DOWN = exception.ServiceUnavailable(what="Cinder", reason="it does not answer")
-DIED = messaging.MessagingTimeout("a worker that dies here tells nobody")
+DIED = exception.ConductorAway(reason="a worker that dies here tells nobody")
 
 
 class Meddling:

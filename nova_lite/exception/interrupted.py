@@ -1,0 +1,38 @@
+"""What ends a worker's work on an action, but not the action: the worker stops at once, and the next holder goes on.
+
+Like ``asyncio.CancelledError`` these are no ``Exception``, so that ``except Exception`` in the code of a step lets them pass.
+The conductor's client raises them. They are caught where work begins: by the compute
+manager and its ``turns.py``, by the task runner of the conductor, by the loops of a service.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+
+class Interrupted(BaseException):
+    """Base of all. ``message`` is for the operator."""
+
+    msg_fmt = "The work is interrupted"
+
+    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+        self.kwargs = kwargs
+        self.message = message if message is not None else self.msg_fmt % kwargs
+        super().__init__(self.message)
+
+
+class LeaseLost(Interrupted):
+    """Another worker has the action, or it has ended: the former holder changes nothing more."""
+
+    msg_fmt = "The lease of action %(action_id)s is not held by %(owner)s any more"
+
+
+class ConductorAway(Interrupted):
+    """No conductor answers, or a conductor failed: nobody knows whether the lease still holds."""
+
+    msg_fmt = "No answer from the conductor: %(reason)s"
+
+
+class Stopping(Interrupted):
+    """The daemon stops. The next one takes the action up."""
+
+    msg_fmt = "This daemon stops"
