@@ -21,10 +21,7 @@ def check_database(conf: cfg.ConfigOpts) -> None:
     from nova_lite.db import core, schema
 
     _check_connection_is_set(conf)
-    try:
-        database = core.Database(conf)
-    except (sa.exc.ArgumentError, ImportError) as error:
-        raise exception.ConfigError(reason=f"[database] connection: {first_line(error)}") from None
+    database = core.Database(conf)
     try:
         database.check()
         with database.read() as connection:
