@@ -27,6 +27,7 @@ WHO = "nova-lite-manage"        # the user of these actions: a later run knows b
 REASON = "emptied by nova-lite-manage host drain"
 LIVE, COLD = "live", "cold"
 _PAUSES = (0.1, 0.2, 0.5)       # seconds between two looks; the last one again and again
+RETRY_SECONDS = 60.0            # how long a live migration that is refused for now is asked for
 
 
 class _Stays(Exception):
@@ -136,25 +137,34 @@ class Drain:
         return f"moved to {server.host}, {how}" if how else f"is at {server.host or 'no host'}"
 
     def _send_away(self, server: Instance) -> str:
-        """Live where it runs and can, else cold."""
-        if server.vm_state not in states.OPERATIONS["live_migrate"].vm_states:
-            self._carry_out(server, COLD)
-            return COLD
-        try:
-            self._carry_out(server, LIVE)
-        except exception.InstanceNotFound:
-            raise
-        except (_Refused, exception.NovaLiteError) as refusal:
-            if server.vm_state not in states.OPERATIONS["migrate"].vm_states:
-                raise
-            if self.live_only:
-                raise _Stays(f"live: {refusal}") from refusal
+        """Live where it runs and can, else cold. What is refused for now only is no reason to shut a guest down."""
+        pause = self._pauses(server.uuid, min(RETRY_SECONDS, self.timeout))
+        while server.vm_state in states.OPERATIONS["live_migrate"].vm_states:
             try:
-                self._carry_out(server, COLD)
-            except (_Stays, exception.NovaLiteError) as error:
-                raise _Stays(f"live: {refusal}; cold: {error}") from error
-            return f"{COLD}, since live: {refusal}"
-        return LIVE
+                self._carry_out(server, LIVE)
+            except _CANNOT as refusal:
+                return self._send_cold(server, refusal)
+            except (exception.Conflict, exception.ServiceUnavailable) as error:
+                pause(f"live: {error}")
+                server = self._settled(server.uuid)
+                if server.host != self.host:
+                    return "but not by this command"
+            else:
+                return LIVE
+        self._carry_out(server, COLD)
+        return COLD
+
+    def _send_cold(self, server: Instance, refusal: Exception) -> str:
+        """Where it cannot go live."""
+        if server.vm_state not in states.OPERATIONS["migrate"].vm_states:
+            raise refusal
+        if self.live_only:
+            raise _Stays(f"live: {refusal}") from refusal
+        try:
+            self._carry_out(server, COLD)
+        except (_Stays, exception.NovaLiteError) as error:
+            raise _Stays(f"live: {refusal}; cold: {error}") from error
+        return f"{COLD}, since live: {refusal}"
 
     def _carry_out(self, server: Instance, how: str) -> None:
         """Begin a move, and wait for its end. Raises _Refused when it has failed before it touched the guest, else _Stays."""
@@ -224,17 +234,18 @@ class Drain:
                 raise (_Refused if refused else _Stays)(self._reason(action))
             pause(what)
 
-    def _pauses(self, uuid: str) -> Callable[[str], None]:
+    def _pauses(self, uuid: str, seconds: float | None = None) -> Callable[[str], None]:
         """What is called between two looks at a server: it says what is waited for. It raises _Stopped, or _Stays when that
-        lasts too long."""
-        deadline, left = time.monotonic() + self.timeout, list(_PAUSES)
+        lasts too long: the time that the operator has given, or ``seconds``."""
+        patience = self.timeout if seconds is None else seconds
+        deadline, left = time.monotonic() + patience, list(_PAUSES)
 
         def pause(what: str) -> None:
             self._under_way[uuid] = what
             if self.stopping:
                 raise _Stopped
             if time.monotonic() > deadline:
-                raise _Stays(f"not done after {self.timeout:.0f} s, and not waited for any longer: {what}")
+                raise _Stays(f"not done after {patience:.0f} s, and not waited for any longer: {what}")
             time.sleep(left.pop(0) if len(left) > 1 else left[0])
         return pause
 
@@ -249,3 +260,8 @@ class Drain:
 
 class _Refused(_Stays):
     """A conductor has found no host for it: the guest was not touched."""
+
+
+# a running guest with one of these cannot go live, now or later
+_CANNOT = (_Refused, exception.Invalid, exception.NoValidHost, exception.OperationNotSupportedForVTPM,
+           exception.OperationNotSupportedForEncryptedDisks, exception.ForbiddenWithShare)
