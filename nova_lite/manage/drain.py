@@ -144,7 +144,7 @@ class Drain:
                 self._carry_out(server, LIVE)
             except _CANNOT as refusal:
                 return self._send_cold(server, refusal)
-            except (exception.Conflict, exception.ServiceUnavailable) as error:
+            except (_NotNow, exception.Conflict, exception.ServiceUnavailable) as error:
                 pause(f"live: {error}")
                 server = self._settled(server.uuid)
                 if server.host != self.host:
@@ -167,7 +167,8 @@ class Drain:
         return f"{COLD}, since live: {refusal}"
 
     def _carry_out(self, server: Instance, how: str) -> None:
-        """Begin a move, and wait for its end. Raises _Refused when it has failed before it touched the guest, else _Stays."""
+        """Begin a move, and wait for its end. Raises _Refused or _NotNow when it has failed before it touched the guest, else
+        _Stays."""
         if self.stopping:
             raise _Stopped
         context = self._context(server)
@@ -220,7 +221,7 @@ class Drain:
             pause(busy[0].verb)
 
     def _wait_for(self, uuid: str, context: RequestContext, what: str) -> None:
-        """Until the action of a request has ended. Raises _Refused or _Stays when it has failed."""
+        """Until the action of a request has ended. Raises _Refused, _NotNow or _Stays when it has failed."""
         pause = self._pauses(uuid)
         while True:
             with self.db.read() as conn:
@@ -230,8 +231,10 @@ class Drain:
             if action.state == action_objects.DONE:
                 return
             if action.state == action_objects.ERROR:
-                refused = action.stage == action_objects.CONDUCTOR
-                raise (_Refused if refused else _Stays)(self._reason(action))
+                if action.stage != action_objects.CONDUCTOR:
+                    raise _Stays(self._reason(action))
+                passing = action.arguments.get("error_code") in (exception.Conflict.code, exception.ServiceUnavailable.code)
+                raise (_NotNow if passing else _Refused)(self._reason(action))
             pause(what)
 
     def _pauses(self, uuid: str, seconds: float | None = None) -> Callable[[str], None]:
@@ -256,6 +259,10 @@ class Drain:
             server = instances.get(conn, action.instance_uuid)
         fault = (server.fault or {}).get("message")
         return str(action.arguments.get("error") or (said[0] if said else fault) or f"{action.action} failed")
+
+
+class _NotNow(_Stays):
+    """A conductor could not begin it now: a service is away, or the server is about to change. The guest was not touched."""
 
 
 class _Refused(_Stays):

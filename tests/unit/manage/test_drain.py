@@ -5,6 +5,7 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.compute.api import ComputeAPI
+from nova_lite.conductor.tasks import live_migrate
 from nova_lite.db import actions, moves, services
 from nova_lite.image import base as image_base
 from nova_lite.manage import drain
@@ -206,6 +207,23 @@ def test_what_is_refused_for_now_is_asked_for_again(cloud, make_drain, monkeypat
     assert "moved to h2, live" in _line(lines, server)
     with cloud.db.read() as conn:
         assert [a.action for a in actions.list_for_instance(conn, server)] == ["live-migration", "create"]
+
+
+def test_what_a_conductor_cannot_begin_now_is_asked_for_again(cloud, make_drain, monkeypatch):
+    [server] = _active(cloud, 1)
+    _add(cloud, "h2")
+    errors, ask = [exception.ServiceUnavailable(what="Neutron", reason="it restarts")], live_migrate._ask
+
+    def away(*arguments):
+        if errors:
+            raise errors.pop()
+        return ask(*arguments)
+    monkeypatch.setattr(live_migrate, "_ask", away)
+    emptying, lines = make_drain()
+    assert emptying.run()
+    assert "moved to h2, live" in _line(lines, server)
+    with cloud.db.read() as conn:
+        assert [a.action for a in actions.list_for_instance(conn, server)] == ["live-migration", "live-migration", "create"]
 
 
 def test_what_is_refused_for_now_all_the_time_stays(cloud, make_drain, monkeypatch):
