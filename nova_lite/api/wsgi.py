@@ -90,6 +90,8 @@ def application_of(name: str) -> Application:
             service.check_database(conf)
             service.check_secret_keys(conf)
         service.check_broker(conf)
+        if name == COMPUTE:         # it wakes up conductors, which then look into their database
+            service.check_cloud(conf)
         made.append(loadapp(conf, name))
     if service.run(f"nova_lite.wsgi.{name}", load):
         raise SystemExit(LOAD_ERROR)

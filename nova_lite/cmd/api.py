@@ -7,7 +7,8 @@ from nova_lite.runtime import service
 def main() -> int:
     """Run until a signal."""
     return service.main("nova-lite-api", _build, workers=lambda conf: conf.api.workers,
-                        check=(service.check_database, service.check_secret_keys, service.check_broker),
+                        check=(service.check_database, service.check_secret_keys, service.check_broker,
+                               service.check_cloud),
                         listen=lambda conf: [(conf.api.listen, conf.api.port)])
 
 

@@ -19,6 +19,8 @@ def _main() -> int | None:
     conf = service.load(NAME, [cfg.SubCommandOpt("area", handler=manage.add_parsers, title="areas")])
     try:
         return conf.area.function(conf, conf.area)
-    except (exc.SQLAlchemyError, ImportError) as error:
+    except ImportError as error:
+        raise exception.ConfigError(reason=f"a Python package is missing or broken: {error}") from None
+    except exc.SQLAlchemyError as error:
         cause = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise exception.ServiceUnavailable(what="The database", reason=cause) from None

@@ -11,21 +11,25 @@ from stevedore import extension, named
 
 # start of a group's name -> the libraries that have options there; none is loaded for nothing
 _LIBRARIES = {"DEFAULT": ("oslo.log", "oslo.messaging"), "oslo_messaging": ("oslo.messaging",),
-              "oslo_concurrency": ("oslo.concurrency",), "oslo_policy": ("oslo.policy",)}
+              "oslo_concurrency": ("oslo.concurrency",), "oslo_policy": ("oslo.policy",),
+              "keystone_authtoken": ("keystonemiddleware.auth_token",)}
+# where the service user's credentials stand, which keystoneauth reads
+_CREDENTIALS = ("service_user", "keystone_authtoken")
 # their options depend on a plugin, or are a WSGI filter's own
-_OPEN = {"barbican", "barbican_service_user", "cors", "healthcheck", "key_manager", "keystone_authtoken", "oslo_limit",
-         "oslo_middleware", "service_user", "vault"}
+_OPEN = {"barbican", "barbican_service_user", "cors", "healthcheck", "key_manager", "oslo_limit", "oslo_middleware", "vault"}
 _SQLITE = "sqlite:///"
+
+Sections = dict[str, dict[str, list[str]]]
 
 
 def unknown(conf: cfg.ConfigOpts, ours: Iterable[tuple[str, Iterable[cfg.Opt]]]) -> list[str]:
     """``[group] name`` of each option in the files of ``conf`` that neither ``ours`` nor a library knows, in order: a misspelt
     one, or one of Nova's that is not here. Raises ConfigFileParseError."""
-    sections: dict[str, dict[str, list[str]]] = {}
+    sections: Sections = {}
     for path in _paths(conf):
         cfg.ConfigParser(str(path), sections).parse()
     left = {(group, name.replace("-", "_")) for group, names in sections.items() for name in names if group not in _OPEN}
-    left -= set(_names(ours))
+    left -= {*_names(ours), *_credentials(sections)}
     asked = {library for start, libraries in _LIBRARIES.items() for library in libraries
              if any(group.startswith(start) for group, _ in left)}
     if not asked:
@@ -34,6 +38,28 @@ def unknown(conf: cfg.ConfigOpts, ours: Iterable[tuple[str, Iterable[cfg.Opt]]])
     for library in loaded:
         left -= set(_names(library.obj or ()))
     return [f"[{group}] {name}" for group, name in sorted(left)]
+
+
+def _credentials(sections: Sections) -> Iterator[tuple[str, str]]:
+    """The options of the kinds of credentials that the files name; of a kind that nobody knows, which ends the start, all."""
+    for group in _CREDENTIALS:
+        if group not in sections:
+            continue
+        from keystoneauth1 import exceptions, loading
+
+        yield from _names([(group, [*loading.get_session_conf_options(), *loading.get_auth_common_conf_options()])])
+        where = _value(sections, group, "auth_section") or group
+        kind = _value(sections, where, "auth_type") or _value(sections, where, "auth_plugin") or "password"
+        try:
+            options = loading.get_auth_plugin_conf_options(kind)
+        except exceptions.NoMatchingPlugin:
+            yield from ((where, name.replace("-", "_")) for name in sections.get(where, ()))
+        else:
+            yield from _names([(where, [*loading.get_auth_common_conf_options(), *options])])
+
+
+def _value(sections: Sections, group: str, name: str) -> str:
+    return "".join(sections.get(group, {}).get(name, [""])[-1:])
 
 
 def exposed(conf: cfg.ConfigOpts) -> list[str]:

@@ -99,9 +99,15 @@ def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engi
     those of migrations do.
 
     All run at READ COMMITTED (SQLite: serialized): a conditional UPDATE then sees the newest committed row, which is what
-    leases and claims stand on.
+    leases and claims stand on. Raises ConfigError for a URL that names no database, or one whose driver is not installed.
     """
-    made = sa.make_url(url)
+    try:
+        return _engine(sa.make_url(url), pool_size, patient)
+    except (exc.ArgumentError, ImportError) as error:
+        raise exception.ConfigError(reason=f"[database] connection: {str(error).splitlines()[0]}") from None
+
+
+def _engine(made: sa.URL, pool_size: int, patient: bool) -> sa.Engine:
     options: dict = {"hide_parameters": True}       # values, passwords among them, would stand in errors and so in logs
     if made.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": 30, "check_same_thread": False}

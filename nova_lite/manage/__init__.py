@@ -88,6 +88,7 @@ def host_drain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
 
     service.check_database(conf)
     service.check_broker(conf)
+    service.check_cloud(conf)
     if not conf.debug:      # a line for each action, between those of the report
         getLogger("nova_lite.compute.api").setLevel(WARNING)
     services = make_services(conf)

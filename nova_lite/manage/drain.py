@@ -27,6 +27,7 @@ WHO = "nova-lite-manage"        # the user of these actions: a later run knows b
 REASON = "emptied by nova-lite-manage host drain"
 LIVE, COLD = "live", "cold"
 _PAUSES = (0.1, 0.2, 0.5)       # seconds between two looks; the last one again and again
+RETRY_SECONDS = 60.0            # how long a live migration that is refused for now is asked for
 
 
 class _Stays(Exception):
@@ -136,28 +137,38 @@ class Drain:
         return f"moved to {server.host}, {how}" if how else f"is at {server.host or 'no host'}"
 
     def _send_away(self, server: Instance) -> str:
-        """Live where it runs and can, else cold."""
-        if server.vm_state not in states.OPERATIONS["live_migrate"].vm_states:
-            self._carry_out(server, COLD)
-            return COLD
-        try:
-            self._carry_out(server, LIVE)
-        except exception.InstanceNotFound:
-            raise
-        except (_Refused, exception.NovaLiteError) as refusal:
-            if server.vm_state not in states.OPERATIONS["migrate"].vm_states:
-                raise
-            if self.live_only:
-                raise _Stays(f"live: {refusal}") from refusal
+        """Live where it runs and can, else cold. What is refused for now only is no reason to shut a guest down."""
+        pause = self._pauses(server.uuid, min(RETRY_SECONDS, self.timeout))
+        while server.vm_state in states.OPERATIONS["live_migrate"].vm_states:
             try:
-                self._carry_out(server, COLD)
-            except (_Stays, exception.NovaLiteError) as error:
-                raise _Stays(f"live: {refusal}; cold: {error}") from error
-            return f"{COLD}, since live: {refusal}"
-        return LIVE
+                self._carry_out(server, LIVE)
+            except _CANNOT as refusal:
+                return self._send_cold(server, refusal)
+            except (_NotNow, exception.Conflict, exception.ServiceUnavailable) as error:
+                pause(f"live: {error}")
+                server = self._settled(server.uuid)
+                if server.host != self.host:
+                    return "but not by this command"
+            else:
+                return LIVE
+        self._carry_out(server, COLD)
+        return COLD
+
+    def _send_cold(self, server: Instance, refusal: Exception) -> str:
+        """Where it cannot go live."""
+        if server.vm_state not in states.OPERATIONS["migrate"].vm_states:
+            raise refusal
+        if self.live_only:
+            raise _Stays(f"live: {refusal}") from refusal
+        try:
+            self._carry_out(server, COLD)
+        except (_Stays, exception.NovaLiteError) as error:
+            raise _Stays(f"live: {refusal}; cold: {error}") from error
+        return f"{COLD}, since live: {refusal}"
 
     def _carry_out(self, server: Instance, how: str) -> None:
-        """Begin a move, and wait for its end. Raises _Refused when it has failed before it touched the guest, else _Stays."""
+        """Begin a move, and wait for its end. Raises _Refused or _NotNow when it has failed before it touched the guest, else
+        _Stays."""
         if self.stopping:
             raise _Stopped
         context = self._context(server)
@@ -210,7 +221,7 @@ class Drain:
             pause(busy[0].verb)
 
     def _wait_for(self, uuid: str, context: RequestContext, what: str) -> None:
-        """Until the action of a request has ended. Raises _Refused or _Stays when it has failed."""
+        """Until the action of a request has ended. Raises _Refused, _NotNow or _Stays when it has failed."""
         pause = self._pauses(uuid)
         while True:
             with self.db.read() as conn:
@@ -220,21 +231,24 @@ class Drain:
             if action.state == action_objects.DONE:
                 return
             if action.state == action_objects.ERROR:
-                refused = action.stage == action_objects.CONDUCTOR
-                raise (_Refused if refused else _Stays)(self._reason(action))
+                if action.stage != action_objects.CONDUCTOR:
+                    raise _Stays(self._reason(action))
+                passing = action.arguments.get("error_code") in (exception.Conflict.code, exception.ServiceUnavailable.code)
+                raise (_NotNow if passing else _Refused)(self._reason(action))
             pause(what)
 
-    def _pauses(self, uuid: str) -> Callable[[str], None]:
+    def _pauses(self, uuid: str, seconds: float | None = None) -> Callable[[str], None]:
         """What is called between two looks at a server: it says what is waited for. It raises _Stopped, or _Stays when that
-        lasts too long."""
-        deadline, left = time.monotonic() + self.timeout, list(_PAUSES)
+        lasts too long: the time that the operator has given, or ``seconds``."""
+        patience = self.timeout if seconds is None else seconds
+        deadline, left = time.monotonic() + patience, list(_PAUSES)
 
         def pause(what: str) -> None:
             self._under_way[uuid] = what
             if self.stopping:
                 raise _Stopped
             if time.monotonic() > deadline:
-                raise _Stays(f"not done after {self.timeout:.0f} s, and not waited for any longer: {what}")
+                raise _Stays(f"not done after {patience:.0f} s, and not waited for any longer: {what}")
             time.sleep(left.pop(0) if len(left) > 1 else left[0])
         return pause
 
@@ -247,5 +261,14 @@ class Drain:
         return str(action.arguments.get("error") or (said[0] if said else fault) or f"{action.action} failed")
 
 
+class _NotNow(_Stays):
+    """A conductor could not begin it now: a service is away, or the server is about to change. The guest was not touched."""
+
+
 class _Refused(_Stays):
     """A conductor has found no host for it: the guest was not touched."""
+
+
+# a running guest with one of these cannot go live, now or later
+_CANNOT = (_Refused, exception.Invalid, exception.NoValidHost, exception.OperationNotSupportedForVTPM,
+           exception.OperationNotSupportedForEncryptedDisks, exception.ForbiddenWithShare)

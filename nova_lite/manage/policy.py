@@ -15,6 +15,7 @@ from oslo_policy import policy as oslo_policy
 
 from nova_lite import exception, policies
 from nova_lite.context import RequestContext
+from nova_lite.policies import third_party
 from nova_lite.policy import Policy
 
 _REFERENCE = re.compile(r"(?<![\w:.%-])rule:([^\s()]+)")
@@ -33,7 +34,8 @@ class Command:
 
 def sample(_conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     """Every rule with its default, all commented out; to stdout without ``--output``."""
-    options = ["--namespace", "nova_lite"]
+    third_party.list_rules()        # a package whose rules cannot be loaded is named
+    options = [word for name in ("nova_lite", *third_party.namespaces()) for word in ("--namespace", name)]
     generator.generate_sample([*options, "--output-file", arguments.output] if arguments.output else options,
                               cfg.ConfigOpts())
     return 0
@@ -58,7 +60,7 @@ def allowed(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
                              roles=[role for role in arguments.roles.split(",") if role])
     target = {"project_id": arguments.project, "user_id": arguments.user, **dict(map(_pair, arguments.target or []))}
     rules = _load(conf)
-    names = [rule.name for rule in policies.list_rules() if rule.name not in _BASE]
+    names = [name for name in rules.enforcer.registered_rules if name not in _BASE]
     if arguments.rule and arguments.rule not in rules:
         raise exception.ConfigError(reason=f"there is no rule {arguments.rule}")
     passed = [name for name in ([arguments.rule] if arguments.rule else names)
@@ -138,7 +140,8 @@ COMMANDS = (
     Command("check", check, "look for mistakes in the operator's policy.yaml"),
     Command("allowed", allowed, "say which rules a caller passes", (
         ("--roles", {"required": True, "help": "separated by commas, as a token lists them: member,reader"}),
-        ("--project", {"default": "project"}), ("--user", {"default": "user"}),
+        ("--project", {"default": "project", "help": "the id of the caller's project ('project')"}),
+        ("--user", {"default": "user", "help": "the id of the caller ('user')"}),
         ("--target", {"action": "append", "help": "project_id=... or user_id=... of the resource, when not the caller's"}),
         ("--rule", {"default": "", "help": "only this one"}))),
 )

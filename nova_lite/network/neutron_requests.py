@@ -1,12 +1,13 @@
 """What a user asks of Neutron for a new server, looked at with the user's own token before the server is written down."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nova_lite import exception
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.network.base import Requests, Wanted
 from nova_lite.network.neutron_api import Json, NeutronAPI, by_key
+from nova_lite.objects.hardware.asked import is_true
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
 
@@ -123,8 +124,21 @@ def check_port(port: Json) -> None:
         raise exception.UnsupportedNetworkRequest(
             reason=f"Port {port['id']} has VNIC type {kind}: SR-IOV and other hardware ports are not supported, only {NORMAL}.")
     _check_bandwidth(port)
+    for name, is_asked, reason in _HARDWARE:
+        if is_asked(port):
+            raise exception.UnsupportedNetworkRequest(reason=f"Port {port['id']} has {name}: {reason}.")
     if not port.get("fixed_ips") and port.get("ip_allocation") not in ("deferred", "none"):
         raise exception.PortRequiresFixedIP(port_id=port["id"])
+
+
+# attribute of a port, whether it asks for something, why that is not there
+_HARDWARE: tuple[tuple[str, Callable[[Json], object], str], ...] = (
+    ("device_profile", lambda port: port.get("device_profile"), "there is no accelerator service"),
+    ("numa_affinity_policy", lambda port: port.get("numa_affinity_policy") in ("required", "socket"),
+     "its nic is of no device, and so of no NUMA node"),
+    ("trusted", lambda port: is_true(str((port.get("binding:profile") or {}).get("trusted") or port.get("trusted"))),
+     "only the SR-IOV functions of a host can be trusted, and such ports are not supported"),
+    ("hardware_offload_type", lambda port: port.get("hardware_offload_type"), "hardware ports are not supported"))
 
 
 def _check_bandwidth(port: Json) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from nova_lite.objects.base import Record
 
 IMAGE, VOLUME, SNAPSHOT, BLANK, LOCAL = "image", "volume", "snapshot", "blank", "local"
+FORMATS = ("ext4", "ext3", "ext2")      # of the file system on an empty disk of the host; the first is the default
 MAX_LOCAL = 3           # disks of the host that a request may name, its root disk among them
 
 

@@ -13,16 +13,24 @@ _OURS = "nova-lite"
 
 def list_rules() -> list[policy.RuleDefault]:
     """Those of all installed packages but ours. Raises ConfigError for rules that cannot be loaded."""
-    extenders = {_package(entry) for entry in metadata.entry_points(group=EXTENSIONS)} - {_OURS}
     found: list[policy.RuleDefault] = []
-    for entry in metadata.entry_points(group="oslo.policy.policies"):
-        if _package(entry) in extenders:
-            try:
-                found += entry.load()()
-            except Exception as error:
-                raise exception.ConfigError(reason=f"the policy rules of {_package(entry)} ({entry.value}) cannot be loaded: "
-                                                   f"{type(error).__name__}: {error}") from error
+    for entry in _entries():
+        try:
+            found += entry.load()()
+        except Exception as error:
+            raise exception.ConfigError(reason=f"the policy rules of {_package(entry)} ({entry.value}) cannot be loaded: "
+                                               f"{type(error).__name__}: {error}") from error
     return found
+
+
+def namespaces() -> list[str]:
+    """The names of their entry points, by which the tools of oslo.policy load them."""
+    return sorted({entry.name for entry in _entries()})
+
+
+def _entries() -> list[metadata.EntryPoint]:
+    extenders = {_package(entry) for entry in metadata.entry_points(group=EXTENSIONS)} - {_OURS}
+    return [entry for entry in metadata.entry_points(group="oslo.policy.policies") if _package(entry) in extenders]
 
 
 def _package(entry: metadata.EntryPoint) -> str:

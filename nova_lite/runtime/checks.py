@@ -21,10 +21,7 @@ def check_database(conf: cfg.ConfigOpts) -> None:
     from nova_lite.db import core, schema
 
     _check_connection_is_set(conf)
-    try:
-        database = core.Database(conf)
-    except (sa.exc.ArgumentError, ImportError) as error:
-        raise exception.ConfigError(reason=f"[database] connection: {first_line(error)}") from None
+    database = core.Database(conf)
     try:
         database.check()
         with database.read() as connection:
@@ -61,8 +58,8 @@ def _is_alone(conf: cfg.ConfigOpts) -> bool:
 
 
 def check_cloud(conf: cfg.ConfigOpts) -> None:
-    """Raise ConfigError when the services on the broker are of another cloud than the database. Whoever takes messages asks
-    this before; database and broker must have been checked."""
+    """Raise ConfigError when the services on the broker are of another cloud than the database. Whoever sends or takes
+    messages asks this before; database and broker must have been checked."""
     if _is_alone(conf):
         return
     from nova_lite.db import cloud, core
@@ -85,7 +82,7 @@ def check_cloud(conf: cfg.ConfigOpts) -> None:
     if found is not None and found.cloud != mine:
         raise exception.ConfigError(
             reason=f"[database] connection names the database of cloud {mine}, and the {found.service}, which answers at "
-                   f"transport_url, is of cloud {found.cloud}. No message was taken")
+                   f"transport_url, is of cloud {found.cloud}. No message was sent or taken")
 
 
 def check_broker(conf: cfg.ConfigOpts, wait: float = BROKER_WAIT) -> None:

@@ -54,9 +54,10 @@ def _is_new(connection: sa.Connection) -> bool:
 
 
 def _flavors(connection: sa.Connection) -> None:
-    have = {f.name for f in flavors.list_all(connection)}
+    have = flavors.list_all(connection)
+    names, ids = {f.name for f in have}, {f.flavorid for f in have}
     for flavorid, name, memory_mb, vcpus, root_gb in FLAVORS:
-        if name not in have:
+        if name not in names and flavorid not in ids:
             flavors.create(connection, {"flavorid": flavorid, "name": name, "memory_mb": memory_mb, "vcpus": vcpus,
                                         "root_gb": root_gb})
 

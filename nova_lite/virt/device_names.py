@@ -25,6 +25,20 @@ def disk_bus(instance: Instance, device: BlockDevice | None = None) -> str:
     return str(asked or said or DEFAULT_BUS).lower()
 
 
+def local_devices(instance: Instance) -> dict[str, BlockDevice]:
+    """What a request has said of the host's own disks, by the words above."""
+    said: dict[str, BlockDevice] = {}
+    for device in instance.block_devices:
+        if device.is_swap:
+            said[SWAP] = device
+        elif device.is_ephemeral:
+            if device.size != 0:
+                said[ephemeral(len(said.keys() - {ROOT, SWAP}))] = device
+        elif not device.is_volume:
+            said[ROOT] = device
+    return said
+
+
 def assign(instance: Instance) -> dict[str, str]:
     """Names without /dev/ of all disks of a server: of the host's own by the words above, of volumes by the device's id."""
     names = _local(instance)
@@ -44,6 +58,13 @@ def assign(instance: Instance) -> dict[str, str]:
     for device in waiting:
         names[device.id] = next_free(disk_bus(instance, device), names.values())
     return names
+
+
+def by_device(instance: Instance) -> dict[str, str]:
+    """Names without /dev/ by the id of each block device that has one."""
+    names = assign(instance)
+    local = {device.id: names[kind] for kind, device in local_devices(instance).items() if kind in names}
+    return local | {device.id: names[device.id] for device in instance.block_devices if device.id in names}
 
 
 def next_device_name(instance: Instance, bus: str | None = None) -> str:
@@ -67,14 +88,11 @@ def _cdrom_prefixes(instance: Instance) -> set[str]:
 
 
 def _local(instance: Instance) -> dict[str, str]:
-    bus = disk_bus(instance)
-    letters = _letters()
-    prefix = PREFIXES.get(bus, PREFIXES[DEFAULT_BUS])
-    names = {ROOT: prefix + next(letters)}
-    for kind in (*map(ephemeral, range(len(instance.ephemeral_disks))), *([SWAP] if instance.swap_mb else [])):
-        names[kind] = prefix + next(letters)
+    said, names = local_devices(instance), dict[str, str]()
+    for kind in (ROOT, *map(ephemeral, range(len(instance.ephemeral_disks))), *([SWAP] if instance.swap_mb else [])):
+        names[kind] = next_free(disk_bus(instance, said.get(kind)), names.values())
     if instance.config_drive:
-        names |= {config_drive_key(p): prefix + next(letters) if p == prefix else p + "a" for p in _cdrom_prefixes(instance)}
+        names |= {config_drive_key(prefix): _first(prefix, names.values()) for prefix in _cdrom_prefixes(instance)}
     return names
 
 
@@ -87,8 +105,12 @@ def _asked(instance: Instance, device: BlockDevice) -> str | None:
 
 def next_free(bus: str, taken: Iterable[Any]) -> str:
     """The first name on a bus that is not among those that are taken; none has /dev/."""
-    prefix, taken = PREFIXES.get(bus, PREFIXES[DEFAULT_BUS]), set(taken)
-    return next(name for name in (prefix + letters for letters in _letters()) if name not in taken)
+    return _first(PREFIXES.get(bus, PREFIXES[DEFAULT_BUS]), taken)
+
+
+def _first(prefix: str, taken: Iterable[Any]) -> str:
+    known = set(taken)
+    return next(name for name in (prefix + letters for letters in _letters()) if name not in known)
 
 
 def _letters() -> Iterator[str]:

@@ -102,7 +102,7 @@ def _nic(vif: VIF, addresses: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _disks(instance: Instance, addresses: Mapping[str, str]) -> list[dict[str, Any]]:
-    names = device_names.assign(instance)
+    names = device_names.by_device(instance)
     return [_disk(instance, device, names.get(device.id), addresses.get(device.id))
             for device in instance.block_devices if device.tag]
 

@@ -1,14 +1,27 @@
-"""A conductor or scheduler of another cloud, on the broker of one that runs, ends with one line; the cloud does not notice."""
+"""A service that has no business on the broker of a running cloud (another cloud's database, none, one with an old schema)
+ends with one line; the cloud does not notice."""
 from __future__ import annotations
 
+import pathlib
 import signal
+import subprocess
 import time
 
 import pytest
 
 from tests.support.cloud import Services
 from tests.support.engines import RabbitMQ
-from tests.support.process import wait_for
+from tests.support.process import BIN, Process, free_port, wait_for
+
+# what begins the line -> the command, and the status with which it ends
+WSGI = "nova_lite.wsgi.compute"
+OTHERS = {
+    "gunicorn": (WSGI, [BIN / "gunicorn", "--no-control-socket", "--bind", "127.0.0.1:{port}", f"{WSGI}:application"], 4),
+    "uwsgi": (WSGI, [BIN / "pyuwsgi", "--master", "--need-app", "--enable-threads", "--http-socket", "127.0.0.1:{port}",
+                     "--module", f"{WSGI}:application"], 4),
+    "drain": ("nova-lite-manage", [BIN / "nova-lite-manage", "--config-file", "{config}", "host", "drain", "node"], 1)}
+OTHERS |= {name: (f"nova-lite-{name}", [BIN / f"nova-lite-{name}", "--config-file", "{config}"], 1)
+           for name in ("conductor", "scheduler", "api")}
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +50,51 @@ def stranger(cloud, tmp_path_factory):
     return services
 
 
-def _ends(stranger, name: str, **options: object) -> str:
+@pytest.fixture(scope="module")
+def unconnected(stranger):
+    """The file of options of a service that names no database."""
+    path = stranger.directory / "unconnected.conf"
+    lines = stranger.config.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not line.startswith("connection = ")))
+    return path
+
+
+@pytest.fixture(scope="module")
+def old(stranger):
+    """The file of options of a service whose database has an old schema."""
+    path = stranger.directory / "old.conf"
+    path.write_text(stranger.config.read_text().replace("nova.sqlite", "old.sqlite"))
+    subprocess.run([BIN / "nova-lite-manage", "--config-file", path, "db", "sync", "--revision", "0011"], check=True)
+    return path
+
+
+def _ends(process: Process, who: str, status: int = 1) -> str:
     """What a service that does not start says at last; it has one line to say."""
-    process = stranger.another(name, f"{name}-{time.monotonic_ns()}", **options)
     started = time.monotonic()
     process.start()
     try:
-        wait_for(f"the end of the {name}", lambda: not process.alive(), 30)
+        wait_for(f"the end of {process.name}", lambda: not process.alive(), 60)
     finally:
         process.send(signal.SIGKILL)
-    assert process.popen.returncode == 1
-    assert time.monotonic() - started < 20
-    lines = [line for line in process.log.read_text().splitlines() if line.startswith(f"nova-lite-{name}: ")]
-    assert len(lines) == 1
-    assert "Traceback" not in process.log.read_text()
-    assert "is ready" not in process.log.read_text()
+    log = process.log.read_text()
+    assert process.popen.returncode == status, log
+    assert time.monotonic() - started < 50
+    lines = [line for line in log.splitlines() if line.startswith(f"{who}: ")]
+    assert len(lines) == 1, log
+    assert "Traceback" not in log
+    assert "is ready" not in log
     return lines[0]
+
+
+def _other(name: str, config: pathlib.Path) -> str:
+    """What one of OTHERS says with these options."""
+    who, words, status = OTHERS[name]
+    command = [str(word).format(port=free_port(), config=config) for word in words]
+    return _ends(Process(f"{name}-{time.monotonic_ns()}", command, config.parent, {"NOVA_LITE_CONF": str(config)}), who, status)
+
+
+def _own(stranger, name: str, **options: object) -> str:
+    return _ends(stranger.another(name, f"{name}-{time.monotonic_ns()}", **options), f"nova-lite-{name}")
 
 
 def _boot(client, name: str) -> None:
@@ -62,20 +104,38 @@ def _boot(client, name: str) -> None:
     client.wait(client.boot(name, made, networks="none")["id"], "ACTIVE", 60)
 
 
-@pytest.mark.parametrize("name", ["conductor", "scheduler"])
+@pytest.mark.parametrize("name", ["conductor", "scheduler", "api"])
 @pytest.mark.parametrize("mode", ["eventlet", "threading"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_it_does_not_start(cloud, stranger, name, mode, workers):
     stranger.env["NOVA_LITE_CONCURRENCY"] = mode
-    line = _ends(stranger, name, **{f"{name}__workers": workers})
+    line = _own(stranger, name, **{f"{name}__workers": workers})
     assert "and the conductor on node, which answers at transport_url, is of cloud" in line
     _boot(cloud.client(), f"after-{name}-{mode}-{workers}")
+
+
+@pytest.mark.parametrize("name", ["gunicorn", "uwsgi", "drain"])
+def test_nor_does_what_sends_messages_only(cloud, stranger, name):
+    assert "and the conductor on node, which answers at transport_url, is of cloud" in _other(name, stranger.config)
+    _boot(cloud.client(), f"after-{name}")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_nor_without_a_connection(cloud, unconnected, name):
+    assert "[database] connection is not set" in _other(name, unconnected)
+    _boot(cloud.client(), f"unconnected-{name}")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_nor_with_an_old_schema(cloud, old, name):
+    assert "The database schema is at 0011" in _other(name, old)
+    _boot(cloud.client(), f"old-{name}")
 
 
 def test_nor_while_only_the_hosts_are_there(cloud, stranger):
     for name in ("conductor", "scheduler"):
         cloud.processes[name].kill(signal.SIGTERM)
-    assert "and the compute on node," in _ends(stranger, "conductor")
+    assert "and the compute on node," in _own(stranger, "conductor")
     for name in ("conductor", "scheduler"):
         cloud.processes[name].start()
     cloud.wait_ready()

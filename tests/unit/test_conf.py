@@ -5,6 +5,8 @@ import pathlib
 import re
 import tempfile
 
+import pytest
+
 from nova_lite import conf as conf_module
 from nova_lite.conf import files
 
@@ -65,6 +67,40 @@ def test_our_own_name_has_the_last_word(tmp_path):
 def test_what_nobody_knows_is_named(tmp_path):
     assert files.unknown(_load(tmp_path, NOVA), conf_module.list_opts()) == [
         "[DEFAULT] compute_driver", "[compute] reprot_interval", "[filter_scheduler] enabled_filters", "[neutron] auth_url"]
+
+
+CREDENTIALS = """
+[service_user]
+auth_type = v3applicationcredential
+auth-url = http://192.0.2.3:5000
+application_credential_id = nova
+application_credential_secret = secret
+cafile = /etc/ssl/ca.crt
+send_service_user_token = true
+username = nova
+passwrod = secret
+tiemout = 3
+[keystone_authtoken]
+www_authenticate_uri = http://192.0.2.3:5000
+memcached_servers = 192.0.2.4:11211
+auth_plugin = password
+user-name = nova
+usrname = nova
+"""
+
+
+def test_what_nobody_knows_of_the_credentials_is_named(tmp_path):
+    assert files.unknown(_load(tmp_path, CREDENTIALS), conf_module.list_opts()) == [
+        "[keystone_authtoken] usrname", "[service_user] passwrod",
+        "[service_user] send_service_user_token", "[service_user] tiemout"]
+
+
+@pytest.mark.parametrize(("text", "named"), [
+    ("[service_user]\nauth_type = nosuch\nwhat = ever\n", []),      # told when somebody asks for a token
+    ("[service_user]\nauth_section = who\n[who]\nauth_type = password\npassword = secret\npasswrod = secret\n",
+     ["[who] passwrod"])])
+def test_credentials_of_other_kinds_and_in_other_sections(tmp_path, text, named):
+    assert files.unknown(_load(tmp_path, text), conf_module.list_opts()) == named
 
 
 def test_a_file_that_everybody_can_read_is_named():

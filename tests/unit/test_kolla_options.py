@@ -149,6 +149,7 @@ notifications: notify_on_state_change
 placement: auth_type auth_url
 privsep_entrypoint: helper_command
 profiler: enabled
+service_user: send_service_user_token
 upgrade_levels: compute
 workarounds: disable_group_policy_check_upcall skip_cpu_compare_on_dest
 """

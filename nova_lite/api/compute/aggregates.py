@@ -12,8 +12,14 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates
 
-# what had, or has, an effect in the metadata of aggregates with some version of Nova, and has none here
-_OF_HOSTS = re.compile(r"(?P<ratio>(cpu|ram|disk)_allocation_ratio)|[a-z_]+_weight_multiplier")
+# what had, or has, an effect in the metadata of aggregates with some version of Nova, and has none here: what does that job
+_NO_EFFECT = {
+    r"(cpu|ram|disk)_allocation_ratio": "it is no matter of an aggregate; set it in [compute] of its hosts",
+    r"[a-z_]+_weight_multiplier": "it is no matter of an aggregate; set it in [scheduler] weight_multipliers",
+    r"filter_tenant_id.*": "no filter keeps hosts for projects; give a flavor of these projects alone an extra spec "
+                           "aggregate_instance_extra_specs:...",
+    r"max_(instances|io_ops)_per_host": "no filter counts the servers or builds of a host",
+    r"trait:.+": "there is no Placement; aggregate_instance_extra_specs:... of flavors chooses hosts"}
 
 
 def index(req: Request) -> dict[str, Any]:
@@ -61,10 +67,9 @@ def remove_host(req: Request, aggregate_id: str) -> dict[str, Any]:
 def set_metadata(req: Request, aggregate_id: str) -> dict[str, Any]:
     """Merge metadata; null removes a key."""
     for key, value in req.argument["metadata"].items():
-        option = _OF_HOSTS.fullmatch(key)
-        if option is not None and value is not None:
-            where = "[compute] of its hosts" if option["ratio"] else "[scheduler] weight_multipliers"
-            raise exception.InvalidInput(reason=f"{key}={value}: it is no matter of an aggregate; set it in {where}")
+        for name, reason in _NO_EFFECT.items():
+            if value is not None and re.fullmatch(name, key):
+                raise exception.InvalidInput(reason=f"{key}={value}: {reason}")
     return _changed(req, aggregates.update, aggregate_id, None, req.argument["metadata"])
 
 

@@ -16,8 +16,10 @@ NAMES = {"metadata_items": "maxServerMeta", "cores": "maxTotalCores", "instances
 USED = {"cores": "totalCoresUsed", "instances": "totalInstancesUsed", "ram": "totalRAMUsed",
         "server_groups": "totalServerGroupsUsed"}
 PERSONALITY = {"injected_files": "maxPersonality", "injected_file_content_bytes": "maxPersonalitySize"}
-NETWORK = {"maxSecurityGroupRules": -1, "maxSecurityGroups": -1, "maxTotalFloatingIps": -1, "totalFloatingIpsUsed": 0,
-           "totalSecurityGroupsUsed": 0}
+# as in Nova they are kept and shown and limit nothing: none is in use here
+NETWORK = {"security_group_rules": "maxSecurityGroupRules", "security_groups": "maxSecurityGroups",
+           "floating_ips": "maxTotalFloatingIps"}
+NETWORK_USED = {"totalFloatingIpsUsed": 0, "totalSecurityGroupsUsed": 0}
 
 
 def index(req: Request) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def index(req: Request) -> dict[str, Any]:
     if not req.since("2.39"):
         absolute["maxImageMeta"] = limits["metadata_items"]
     if not req.since("2.36"):
-        absolute |= NETWORK
+        absolute |= NETWORK_USED | {name: limits.get(resource, -1) for resource, name in NETWORK.items()}
     return {"limits": {"absolute": absolute, "rate": []}}
 
 

@@ -14,7 +14,7 @@ from oslo_utils import strutils, uuidutils
 
 from nova_lite import exception, json_in
 from nova_lite.compute.api import image_mapping
-from nova_lite.objects.block_device import BLANK, IMAGE, LOCAL, MAX_LOCAL, SNAPSHOT, VOLUME, BlockDevice
+from nova_lite.objects.block_device import BLANK, FORMATS, IMAGE, LOCAL, MAX_LOCAL, SNAPSHOT, VOLUME, BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
@@ -109,7 +109,7 @@ def _device(one: Mapping[str, Any], image_id: str) -> BlockDevice:
         size=_size(one.get("volume_size")), volume_id=given if source == VOLUME else None, volume_type=volume_type or None,
         delete_on_termination=_flag(one.get("delete_on_termination")), device_name=_device_name(one.get("device_name")),
         device_type=_device_type(one.get("device_type")), disk_bus=_bus(one.get("disk_bus")),
-        guest_format=one.get("guest_format"), tag=one.get("tag"))
+        guest_format=_format(source, destination, one.get("guest_format")), tag=one.get("tag"))
 
 
 def _check_source(source: str, destination: str, given: str | None, boot_index: int | None, image_id: str) -> None:
@@ -149,6 +149,13 @@ def _flag(value: Any) -> bool:
 def _bus(value: str | None) -> str | None:
     if value and value not in device_names.PREFIXES:
         raise _invalid(f"disk_bus {value} is not one of {', '.join(sorted(device_names.PREFIXES))}.")
+    return value or None
+
+
+def _format(source: str, destination: str, value: str | None) -> str | None:
+    """What a host makes of an empty disk. On other disks it has no effect, as in Nova."""
+    if (source, destination) == (BLANK, LOCAL) and value and value not in ("swap", *FORMATS):
+        raise _invalid(f"guest_format {value} is not offered: an empty disk is swap, {', '.join(FORMATS)}.")
     return value or None
 
 
@@ -229,13 +236,9 @@ def for_server(devices: Sequence[BlockDevice], flavor: Flavor, image: ImageMeta,
     """Copies for one server, with ids and device names. What says no more than the flavor does is left out."""
     kept = [dataclasses.replace(d, id=str(uuid.uuid4())) for d in devices if _says_something(d)]
     made = Instance("", "", "", "", flavor, image=image, block_devices=kept, config_drive=config_drive)
-    names = device_names.assign(made)
-    local = {d.id: names.get(device_names.SWAP if d.is_swap else device_names.ROOT)
-             for d in kept if not d.is_volume and not d.is_ephemeral}
-    empty = [d for d in kept if d.is_ephemeral and d.size != 0]
-    local |= {d.id: names.get(device_names.ephemeral(number)) for number, d in enumerate(empty)}
+    names = device_names.by_device(made)
     for device in made.block_devices:
-        name = names.get(device.id) or local.get(device.id)
+        name = names.get(device.id)
         device.device_name = f"/dev/{name}" if name else None
     return made.block_devices
 

@@ -152,7 +152,7 @@ def _set_times(query: Query, filters: dict[str, str]) -> None:
     if since and before and since > before:
         raise exception.Invalid("The value of changes-since must be less than or equal to changes-before.")
     if since:
-        query.changes_since = since + datetime.timedelta(microseconds=-since.microsecond % 1000000)
+        query.changes_since = _later(since, datetime.timedelta(microseconds=-since.microsecond % 1000000))
     if before:
         query.changes_before = before.replace(microsecond=999999)
 
@@ -198,12 +198,17 @@ def _set_column(query: Query, column: str, value: str) -> bool:
         start = _time(column, value)
         # a time in the API has no fraction, one in the database has
         width = datetime.timedelta(seconds=0 if start.microsecond else 1)
-        query.between[column] = (start, start + width)
+        query.between[column] = (start, _later(start, width))
     elif column in instance_list.EXACT:
         query.exact[column] = value
     elif column in instance_list.PATTERN:
         query.patterns[column] = value
     return True
+
+
+def _later(time: datetime.datetime, width: datetime.timedelta) -> datetime.datetime:
+    """Within the calendar: its last second has no next one."""
+    return time + min(width, datetime.datetime.max - time)
 
 
 def _split_tags(text: str) -> list[str]:

@@ -118,7 +118,7 @@ def _give_back(conn: sa.Connection, tools: Tools, action: Action) -> None:
 def _note(conn: sa.Connection, tools: Tools, action: Action, started: Any, error: exception.NovaLiteError) -> None:
     """For a request that waits for the checks, and for os-instance-actions."""
     held = actions.check_held(conn, action.id, tools.leases.owner)
-    actions.set_arguments(conn, action.id, {**held.arguments, "error": error.message})
+    actions.set_arguments(conn, action.id, {**held.arguments, "error": error.message, "error_code": error.code})
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started, error=error.message))])
 
 

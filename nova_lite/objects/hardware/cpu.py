@@ -72,7 +72,8 @@ def policy(asked: Asked) -> Policy:
     spec = among(asked, "hw:cpu_policy", asked.spec("hw:cpu_policy"), (SHARED, DEDICATED, "mixed"))
     given = among(asked, "hw_cpu_policy", asked.property("hw_cpu_policy"), (SHARED, DEDICATED, "mixed"))
     if "mixed" in (spec, given):
-        raise exception.InvalidHardware(reason="hw:cpu_policy=mixed: CPUs of both kinds in one guest are not offered")
+        name = "hw:cpu_policy" if spec == "mixed" else "hw_cpu_policy"
+        raise exception.InvalidHardware(reason=f"{name}=mixed: CPUs of both kinds in one guest are not offered")
     if spec == SHARED and given == DEDICATED:
         raise exception.InvalidHardware(reason="Image property 'hw_cpu_policy' is not permitted to override CPU pinning policy "
                                                "set against the flavor")

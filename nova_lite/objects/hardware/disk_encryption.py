@@ -31,4 +31,6 @@ def traits(asked: Asked) -> set[str]:
 
 
 def _format(asked: Asked) -> str | None:
-    return among(asked, "ephemeral_encryption_format", asked.agreed("ephemeral_encryption_format"), _FORMATS)
+    spec = "hw:ephemeral_encryption_format"
+    name = spec if asked.spec(spec) is not None else "hw_ephemeral_encryption_format"
+    return among(asked, name, asked.agreed("ephemeral_encryption_format"), _FORMATS)

@@ -20,6 +20,8 @@ _PROPERTIES = {"hw_emulation_architecture": "guests of another architecture are 
                **dict.fromkeys(("kernel_id", "ramdisk_id"), "guests boot from their disk only")}
 # what hosts are chosen by elsewhere, with the suffix of a group of resources or without; images have the same names
 _OF_PLACEMENT = re.compile(r"(trait|resources)[^:]*:.+|group_policy|traits_required|capabilities:.+")
+# the hypervisor of VMware has these
+_OF_VMWARE = re.compile(r"quota:(cpu|memory|disk_io|vif)_(limit|reservation|shares_level|shares_share)")
 # what is read as a number here; more than 20 digits are none of a guest's, and Python reads 4300 at most
 _NUMBERS = re.compile(r"(hw|quota|pci_passthrough|accel)[:_]|(img_hv_requested_version|hypervisor_version_requires)$")
 _TOO_LONG = re.compile(r"\d{21}")
@@ -56,6 +58,10 @@ def _check_given(asked: Asked) -> None:
             if _OF_PLACEMENT.fullmatch(key):
                 raise exception.InvalidHardware(reason=f"{whose}: {key}={value}: there is no Placement; aggregates with "
                                                        "aggregate_instance_extra_specs choose hosts")
+            if _OF_VMWARE.fullmatch(key):
+                raise exception.InvalidHardware(reason=f"{whose}: {key}={value}: such limits, reservations and shares are "
+                                                       "VMware's; quota:cpu_shares, quota:cpu_quota, quota:disk_... and "
+                                                       "quota:vif_inbound_... are there")
             if _NUMBERS.match(key) and _TOO_LONG.search(str(value)):
                 raise exception.InvalidHardware(reason=f"{whose}: {key} has a number of more than 20 digits")
 

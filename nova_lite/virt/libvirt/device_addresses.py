@@ -11,7 +11,8 @@ def addresses_of(xml: str, instance: Instance) -> dict[str, str]:
     """MAC address of a nic, or id of a block device -> its address: as PCI devices have it (``0000:00:05.0``), or
     ``controller:bus:target:unit`` of a drive, or ``bus:port`` on USB. A device that has none is left out."""
     domain = etree.fromstring(xml)
-    ids = {name: key for key, name in device_names.assign(instance).items()}
+    ids = {name: key for names in (device_names.assign(instance), device_names.by_device(instance))
+           for key, name in names.items()}
     found = {}
     for kind, owner, name in (("interface", "mac", "address"), ("disk", "target", "dev")):
         for device in domain.iterfind(f"devices/{kind}"):

@@ -17,6 +17,7 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.image import digests
 from nova_lite.keymgr import KeyManager
+from nova_lite.objects.block_device import FORMATS
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.runtime import concurrency
@@ -29,7 +30,7 @@ from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory,
 from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
-_MAKE_EPHEMERAL = ("mkfs.ext4", "-q", "-F", "-L")       # and a label
+_MKFS_OPTIONS = ("-q", "-F", "-L")      # and a label
 MAKE_SWAP = ("mkswap",)
 SECTOR = 512
 
@@ -58,7 +59,9 @@ class DiskMaker(DiskStore):
         for number, (path, size) in enumerate(files.sized_ephemerals(instance)):
             if not self._is_there(path):
                 label = device_names.ephemeral(number)
-                self._make_formatted(path, size * units.GiB, *_MAKE_EPHEMERAL, label, passphrase=passphrase)
+                said = device_names.local_devices(instance).get(label)
+                maker = f"mkfs.{said.guest_format if said and said.guest_format else FORMATS[0]}"
+                self._make_formatted(path, size * units.GiB, maker, *_MKFS_OPTIONS, label, passphrase=passphrase)
         if instance.swap_mb and not self._is_there(files.swap):
             self._make_formatted(files.swap, instance.swap_mb * units.MiB, *MAKE_SWAP, passphrase=passphrase)
 

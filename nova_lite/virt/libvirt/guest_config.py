@@ -197,13 +197,14 @@ def _lacks(instance: Instance, reason: str) -> exception.BuildFailed:
 def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[Disk, ...]:
     bus = _choice(instance, "hw_disk_bus", DISK_BUSES, "virtio")
     tune = limits.disk(Asked(instance.flavor, instance.image))
-    names = device_names.assign(instance)
+    names, said = device_names.assign(instance), device_names.local_devices(instance)
     secret = luks_secret(instance, host)
     own = ((device_names.ROOT, files.disk, host.disk_format),
            *((device_names.ephemeral(number), path, "raw") for number, path in enumerate(files.ephemerals)),
            (device_names.SWAP, files.swap, "raw"))
-    disks = [placed(Disk("", names[kind], bus, images.OVERLAY if secret else form, cache=host.cache_mode, tune=tune,
-                         discard=True, luks_secret=secret), path, host)
+    buses = {kind: device.disk_bus or bus for kind, device in said.items()}
+    disks = [placed(Disk("", names[kind], buses.get(kind, bus), images.OVERLAY if secret else form, cache=host.cache_mode,
+                         tune=tune, discard=True, luks_secret=secret), path, host)
              for kind, path, form in own if kind in names]
     connected = [device for device in instance.block_devices if device.is_volume and device.connection_info]
     disks += [volumes.disk(instance, device, names[device.id]) for device in connected]

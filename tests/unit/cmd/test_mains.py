@@ -1,14 +1,16 @@
 """The console scripts as an operator meets them: help, version, and mistakes told in one line."""
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
 
 import pytest
 
-from nova_lite import version
+from nova_lite import manage, version
 from nova_lite.db import schema
+from nova_lite.manage import policy
 from tests.support.process import BIN, Process, free_port, wait_for
 
 SERVICES = ["api", "api-metadata", "conductor", "scheduler", "compute"]
@@ -202,9 +204,47 @@ def test_manage_names_what_is_not_there(config, tmp_path):
     assert told.endswith(f"{tmp_path}/nosuch: No such file or directory")
 
 
-def test_manage_says_what_each_area_and_option_is(config):
+def _parts(parser, path=()):
+    """(the words before it, action) of each option of a parser and of its sub-commands; their one-line help as well."""
+    for action in parser._actions:
+        yield path, action
+        if isinstance(action, argparse._SubParsersAction):
+            yield from ((path, choice) for choice in action._choices_actions)
+            for name, one in action.choices.items():
+                yield from _parts(one, (*path, name))
+
+
+@pytest.mark.parametrize("add", [manage.add_parsers, policy.add_parsers])
+def test_each_area_command_and_option_says_what_it_is(add):
+    parser = argparse.ArgumentParser()
+    add(parser.add_subparsers(help="areas or commands"))
+    silent = [(path, action.dest) for path, action in _parts(parser)
+              if not action.help and not isinstance(action, argparse._SubParsersAction)]
+    assert not silent
+
+
+def test_help_of_manage_and_policy():
     assert "the schema of the database" in run("manage", "--help").stdout
     assert "the newest by default" in run("manage", "db", "sync", "--help").stdout
+    assert "the id of the caller's project" in run("policy", "allowed", "--help").stdout
+
+
+def test_manage_names_a_driver_of_the_database_that_is_not_installed(config):
+    path = config("postgresql+pg8000://nova:topsecret@127.0.0.1/nova")
+    for command in (("service", "list"), ("db", "sync"), ("embedded", "setup")):
+        told = one_line(run("manage", "--config-file", path, *command), "manage")
+        assert "[database] connection: No module named 'pg8000'" in told
+
+
+def test_manage_names_another_package_that_cannot_be_imported(config, tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    path = config()
+    run("manage", "--config-file", path, "db", "sync")
+    (tmp_path / "site" / "alembic.py").write_text("raise ImportError('alembic is broken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    told = one_line(run("manage", "--config-file", path, "db", "version"), "manage")
+    assert "alembic is broken" in told
+    assert "database is unavailable" not in told
 
 
 def test_manage_needs_a_command(config):

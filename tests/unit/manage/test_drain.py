@@ -5,6 +5,7 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.compute.api import ComputeAPI
+from nova_lite.conductor.tasks import live_migrate
 from nova_lite.db import actions, moves, services
 from nova_lite.image import base as image_base
 from nova_lite.manage import drain
@@ -185,6 +186,73 @@ def test_a_copy_that_fails_is_not_followed_by_a_cold_move(cloud, make_drain):
     assert "stays: " in _line(lines, server)
     with cloud.db.read() as conn:
         assert [a.action for a in actions.list_for_instance(conn, server)] == ["live-migration", "create"]
+
+
+@pytest.mark.parametrize("error", [
+    exception.InstanceIsBusy(action="live_migrate", instance_id="x", attr="task_state", state="reboot_pending"),
+    exception.ServiceUnavailable(what="The message broker", reason="it restarts")])
+def test_what_is_refused_for_now_is_asked_for_again(cloud, make_drain, monkeypatch, error):
+    """Somebody was faster with the server, or a neighbour is away: no reason to shut a guest down."""
+    [server] = _active(cloud, 1)
+    _add(cloud, "h2")
+    emptying, lines = make_drain()
+    errors, live = [error, error], emptying.compute.live_migrate
+
+    def live_migrate(*arguments, **options):
+        if errors:
+            raise errors.pop()
+        live(*arguments, **options)
+    monkeypatch.setattr(emptying.compute, "live_migrate", live_migrate)
+    assert emptying.run()
+    assert "moved to h2, live" in _line(lines, server)
+    with cloud.db.read() as conn:
+        assert [a.action for a in actions.list_for_instance(conn, server)] == ["live-migration", "create"]
+
+
+def test_what_a_conductor_cannot_begin_now_is_asked_for_again(cloud, make_drain, monkeypatch):
+    [server] = _active(cloud, 1)
+    _add(cloud, "h2")
+    errors, ask = [exception.ServiceUnavailable(what="Neutron", reason="it restarts")], live_migrate._ask
+
+    def away(*arguments):
+        if errors:
+            raise errors.pop()
+        return ask(*arguments)
+    monkeypatch.setattr(live_migrate, "_ask", away)
+    emptying, lines = make_drain()
+    assert emptying.run()
+    assert "moved to h2, live" in _line(lines, server)
+    with cloud.db.read() as conn:
+        assert [a.action for a in actions.list_for_instance(conn, server)] == ["live-migration", "live-migration", "create"]
+
+
+def test_what_is_refused_for_now_all_the_time_stays(cloud, make_drain, monkeypatch):
+    [server] = _active(cloud, 1)
+    _add(cloud, "h2")
+    emptying, lines = make_drain(timeout=0.5)
+
+    def live_migrate(*arguments, **options):
+        raise exception.ServiceUnavailable(what="The message broker", reason="it restarts")
+    monkeypatch.setattr(emptying.compute, "live_migrate", live_migrate)
+    assert not emptying.run()
+    assert "not waited for any longer: live: The message broker is unavailable: it restarts" in _line(lines, server)
+    assert cloud.guests("h1") == {server: states.RUNNING}
+
+
+def test_a_guest_that_was_stopped_meanwhile_goes_cold(cloud, make_drain, monkeypatch):
+    [server] = _active(cloud, 1)
+    _add(cloud, "h2")
+    emptying, lines = make_drain()
+    settled = emptying._settled
+
+    def stop_once_it_was_seen(uuid):
+        monkeypatch.setattr(emptying, "_settled", settled)
+        found = settled(uuid)
+        _stopped(cloud, server)
+        return found
+    monkeypatch.setattr(emptying, "_settled", stop_once_it_was_seen)
+    assert emptying.run()
+    assert "moved to h2, cold (" in _line(lines, server)
 
 
 def test_a_resize_that_waits_for_its_user_is_not_confirmed(cloud, make_drain):

@@ -126,6 +126,12 @@ def test_policy_opens_external_networks(driver, neutron):
     ({"binding:vnic_type": "macvtap"}, exception.UnsupportedNetworkRequest, "macvtap"),
     ({"qos_policy_id": "q", "resource_request": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}},
      exception.UnsupportedNetworkRequest, "bandwidth"),
+    ({"device_profile": "fpga"}, exception.UnsupportedNetworkRequest, "has device_profile"),
+    ({"numa_affinity_policy": "required"}, exception.UnsupportedNetworkRequest, "has numa_affinity_policy"),
+    ({"numa_affinity_policy": "socket"}, exception.UnsupportedNetworkRequest, "has numa_affinity_policy"),
+    ({"trusted": True}, exception.UnsupportedNetworkRequest, "has trusted"),
+    ({"binding:profile": {"trusted": "true"}}, exception.UnsupportedNetworkRequest, "has trusted"),
+    ({"hardware_offload_type": "switchdev"}, exception.UnsupportedNetworkRequest, "has hardware_offload_type"),
     ({"fixed_ips": []}, exception.PortRequiresFixedIP, "requires a FixedIP")])
 def test_ports_that_cannot_be_had(driver, neutron, port, error, words):
     made = neutron.add_port(neutron.add_network(), **port)
@@ -133,6 +139,16 @@ def test_ports_that_cannot_be_had(driver, neutron, port, error, words):
         driver.validate(USER, [NetworkRequest(port_id=made)], 1)
     assert made in caught.value.message
     assert caught.value.code in (400, 404, 409)
+
+
+@pytest.mark.parametrize("port", [
+    {"numa_affinity_policy": "preferred"}, {"numa_affinity_policy": "legacy"}, {"numa_affinity_policy": None},
+    {"trusted": False}, {"trusted": None}, {"device_profile": None}, {"binding:profile": {}},
+    {"hints": {"openvswitch": {"other_config": {"tx-steering": "hash"}}}}])
+def test_ports_that_ask_for_nothing_of_a_device(driver, neutron, port):
+    made = neutron.add_port(neutron.add_network(), **port)
+    [request] = driver.validate(USER, [NetworkRequest(port_id=made)], 1).requests
+    assert request.port_id == made
 
 
 def test_an_admin_gives_a_server_ports_of_its_project_only(driver, neutron):

@@ -52,6 +52,19 @@ def test_what_was_deleted_stays_deleted(start):
     assert start("first") == without
 
 
+@pytest.mark.parametrize("taken", [{"flavorid": "1", "name": "mine"}, {"flavorid": "mine", "name": "m1.tiny"}])
+def test_a_flavor_that_is_there_keeps_its_id_and_its_name(start, taken):
+    start("first")
+
+    def made(connection):
+        for _, name, *_ in seed.FLAVORS:
+            connection.exec_driver_sql("DELETE FROM flavors WHERE name = ?", (name,))
+        flavors.create(connection, {"memory_mb": 1, "vcpus": 1, "root_gb": 1, **taken})
+    with_it = start("second", made)
+    assert start("third", made)[0] == with_it[0] == {taken["name"]}
+    assert start("second")[0] == (ALL[0] - {"m1.tiny"}) | {taken["name"]}
+
+
 @pytest.mark.parametrize(("database", "kept"), [("first", True), ("second", False)])
 def test_the_mark_of_an_older_version_names_no_cloud(start, tmp_path, database, kept):
     without = start("first", _without_tiny)

@@ -1,6 +1,7 @@
 """Names of disks: pure."""
 import pytest
 
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.virt import device_names
 from tests.unit.virt.libvirt.builders import blanks, instance, volume
 
@@ -64,3 +65,21 @@ def test_after_z_comes_aa():
     made = instance(block_devices=[volume(n) for n in range(1, 27)])
     assert _names(made)[-2:] == ["vdz", "vdaa"]
     assert device_names.next_device_name(made) == "/dev/vdab"
+
+
+def _local(bus, number, **values):
+    return BlockDevice(f"d{number}", values.pop("source_type", "blank"), "local", disk_bus=bus, **values)
+
+
+def test_the_hosts_own_disks_have_the_buses_that_were_asked_for():
+    devices = [_local("sata", 1, source_type="image", source_id="i", boot_index=0), _local("scsi", 2, size=1),
+               _local(None, 3, size=1), _local("usb", 4, guest_format="swap", size=64), volume(1)]
+    made = instance(ephemeral_gb=2, swap=64, config_drive=True, properties={"hw_cdrom_bus": "sata"}, block_devices=devices)
+    assert device_names.assign(made) == {
+        "root": "sda", "ephemeral0": "sdb", "ephemeral1": "vda", "swap": "sdc", "config-drive sd": "sdd", volume(1).id: "vdb"}
+    assert device_names.by_device(made) == {"d1": "sda", "d2": "sdb", "d3": "vda", "d4": "sdc", volume(1).id: "vdb"}
+
+
+def test_an_empty_disk_of_no_size_is_none_of_the_disks():
+    made = instance(ephemeral_gb=1, block_devices=[_local("scsi", 1, size=0), _local("sata", 2, size=1)])
+    assert device_names.by_device(made) == {"d2": "sda"}

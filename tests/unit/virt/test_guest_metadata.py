@@ -95,6 +95,14 @@ def test_tagged_disks_are_devices_too():
     assert "devices" not in _json(documents, "openstack/2015-10-15/meta_data.json")
 
 
+def test_a_tagged_disk_of_the_hosts_own_is_told_as_the_guest_finds_it():
+    made = _instance(block_devices=[BlockDevice("d1", "blank", "local", size=1, disk_bus="scsi", tag="scratch")],
+                     system_metadata={"device_addresses": {"d1": "0:0:0:1"}})
+    made.flavor.ephemeral_gb = 1
+    [told] = guest_metadata.meta_data(made, [], "latest", b"")["devices"]
+    assert told == {"type": "disk", "bus": "scsi", "address": "0:0:0:1", "tags": ["scratch"], "path": "/dev/sda"}
+
+
 def test_a_tagged_device_is_told_with_its_address():
     """From the server's record, or as the host has just learned them."""
     disks = [BlockDevice("d1", "volume", volume_id="v1", device_name="/dev/vdc", tag="data")]

@@ -168,7 +168,9 @@ def test_images_that_cannot_be_fetched(cloud, admin, hosts, member):
 
 @pytest.mark.parametrize(("key", "where"), [
     ("cpu_allocation_ratio", "[compute]"), ("ram_allocation_ratio", "[compute]"), ("disk_allocation_ratio", "[compute]"),
-    ("ram_weight_multiplier", "[scheduler] weight_multipliers")])
+    ("ram_weight_multiplier", "[scheduler] weight_multipliers"), ("filter_tenant_id", "no filter"),
+    ("filter_tenant_id2", "no filter"), ("max_instances_per_host", "no filter"), ("max_io_ops_per_host", "no filter"),
+    ("trait:HW_CPU_X86_AVX", "no Placement")])
 def test_what_would_have_no_effect_is_refused(admin, key, where):
     path = f"/os-aggregates/{admin.post('/os-aggregates', {'aggregate': {'name': 'a'}})['aggregate']['id']}/action"
     said = admin.fault("POST", path, 400, {"set_metadata": {"metadata": {key: "8", "ssd": "true"}}})

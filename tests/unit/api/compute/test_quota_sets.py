@@ -73,6 +73,18 @@ def test_a_project_keeps_what_is_said_of_networks(admin, member):
     admin.at("2.36").put(P, {"quota_set": sent}, 400)
 
 
+def test_the_limits_show_what_is_said_of_networks(admin, member):
+    def shown():
+        absolute = member.at("2.35").get("/limits")["limits"]["absolute"]
+        return [absolute[name] for name in ("maxTotalFloatingIps", "maxSecurityGroups", "maxSecurityGroupRules")]
+    assert shown() == [-1, -1, -1]
+    admin.put("/os-quota-class-sets/default", {"quota_class_set": {"floating_ips": 8, "security_groups": 7}})
+    assert shown() == [8, 7, -1]
+    admin.put(P, {"quota_set": {"security_groups": 3, "security_group_rules": 2}})
+    assert shown() == [8, 3, 2]
+    assert "maxSecurityGroups" not in member.at("2.36").get("/limits")["limits"]["absolute"]
+
+
 @pytest.mark.parametrize("version", ["2.1", "2.49", "2.50", "2.57"])
 def test_a_class_takes_server_groups_at_each_version(admin, member, version):
     """Horizon sends them all."""

@@ -180,6 +180,15 @@ def test_changes_are_compared_by_the_seconds_that_are_shown(servers, member):
     assert names(both, "changes-before=2026-01-02T03:04:04Z") == names(both, "changes-since=2026-01-02T03:04:06Z") == []
 
 
+@pytest.mark.parametrize("last", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.5Z", "9999-12-31T23:59:59.999999Z"])
+def test_the_last_second_of_the_calendar_is_a_time_like_others(servers, member, admin, last):
+    servers.create(member, name="one")
+    assert names(member, f"changes-since={last}") == []
+    assert names(member.at("2.66"), f"changes-before={last}") == ["one"]
+    for name in ("created_at", "launched_at", "terminated_at"):
+        assert names(admin.at("2.83"), f"{name}={last}") == []
+
+
 def test_changes_before_shows_deleted_ones_too(servers, member, admin):
     past = units.utcnow() - datetime.timedelta(days=2)
     for name, values in (("gone", {"deleted": 2, "deleted_at": past, "vm_state": "deleted"}), ("old", {}), ("older", {})):

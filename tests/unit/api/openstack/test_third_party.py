@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.support.process import BIN
+
 MODULE = '''
 from nova_lite.api.openstack.routes import Route
 from oslo_policy import policy
@@ -49,9 +51,18 @@ def site(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def _ask(site: pathlib.Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", ASK, str(site)], capture_output=True, text=True, check=False,
+def _run(site: pathlib.Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": str(site), "XDG_CACHE_HOME": str(site)})
+
+
+def _ask(site: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    return _run(site, sys.executable, "-W", "ignore", "-c", ASK, str(site))
+
+
+def _policy(site: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (site / "nova-lite.conf").write_text("")
+    return _run(site, f"{BIN}/nova-lite-policy", "--config-file", f"{site}/nova-lite.conf", *arguments)
 
 
 def test_its_rules_are_taken_up(site):
@@ -62,3 +73,19 @@ def test_its_rules_are_taken_up(site):
 def test_rules_that_cannot_be_loaded_are_named(site):
     (site / "acme_greeting.py").write_text(MODULE.replace("def list_rules", "def other"))
     assert "ConfigError: the policy rules of acme-greeting (acme_greeting:list_rules) cannot be loaded" in _ask(site).stderr
+
+
+def test_its_rules_are_listed_with_ours(site):
+    lines = _policy(site, "sample").stdout.splitlines()
+    assert '#"acme:greet": "role:greeter"' in lines
+    assert any(line.startswith('#"os_compute_api:servers:show"') for line in lines)
+    assert "acme:greet" in _policy(site, "allowed", "--roles", "greeter").stdout.splitlines()
+    assert "acme:greet" not in _policy(site, "allowed", "--roles", "reader").stdout.splitlines()
+
+
+def test_a_sample_without_its_rules_is_not_made(site):
+    (site / "acme_greeting.py").write_text(MODULE.replace("def list_rules", "def other"))
+    done = _policy(site, "sample")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("nova-lite-policy: the policy rules of acme-greeting (acme_greeting:list_rules) cannot be")
+    assert len(done.stderr.splitlines()) == 1

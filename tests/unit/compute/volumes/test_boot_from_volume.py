@@ -244,6 +244,8 @@ def refusals(cloud):
          {"imageRef": cloud.image, "flavorRef": "e"}, "Swap drive requested is larger"),
         ([made_of("image", cloud.image, tag="a"), existing(blank, None, tag="a")], {}, "The same device tag"),
         ([made_of("image", cloud.image, disk_bus="floppy")], {}, "disk_bus floppy"),
+        ([local_image(cloud), local_blank(1, guest_format="xfs")],
+         {"imageRef": cloud.image, "flavorRef": "e"}, "guest_format xfs is not offered"),
     ]
 
 

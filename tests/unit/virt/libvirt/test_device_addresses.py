@@ -25,3 +25,10 @@ def test_devices_are_told_by_what_the_record_knows_them_by():
                BlockDevice("d3", "volume", volume_id="v3", disk_bus="usb")]
     assert addresses_of(XML, instance(block_devices=devices)) == {
         "d1": "0000:04:00.0", "d2": "0:0:0:1", "d3": "0:2", "fa:16:3e:00:00:01": "0000:0a:1f.7"}
+
+
+def test_a_disk_of_the_hosts_own_that_the_request_has_named_is_told_by_it():
+    devices = [BlockDevice("d1", "blank", "local", size=1, disk_bus="virtio"),
+               BlockDevice("d2", "blank", "local", size=1, disk_bus="scsi")]
+    found = addresses_of(XML, instance(ephemeral_gb=2, block_devices=devices))
+    assert (found["d1"], found["d2"]) == ("0000:04:00.0", "0:0:0:1")

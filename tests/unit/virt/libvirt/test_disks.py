@@ -311,6 +311,18 @@ def test_ephemeral_and_swap_disks_are_formatted(conf, files, image):
         assert stream.read(4096)[-10:] == b"SWAPSPACE2"
 
 
+@pytest.mark.parametrize(("asked", "journal", "extents"), [("ext2", False, False), ("ext3", True, False), ("ext4", True, True)])
+def test_an_ephemeral_disk_has_the_file_system_that_was_asked_for(conf, files, image, asked, journal, extents):
+    [device] = blanks(1)
+    device.guest_format = asked
+    DiskMaker(conf).make(instance(ephemeral_gb=1, block_devices=[device]), files, Fetch(image))
+    with open(files.ephemerals[0], "rb") as stream:
+        superblock = stream.read(4096)[1024:]
+    compatible, incompatible = (int.from_bytes(superblock[at:at + 4], "little") for at in (92, 96))
+    assert (bool(compatible & 0x4), bool(incompatible & 0x40)) == (journal, extents)
+    assert _label(files.ephemerals[0]) == "ephemeral0"
+
+
 def _label(path):
     """Of the ext4 file system on a raw disk."""
     with open(path, "rb") as stream:

@@ -10,6 +10,7 @@ import pytest
 from lxml import etree
 
 from nova_lite import exception, version
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.hardware.placement import BoundCell
 from nova_lite.virt.libvirt import domain_xml, guest_config
 from nova_lite.virt.libvirt.config import Auth, DiskPool
@@ -131,6 +132,16 @@ def test_targets_never_meet():
             targets = _find(_xml(made, [], KVM), "devices/disk/target/@dev")
             assert len(targets) == 3
             assert len(set(targets)) == 3, (bus, cdrom, targets)
+
+
+def test_the_hosts_own_disks_are_on_the_buses_that_were_asked_for():
+    devices = [BlockDevice("1", "image", "local", boot_index=0, disk_bus="sata"),
+               *(BlockDevice(str(n), "blank", "local", size=1, disk_bus=bus) for n, bus in ((2, "scsi"), (3, None))),
+               BlockDevice("4", "blank", "local", guest_format="swap", size=64, disk_bus="usb")]
+    xml = _xml(instance(properties={"hw_disk_bus": "virtio"}, ephemeral_gb=2, swap=64, block_devices=devices), [], KVM)
+    targets = [(target.get("dev"), target.get("bus")) for target in _find(xml, "devices/disk/target")]
+    assert targets == [("sda", "sata"), ("sdb", "scsi"), ("vda", "virtio"), ("sdc", "usb")]
+    assert _find(xml, "devices/controller[@type='scsi']")
 
 
 def test_a_volume_that_is_not_connected_is_left_out_but_not_the_root():
