@@ -43,7 +43,8 @@ _GROUPS: tuple[tuple[str, str, str, str], ...] = (
         quota:disk_total_bytes_sec quota:disk_total_iops_sec quota:vif_inbound_average quota:vif_inbound_peak
         quota:vif_inbound_burst quota:vif_outbound_average quota:vif_outbound_peak quota:vif_outbound_burst"""),
     (SPEC, "PciPassthroughFilter", HONOURED, "pci_passthrough:alias=gpu:1"),
-    (SPEC, "AggregateInstanceExtraSpecsFilter", HONOURED, "aggregate_instance_extra_specs:NAME"),
+    (SPEC, "AggregateInstanceExtraSpecsFilter", f"{HONOURED} where the filter is in `[scheduler] enabled_filters`",
+     "aggregate_instance_extra_specs:NAME"),
     (SPEC, _LIBVIRT, f"{HONOURED}: `shared`, `dedicated`; `mixed` is refused", "hw:cpu_policy=shared!mixed"),
     (SPEC, _LIBVIRT, f"{HONOURED}: `share`; `isolate` is refused", "hw:emulator_threads_policy=share!isolate"),
     (SPEC, _LIBVIRT, f"{HONOURED}: `luks`; `plain` is refused", "hw:ephemeral_encryption_format=luks!plain"),
