@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from oslo_config import cfg
 
@@ -44,9 +45,18 @@ class NeutronAPI:
         self._client = Client(conf, "network", "Neutron", 2)
 
     def list(self, context: RequestContext, what: str, **query: Any) -> Sequence[Json]:
-        """GET of a collection: "networks", "security-groups", ...; a list as a value asks for any of its items."""
-        answer = self._call(context, "GET", f"/{what}", params=query)
-        return answer[what.replace("-", "_")]
+        """GET of a collection: "networks", "security-groups", ...; a list as a value asks for any of its items. All of it,
+        also where Neutron gives no more than ``pagination_max_limit`` at once."""
+        key = what.replace("-", "_")
+        found: list[Json] = []
+        while True:
+            answer = self._call(context, "GET", f"/{what}", params=query)
+            found += answer[key]
+            after = [link["href"] for link in answer.get(f"{key}_links", ()) if link["rel"] == "next"]
+            if not after or not answer[key]:
+                return found
+            # of the address only what it asks for counts: Neutron may not know under which one it is reached
+            query = parse_qs(urlsplit(after[0]).query, keep_blank_values=True)
 
     def by_ids(self, context: RequestContext, what: str, ids: Collection[str], key: str = "id", **query: Any) -> Sequence[Json]:
         """Those of a collection whose ``key`` is one of ``ids``; no call when there are none."""

@@ -381,6 +381,16 @@ def test_refresh_sees_what_changed(driver, neutron):
     assert fresh[1].preserve_on_delete
 
 
+def test_a_neutron_that_gives_little_at_once_is_asked_for_the_rest(driver, neutron):
+    networks = [neutron.add_network(f"n{n}", f"10.0.{n}.0/24") for n in range(4)]
+    neutron.most_at_once = 2
+    assert {n["id"] for n in driver.list_networks(USER)} == set(networks)
+    servers = [_build(driver, [NetworkRequest(n) for n in networks]) for _ in range(2)]
+    assert all(len(driver.refresh(HOST, server)) == 4 for server in servers)
+    assert {server: len(ports) for server, ports in driver.host_ports(HOST, "node").items()} == {s.uuid: 4 for s in servers}
+    assert driver.servers_with_ports(HOST, [s.uuid for s in servers]) == {s.uuid for s in servers}
+
+
 def test_states_of_ports(driver, neutron):
     server = _build(driver, [NetworkRequest(neutron.add_network())])
     [vif] = server.network_info
