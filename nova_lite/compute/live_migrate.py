@@ -121,8 +121,6 @@ def _finish(work: Work) -> None:
     state = _arrive(work)
     until_answered(work, lambda: volumes.complete_all(work))
     until_answered(work, lambda: volumes.release_others(host, instance))
-    # a port that was here before this run may have a binding to where it was
-    _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), instance, _move(work).source_compute or ""))
     work.succeed({"power_state": state, "network_info": [v.to_primitive() for v in instance.network_info],
                   **volumes.columns(instance)})
     LOG.info("has arrived", extra={"instance_uuid": instance.uuid})
@@ -334,14 +332,16 @@ def _now_here(work: Work, host: str | None, step: str) -> None:
 
 def _settle(work: Work) -> None:
     work.event = "compute_rollback_live_migration"
-    host, there = work.host, _move(work).dest_compute or ""
+    host = work.host
     if host.driver.live.post_copy(work.instance) != WHOLE:      # what is here must not run again
         _copy(work)
         return
     host.driver.live.stay(work.instance, _plan(work))
     # what the destination has not given back, or had no time to
     _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
-    _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), work.instance, there))
+    # a port that seems to leave is not wired any more: the guest would have no network after its next start
+    _try(work, _CLEAN_UP, lambda: until_answered(
+        work, lambda: host.network.move(admin_context(), work.instance, host.name)))
     raise exception.MigrationError(reason=work.action.arguments.get("error", "the destination went away"))
 
 

@@ -328,6 +328,7 @@ class FakeNeutron:
                 raise Refused(500, "PortBindingError",
                               f"Binding for port {port['id']} on host {host} could not be created or updated.")
             waiting.append(host)
+            port.setdefault("profiles", {})[host] = body["binding"].get("profile", {})
             return 201, {"binding": {"host": host, "status": "INACTIVE", **_bound_at(host)}}
         host = rest[0]
         if method == "PUT" and host == port["binding:host_id"]:
@@ -337,8 +338,10 @@ class FakeNeutron:
         if method == "DELETE":
             waiting.remove(host)
             return 204, None
-        waiting[waiting.index(host)] = port["binding:host_id"]
-        self._update(port, {"binding:host_id": host, "binding:profile": {}}, None)      # each binding has its own
+        source = waiting[waiting.index(host)] = port["binding:host_id"]
+        profiles = port["profiles"]         # each binding has its own
+        profiles[source] = port.get("binding:profile") or {}
+        self._update(port, {"binding:host_id": host, "binding:profile": profiles[host]}, None)
         return 200, {"binding": {"host": host, "status": "ACTIVE"}}
 
     @staticmethod

@@ -442,8 +442,13 @@ def leaving(driver, neutron):
 
 
 def test_an_agent_that_is_told_again_hears_a_change(driver, neutron, leaving):
-    driver.announce(HOST, leaving, "new")
-    assert [profile for _, profile, _ in neutron.profiles] == [{"trusted": "true"}, {"trusted": "true", "migrating_to": "new"}]
+    """And all the time that its port leaves: else the agent of its old host would wire it, and say so."""
+    for number in (1, 2):
+        driver.announce(HOST, leaving, "new")
+        assert neutron.profiles[-1][1] == {"trusted": "true", "migrating_to": "new", "nova_lite_reminders": number}
+    assert len(neutron.profiles) == 2
+    driver.forget(HOST, leaving, "new")
+    assert neutron.profiles[-1] == ("old", {"trusted": "true"}, [])
 
 
 def test_agents_hear_of_a_port_that_has_come_when_its_old_binding_is_gone(driver, neutron, leaving):
@@ -451,18 +456,43 @@ def test_agents_hear_of_a_port_that_has_come_when_its_old_binding_is_gone(driver
     assert neutron.profiles[-1] == ("new", {"trusted": "true"}, [])
 
 
-def test_agents_hear_of_a_port_that_has_come_also_when_its_move_was_cut_off(driver, neutron, leaving):
+@pytest.mark.parametrize("cut", ["GET", "DELETE", "PUT"])
+def test_agents_hear_of_a_port_that_has_come_also_when_its_move_was_cut_off(driver, neutron, leaving, cut):
+    """Anywhere after the activation. And what its user has said of it is not lost."""
+    [port] = neutron.of(leaving.uuid)
+
     def die(method, what):
-        if method == "DELETE":
+        if method == cut and port["binding:host_id"] == "new":
             raise Refused(503, "", "the daemon is killed here")
     neutron.before = die
     with pytest.raises(exception.ServiceUnavailable):
         driver.move(HOST, leaving, "new")
     neutron.before = lambda method, what: None
-    driver.move(HOST, leaving, "new")
-    driver.forget(HOST, leaving, "old")     # as the end of a live migration does
-    assert neutron.profiles[-1][0::2] == ("new", [])
-    assert "migrating_to" not in neutron.profiles[-1][1]
+    neutron.profiles.clear()
+    driver.move(HOST, leaving, "new")       # as the end of a live migration does
+    assert neutron.profiles == [("new", {"trusted": "true"}, [])]
+
+
+def test_nothing_of_a_live_migration_stays_at_a_port_of_the_users(driver, neutron):
+    """The server was deleted meanwhile: the next one with this port would wait for an agent that does not wire it."""
+    mine = neutron.add_port(neutron.add_network(), **{"binding:profile": {"trusted": "true"}})
+    server = _build(driver, [NetworkRequest(port_id=mine)], host="old")
+    driver.expect(HOST, server, "new")
+    driver.announce(HOST, server, "new")
+    driver.deallocate(HOST, server)
+    port = neutron.ports[mine]
+    assert (port["binding:host_id"], port["waiting"], port["binding:profile"]) == ("", [], {"trusted": "true"})
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_port_of_the_users_that_an_old_server_has_left_on_its_way_is_wired_for_the_next(driver, neutron, again):
+    mine = neutron.add_port(neutron.add_network(), **{"binding:profile": {"trusted": "true", "migrating_to": "new"}})
+    wanted = driver.validate(USER, [NetworkRequest(port_id=mine)], 1).requests
+    server = _server(wanted)
+    if again:       # a run that was cut off has bound it
+        neutron.ports[mine] |= {"device_id": server.uuid, "device_owner": "compute:east", "binding:host_id": "node"}
+    driver.allocate(HOST, server, wanted, "node")
+    assert (neutron.ports[mine]["binding:host_id"], neutron.ports[mine]["binding:profile"]) == ("node", {"trusted": "true"})
 
 
 def test_no_profile_names_a_move_that_was_given_up(driver, neutron, leaving):
@@ -519,10 +549,17 @@ def test_what_a_killed_check_has_left_is_what_a_move_there_takes(driver, neutron
     assert _bound(neutron, checked) == [("new", [])] * 2
 
 
-def test_what_a_killed_check_has_left_is_gone_with_a_live_migration_elsewhere(driver, neutron, checked):
-    driver.expect(HOST, checked, "third")
+@pytest.mark.parametrize("is_live", [True, False])
+def test_what_a_killed_check_has_left_is_gone_with_a_move_elsewhere(driver, neutron, checked, is_live):
+    if is_live:
+        driver.expect(HOST, checked, "third")
     driver.move(HOST, checked, "third")
     assert _bound(neutron, checked) == [("third", [])] * 2
+
+
+def test_what_a_killed_check_has_left_is_gone_when_the_server_is_brought_home(driver, neutron, checked):
+    driver.move(HOST, checked, "old")
+    assert _bound(neutron, checked) == [("old", [])] * 2
 
 
 @pytest.mark.parametrize("whole", [True, False])
