@@ -339,9 +339,9 @@ class FakeNeutron:
             waiting.remove(host)
             return 204, None
         source = waiting[waiting.index(host)] = port["binding:host_id"]
-        profiles = port["profiles"]         # each binding has its own
+        profiles = port.setdefault("profiles", {})      # each binding has its own
         profiles[source] = port.get("binding:profile") or {}
-        self._update(port, {"binding:host_id": host, "binding:profile": profiles[host]}, None)
+        self._update(port, {"binding:host_id": host, "binding:profile": profiles.get(host, {})}, None)
         return 200, {"binding": {"host": host, "status": "ACTIVE"}}
 
     @staticmethod
