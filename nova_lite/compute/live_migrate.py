@@ -76,7 +76,7 @@ def _prepare(work: Work) -> None:
         with host.events.listen(work.instance.uuid) as listener:
             server, plan = _made_ready(work, plan)
             listener.wait_at_destination(work.instance, plan.waits_for, patiently(lambda: _prepare_unless_aborted(work)),
-                                         lambda: _announce(work))
+                                         lambda: _wire_again(work, server))
     except Exception as error:
         LOG.error("this host cannot take the guest: %s", error, extra={"instance_uuid": work.instance.uuid},
                   exc_info=needs_stack(error))
@@ -108,6 +108,13 @@ def _announce(work: Work) -> None:
     work.host.network.announce(admin_context(), work.instance, work.host.name)
 
 
+def _wire_again(work: Work, server: Instance) -> None:
+    """The agent of a host that a guest has left a moment ago takes the nic of that guest away, late: it may have taken the new
+    one, which has the same name."""
+    work.host.driver.live.wire(server, server.network_info)
+    _announce(work)
+
+
 def _finish(work: Work) -> None:
     work.event = "compute_post_live_migration_at_destination"
     host, instance = work.host, work.instance
@@ -117,8 +124,6 @@ def _finish(work: Work) -> None:
     state = _arrive(work)
     until_answered(work, lambda: volumes.complete_all(work))
     until_answered(work, lambda: volumes.release_others(host, instance))
-    # a port that was here before this run may have a binding to where it was
-    _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), instance, _move(work).source_compute or ""))
     work.succeed({"power_state": state, "network_info": [v.to_primitive() for v in instance.network_info],
                   **volumes.columns(instance)})
     LOG.info("has arrived", extra={"instance_uuid": instance.uuid})
@@ -326,14 +331,16 @@ def _now_here(work: Work, host: str | None, step: str) -> None:
 
 def _settle(work: Work) -> None:
     work.event = "compute_rollback_live_migration"
-    host, there = work.host, _move(work).dest_compute or ""
+    host = work.host
     if host.driver.live.post_copy(work.instance) != WHOLE:      # what is here must not run again
         _copy(work)
         return
     host.driver.live.stay(work.instance, _plan(work))
     # what the destination has not given back, or had no time to
     _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
-    _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), work.instance, there))
+    # a port that seems to leave is not wired any more: the guest would have no network after its next start
+    _try(work, _CLEAN_UP, lambda: until_answered(
+        work, lambda: host.network.move(admin_context(), work.instance, host.name)))
     raise exception.MigrationError(reason=work.action.arguments.get("error", "the destination went away"))
 
 

@@ -87,10 +87,10 @@ class ComputeManager:
         self._stopping = self.host.stopping
         self._cloud: str | None = None      # known when a conductor has told it
         self._turns = Turns()
-        self.endpoints: list[object] = [self, Questions(self.host), Consoles(conf, self.host),
+        self._nics = NicComparison(self.host, self._look_at_nics, self._later)
+        self.endpoints: list[object] = [self, Questions(self.host, self._nics.suspect), Consoles(conf, self.host),
                                         Departures(self.host, self._soon), cloud_id.Member(host, lambda: self._cloud)]
         self._network_looks = NetworkLooks(self.host)
-        self._nics = NicComparison(self.host, self._look_at_nics)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly, or disks that are
         # copied for hours; what another host waits for waits for no other host
         self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")

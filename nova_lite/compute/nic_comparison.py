@@ -2,18 +2,23 @@
 
 The network is asked once per host and round, whatever the number of servers. A server whose ports are new or have changed since
 the round before is looked at: its record is read, and the network is asked again only when the record says something else.
+
+A port that is said to leave, though its server is on no way, is what a live migration has left that was cut off: Neutron's
+agent would not wire it when the guest starts again. It is bound to this host anew.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute.external_events import CHANGED, DELETED
-from nova_lite.compute.work import Host
+from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import admin_context
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import PortNews
 
 LOG = log.getLogger(__name__)
@@ -27,11 +32,17 @@ class Tell(Protocol):
 
 
 class NicComparison:
-    """For one host."""
+    """For one host. ``later`` runs a function at a server's turn."""
 
-    def __init__(self, host: Host, tell: Tell) -> None:
-        self._host, self._tell = host, tell
+    def __init__(self, host: Host, tell: Tell, later: Callable[[str, Callable[[bool], None]], None]) -> None:
+        self._host, self._tell, self._later = host, tell, later
         self._seen: Mapping[str, Mapping[str, PortNews]] = {}
+        self._suspects: set[str] = set()
+        self._queued: set[str] = set()      # whose turn has not come yet
+
+    def suspect(self, instance_uuid: str) -> None:
+        """No host takes this server: a check that was cut off may have left bindings, which the ports do not tell."""
+        self._suspects.add(instance_uuid)
 
     def run(self) -> None:
         """One round. The first one after the start of the daemon looks at each server."""
@@ -51,3 +62,23 @@ class NicComparison:
         for server, ports in now.items():
             if ports != before.get(server):
                 self._tell(server, CHANGED, None, ports)
+            is_leaving = server in self._suspects or any(port.leaving for port in ports.values())
+            if is_leaving and server not in self._queued:
+                self._queued.add(server)
+                self._later(server, partial(self._stay, server))
+        self._suspects.intersection_update(now)
+
+    def _stay(self, instance_uuid: str, _waited: bool = False) -> None:
+        """At the server's turn. What fails, or what works on the server now, leaves it to the next round."""
+        host, context, extra = self._host, admin_context(), {"instance_uuid": instance_uuid}
+        self._queued.discard(instance_uuid)
+        try:
+            instance = Instance.from_primitive(host.conductor.get_instance(context, instance_uuid))
+            if instance.host == host.name and instance.task_state is None:
+                host.network.move(context, instance, host.name)
+                self._suspects.discard(instance_uuid)
+                LOG.info("its ports stay here, whatever a live migration has left", extra=extra)
+        except exception.InstanceNotFound:
+            LOG.debug("the server is gone", extra=extra)
+        except Exception as error:
+            LOG.error("its ports may seem to leave this host: %s", error, extra=extra, exc_info=needs_stack(error))

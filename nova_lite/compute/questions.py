@@ -2,6 +2,7 @@
 down."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from nova_lite import exception
@@ -16,8 +17,9 @@ from nova_lite.rpc import expected
 class Questions:
     """The part of the server side of ``rpc/compute.py`` that answers at once."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
+    def __init__(self, host: Host, was_checked: Callable[[str], None]) -> None:
+        """``was_checked`` hears of a server here that no host takes: a check that was cut off may have left something."""
+        self.host, self._was_checked = host, was_checked
 
     @expected
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
@@ -48,6 +50,7 @@ class Questions:
 
     def live_migration_refused(self, context: RequestContext, instance_uuid: str, token: str) -> None:
         """See ``virt.live.LiveMigrations.forget``."""
+        self._was_checked(instance_uuid)
         self.host.driver.live.forget(instance_uuid, token)
 
     @expected

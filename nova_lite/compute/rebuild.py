@@ -1,8 +1,8 @@
 """Rebuilds on a host: the guest goes, its root disk is made anew, the guest comes back with all else that it had.
 
 The task_state says how far it has come, so a second run begins where the first one ended. The image is fetched while the old
-guest still runs: one that cannot be had costs nobody a disk. Nor does one of which this host can make no guest: then the server
-is what it was, with its old image.
+guest still runs: one that cannot be had costs nobody a disk. Nor does one of which this host can make no guest, or a guest that
+does not end: then the server has its old image.
 """
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def run(work: Work) -> None:
             return
         try:
             _fetch(work)
+            _shut_down(work)
         except (exception.InstanceNotFound, exception.UnexpectedTaskState):     # a delete has the server
             raise
         except Exception as error:
             _stay(work, error, states.ERROR)
             return
-        _shut_down(work)
         _go_on(work, states.REBUILD_BLOCK_DEVICE_MAPPING)
     if instance.task_state == states.REBUILD_BLOCK_DEVICE_MAPPING:
         keep = bool(work.action.arguments.get("preserve_ephemeral"))
@@ -61,13 +61,17 @@ def _go_on(work: Work, task_state: str) -> None:
 
 
 def _stay(work: Work, error: Exception, vm_state: str) -> None:
-    """Nothing was done to the guest yet: its disk is of the old image, and so is its record."""
+    """Nothing was done to the guest yet, but that it may be off: its disk is of the old image, and so is its record."""
     instance = work.instance
     LOG.error("not rebuilt, and left as it was: %s", error, extra={"instance_uuid": instance.uuid},
               exc_info=needs_stack(error))
-    power_state = work.host.driver.power_state(instance)
-    work.fail(error, {"vm_state": vm_state, "power_state": states.NOSTATE if power_state is None else power_state,
-                      **work.action.arguments.get(states.BEFORE, {})})
+    updates = {"vm_state": vm_state, **work.action.arguments.get(states.BEFORE, {})}
+    try:
+        power_state = work.host.driver.power_state(instance)
+        updates["power_state"] = states.NOSTATE if power_state is None else power_state
+    except exception.VirtDriverError as unknown:        # what did not let it go may not tell of it either
+        LOG.warning("its power state is not known: %s", unknown, extra={"instance_uuid": instance.uuid})
+    work.fail(error, updates)
 
 
 def _fetch(work: Work) -> None:

@@ -3,13 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from oslo_config import cfg
+from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.identity.keystone import Client, NeighbourError
 
+LOG = log.getLogger(__name__)
 Json = dict[str, Any]
 _CHUNK = 100        # ids in one query: servers of HTTP bound the length of its line
 
@@ -44,9 +47,18 @@ class NeutronAPI:
         self._client = Client(conf, "network", "Neutron", 2)
 
     def list(self, context: RequestContext, what: str, **query: Any) -> Sequence[Json]:
-        """GET of a collection: "networks", "security-groups", ...; a list as a value asks for any of its items."""
-        answer = self._call(context, "GET", f"/{what}", params=query)
-        return answer[what.replace("-", "_")]
+        """GET of a collection: "networks", "security-groups", ...; a list as a value asks for any of its items. All of it,
+        also where Neutron gives no more than ``pagination_max_limit`` at once."""
+        key = what.replace("-", "_")
+        found: list[Json] = []
+        while True:
+            answer = self._call(context, "GET", f"/{what}", params=query)
+            found += answer[key]
+            after = [link["href"] for link in answer.get(f"{key}_links", ()) if link["rel"] == "next"]
+            if not after or not answer[key]:
+                return found
+            # of the address only what it asks for counts: Neutron may not know under which one it is reached
+            query = parse_qs(urlsplit(after[0]).query, keep_blank_values=True)
 
     def by_ids(self, context: RequestContext, what: str, ids: Collection[str], key: str = "id", **query: Any) -> Sequence[Json]:
         """Those of a collection whose ``key`` is one of ``ids``; no call when there are none."""
@@ -81,10 +93,11 @@ class NeutronAPI:
         """The hosts that a port is bound to, one of them actively."""
         return self._call(context, "GET", f"/ports/{port_id}/bindings", subject={"port_id": port_id})["bindings"]
 
-    def add_binding(self, context: RequestContext, port_id: str, host: str, vnic_type: str | None = None) -> Json:
+    def add_binding(self, context: RequestContext, port_id: str, host: str, vnic_type: str | None = None,
+                    profile: Json | None = None) -> Json:
         """A second, inactive binding of a port; its ``vif_type`` and ``vif_details`` are those of ``host``. Raises
         VirtDriverError when there is no way to connect it there, and nothing is kept then."""
-        values = {"host": host, **({"vnic_type": vnic_type} if vnic_type else {})}
+        values = {"host": host, **({"vnic_type": vnic_type} if vnic_type else {}), **({"profile": profile} if profile else {})}
         try:
             return self._call(context, "POST", f"/ports/{port_id}/bindings", json={"binding": values},
                               subject={"port_id": port_id})["binding"]
@@ -93,15 +106,13 @@ class NeutronAPI:
                 raise
             raise not_bound(port_id, host) from error
 
-    def activate_binding(self, context: RequestContext, port_id: str, host: str) -> bool:
-        """Let the binding of ``host`` be the one that counts; False: there is none. One that counts already is no error."""
+    def activate_binding(self, context: RequestContext, port_id: str, host: str) -> None:
+        """Let the binding of ``host`` be the one that counts. That there is none, or that it counts already, is no error."""
         try:
             self._call(context, "PUT", f"/ports/{port_id}/bindings/{host}/activate")
         except NeutronRefusal as error:
             if error.code not in (404, 409):
                 raise
-            return error.code == 409
-        return True
 
     def delete_binding(self, context: RequestContext, port_id: str, host: str) -> bool:
         """Remove one; False: it was gone, or its port was."""
@@ -114,9 +125,15 @@ class NeutronAPI:
         return True
 
     def drop_waiting(self, context: RequestContext, port_id: str) -> None:
-        """Remove the inactive bindings of a port of a server, as of a check or a move that was cut off. One that is left to a
-        host keeps the port from being bound there by a change of its host: Neutron's answer to that never comes."""
-        for binding in self.bindings(context, port_id):
+        """Remove the inactive bindings of a port, as of a check or a move that was cut off. One that is left to a host keeps
+        the port from being bound there by a change of its host: Neutron's answer to that never comes. And as long as there is
+        one, the agent of the port's own host does not wire it."""
+        try:
+            found = self.bindings(context, port_id)
+        except (exception.PortNotFound, NeutronRefusal) as error:   # it is gone, or says that it is no server's: it has none
+            LOG.debug("bindings of port %s: %s", port_id, error)
+            return
+        for binding in found:
             if binding.get("status") == "INACTIVE":
                 self.delete_binding(context, port_id, binding["host"])
 

@@ -15,11 +15,10 @@ from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.network.neutron_api import Json, NeutronAPI, not_bound
 from nova_lite.network.neutron_ports import HOST
-from nova_lite.network.neutron_views import FAILED
+from nova_lite.network.neutron_views import FAILED, MIGRATING_TO, PROFILE, REMINDERS, settled
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
-_PROFILE, _MIGRATING_TO = "binding:profile", "migrating_to"
 
 
 class PortMoves:
@@ -36,43 +35,40 @@ class PortMoves:
 
     def _expected(self, context: RequestContext, port: Json, host: str) -> Json:
         known = [b for b in self._api.bindings(context, port["id"]) if b["host"] == host]
-        binding = known[0] if known else self._api.add_binding(context, port["id"], host, port.get("binding:vnic_type"))
+        binding = known[0] if known else self._api.add_binding(
+            context, port["id"], host, port.get("binding:vnic_type"), settled(port))
         return {"binding:vif_type": binding.get("vif_type"), "binding:vif_details": binding.get("vif_details"),
                 "status": "DOWN"}
 
     def announce(self, context: RequestContext, ports: Sequence[Json], host: str) -> None:
-        """Let the agent of ``host`` wire the ports, which wait for it there. Called again it lets the agent hear again: an
-        update without a change would not be told."""
+        """Let the agent of ``host`` wire the ports, which wait for it there. Called again it lets the agent hear again, which
+        is told of changes only: so the profile counts. It names the host all the time, else the agent that the port leaves
+        would take it for one that stays, and say that it is wired."""
         for port in ports:
-            if port.get(HOST) != host:
-                if _MIGRATING_TO in _profile(port):
-                    self._api.update_port(context, port["id"], {_PROFILE: _settled(port)})
-                self._api.update_port(context, port["id"], {_PROFILE: {**_profile(port), _MIGRATING_TO: host}})
+            if port.get(HOST) == host:
+                continue
+            profile = port.get(PROFILE) or {}
+            again = {REMINDERS: int(profile.get(REMINDERS, 0)) + 1} if profile.get(MIGRATING_TO) == host else {}
+            self._api.update_port(context, port["id"], {PROFILE: {**profile, MIGRATING_TO: host, **again}})
 
     def move(self, context: RequestContext, ports: Sequence[Json], host: str) -> list[Json]:
-        """Each port is bound to ``host`` and nowhere else, by its waiting binding if it has one; a port that is deleted
-        meanwhile is left out. Raises VirtDriverError."""
-        found = [port if port.get(HOST) == host and port.get("binding:vif_type") != FAILED else self._moved(context, port, host)
-                 for port in ports]
+        """Each port is bound to ``host`` and nowhere else, by its waiting binding if it has one, and the agents hear of it.
+        They do so also when it was bound there before: an earlier run may have been cut off. A port that is deleted meanwhile
+        is left out. Raises VirtDriverError."""
+        found = [self._moved(context, port, host) for port in ports]
         return [port for port in found if port is not None]
 
     def _moved(self, context: RequestContext, port: Json, host: str) -> Json | None:
-        source = port.get(HOST) or ""
         try:
-            # a binding to this host that has failed is not moved, but tried again
-            if source != host and self._api.activate_binding(context, port["id"], host):
-                self._api.drop_waiting(context, port["id"])     # of its source, and what checks of other hosts have left
-                # the new binding has a profile of its own, in which no move is named
-                now = self._api.update_port(context, port["id"], {_PROFILE: _settled(port)})
-            else:
-                was_leaving = _MIGRATING_TO in _profile(port)       # by a live migration that was cut off
-                if was_leaving:
-                    self._api.drop_waiting(context, port["id"])
-                now = self._api.update_port(context, port["id"], {
-                    HOST: host, **({_PROFILE: _settled(port)} if was_leaving else {})})
+            if port.get(HOST) != host:
+                self._api.activate_binding(context, port["id"], host)
+            self._api.drop_waiting(context, port["id"])     # of its source, and what checks of other hosts have left
+            # a binding that was activated is the port's by now, and has a profile of its own; one to this host that has failed,
+            # or that there was not, is tried now
+            now = self._api.update_port(context, port["id"], {HOST: host, PROFILE: settled(port)})
         except exception.PortNotFound:
-            now = None
-        if now is not None and now.get("binding:vif_type") == FAILED:
+            return None
+        if now.get("binding:vif_type") == FAILED:
             raise not_bound(port["id"], host)
         return now
 
@@ -81,24 +77,16 @@ class PortMoves:
         for port in ports:
             if port.get(HOST) == host:
                 continue
-            if self._api.delete_binding(context, port["id"], host) or _profile(port).get(_MIGRATING_TO) == host:
+            is_told = (port.get(PROFILE) or {}).get(MIGRATING_TO) == host
+            if self._api.delete_binding(context, port["id"], host) or is_told:
                 self._tell(context, port)
 
     def _tell(self, context: RequestContext, port: Json) -> None:
         """The agents hear of the port as it is now."""
         try:
-            self._api.update_port(context, port["id"], {_PROFILE: _settled(port)})
+            self._api.update_port(context, port["id"], {PROFILE: settled(port)})
         except exception.PortNotFound:
             LOG.debug("port %s was deleted", port["id"])
-
-
-def _profile(port: Json) -> Json:
-    return port.get(_PROFILE) or {}
-
-
-def _settled(port: Json) -> Json:
-    """The profile of a port that is not on its way."""
-    return {name: value for name, value in _profile(port).items() if name != _MIGRATING_TO}
 
 
 def of_instance(ports: Sequence[Json], instance: Instance) -> list[Json]:

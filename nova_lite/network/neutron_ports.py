@@ -11,9 +11,9 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network.neutron_api import Json, NeutronAPI, NeutronRefusal, StaleRevision
+from nova_lite.network.neutron_api import Json, NeutronAPI, StaleRevision
 from nova_lite.network.neutron_requests import check_owner, check_port
-from nova_lite.network.neutron_views import FAILED
+from nova_lite.network.neutron_views import FAILED, PROFILE, is_leaving, settled
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
 
@@ -106,8 +106,10 @@ class Ports:
     def _release_one(self, context: RequestContext, instance: Instance, port: Json, keep: Collection[str]) -> None:
         if port["id"] in keep:
             try:
-                self._drop_waiting(context, port["id"])
-                self._api.update_port(context, port["id"], _UNBOUND)
+                # before it is nobody's: its next server may be built where a live migration has left a binding
+                self._api.drop_waiting(context, port["id"])
+                unsaid = {PROFILE: settled(port)} if is_leaving(port) else {}
+                self._api.update_port(context, port["id"], {**_UNBOUND, **unsaid})
             except exception.PortNotFound:
                 return
         elif port["project_id"] == instance.project_id:
@@ -115,13 +117,6 @@ class Ports:
         else:       # anybody may write a server's uuid into a port of theirs
             LOG.warning("port %s of project %s is not this server's: left alone", port["id"], port["project_id"],
                         extra={"instance_uuid": instance.uuid})
-
-    def _drop_waiting(self, context: RequestContext, port_id: str) -> None:
-        """Before the port is nobody's: its next server may be built where a check of a live migration has left a binding."""
-        try:
-            self._api.drop_waiting(context, port_id)
-        except NeutronRefusal as error:     # of a port that says it is no server's: it has one binding, as all of these
-            LOG.debug("bindings of port %s: %s", port_id, error)
 
     def _bind(self, context: RequestContext, instance: Instance, port_id: str, port: Json | None, host: str,
               revision: int | None) -> Json:
@@ -134,11 +129,11 @@ class Ports:
                     raise exception.PortInUse(port_id=port_id)
                 check_owner(port, instance.uuid, instance.project_id)
                 if (port["device_id"], port.get(HOST)) == (instance.uuid, host):
-                    return port
+                    return self._settled(context, port)
                 check_port(port)
             try:
                 bound = self._api.update_port(context, port_id, self._owned(instance, host), revision)
-                return self._checked_owner(context, instance, bound)
+                return self._settled(context, self._checked_owner(context, instance, bound))
             except StaleRevision:
                 port = self._get(context, port_id)
                 revision = port.get("revision_number")
@@ -152,6 +147,10 @@ class Ports:
             self._api.update_port(context, bound["id"], _UNBOUND)
             raise
         return bound
+
+    def _settled(self, context: RequestContext, port: Json) -> Json:
+        """A live migration of the server that had it before may have left its mark: the agent would not wire it."""
+        return self._api.update_port(context, port["id"], {PROFILE: settled(port)}) if is_leaving(port) else port
 
     def _owned(self, instance: Instance, host: str) -> Json:
         zone = instance.availability_zone or self._conf.compute.default_availability_zone

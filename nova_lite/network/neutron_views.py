@@ -8,7 +8,10 @@ from nova_lite.network.neutron_api import Json
 from nova_lite.objects.network import VIF, FixedIP, PortNews
 
 SUBNET_FIELDS = ["id", "cidr", "ip_version", "gateway_ip", "dns_nameservers", "host_routes", "enable_dhcp", "ipv6_address_mode"]
-NEWS_FIELDS = ["id", "device_id", "device_owner", "fixed_ips", "mac_address", "network_id", "binding:vif_type"]
+PROFILE = "binding:profile"
+MIGRATING_TO = "migrating_to"       # in the profile: the host that a live migration takes the port to
+REMINDERS = "nova_lite_reminders"   # in the profile: how often the agent there was told of it again
+NEWS_FIELDS = ["id", "device_id", "device_owner", "fixed_ips", "mac_address", "network_id", "binding:vif_type", PROFILE]
 ACTIVE = "ACTIVE"
 FAILED = "binding_failed"
 _NAME_LENGTH = 15       # of an interface in Linux
@@ -37,7 +40,17 @@ def news_of(port: Json, floating_ips: Mapping[tuple[str, str], list[str]]) -> Po
     """``port`` has NEWS_FIELDS; ``floating_ips`` are by (port id, fixed address)."""
     addresses = sorted((a["subnet_id"], a["ip_address"], tuple(sorted(floating_ips.get((port["id"], a["ip_address"]), ()))))
                        for a in port.get("fixed_ips", ()))
-    return PortNews(port["network_id"], port["mac_address"], _kind(port), tuple(addresses))
+    return PortNews(port["network_id"], port["mac_address"], _kind(port), tuple(addresses), is_leaving(port))
+
+
+def is_leaving(port: Json) -> bool:
+    """Whether its profile says that it is on its way to another host: the agent of its own host does not wire it then."""
+    return MIGRATING_TO in (port.get(PROFILE) or {})
+
+
+def settled(port: Json) -> Json:
+    """The profile of the port when it is on no way."""
+    return {name: value for name, value in (port.get(PROFILE) or {}).items() if name not in (MIGRATING_TO, REMINDERS)}
 
 
 def _kind(port: Json) -> str:
@@ -57,7 +70,7 @@ def _details(kind: str, port: Json) -> dict[str, Any]:
     elif kind == "bridge":
         details["bridge"] = (details.get("bridge_name") or f"brq{port['network_id']}")[:_NAME_LENGTH - 1]
     elif kind == "hw_veb":
-        profile = port.get("binding:profile") or {}
+        profile = port.get(PROFILE) or {}
         details["pci_slot"] = profile.get("pci_slot")
     return details
 

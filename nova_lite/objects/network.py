@@ -46,12 +46,13 @@ class FixedIP(Record):
 @dataclass(frozen=True)
 class PortNews:
     """What the network may change of a port while nobody hears of it. ``addresses`` are (subnet id, address, floating IPs),
-    sorted; ``type`` is the VIF type."""
+    sorted; ``type`` is the VIF type. ``leaving``: a live migration has said that the port goes to another host."""
 
     network_id: str
     mac_address: str
     type: str
     addresses: tuple[tuple[str, str, tuple[str, ...]], ...]
+    leaving: bool = field(default=False, compare=False)
 
 
 @dataclass

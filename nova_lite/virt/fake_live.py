@@ -63,6 +63,9 @@ class FakeLiveMigrations:
         self._keep(instance.uuid, None)
         return plan
 
+    def wire(self, instance: Instance, network_info: list[VIF]) -> None:
+        """There are no nics."""
+
     def has_begun(self, instance: Instance) -> bool:
         """The mark of a copy outlives the daemon like the guest, which ``copy`` takes away at its end."""
         return self._driver.knows(instance.uuid + MOVED_TO) and self._driver.knows(instance.uuid)

@@ -85,6 +85,9 @@ class LiveMigrations(Protocol):
     def has_come(self, instance: Instance) -> bool:
         """Asked of the destination: the whole guest is here, running or paused by its user; not one that is on its way."""
 
+    def wire(self, instance: Instance, network_info: list[VIF]) -> None:
+        """The destination makes the nics again that ``prepare`` has made and that somebody has taken away since."""
+
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
         """The destination has lost the source: wait until what comes in has come or is gone (calling ``pause`` meanwhile);
         True when the guest is here."""

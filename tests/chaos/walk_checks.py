@@ -189,6 +189,8 @@ class Checks:
                 yield f"port {port} has {(device, host)}, its server says {wanted[port]}"
             if ports[port].waiting:
                 yield f"port {port} has bindings that nobody activated: {ports[port].waiting}"
+            if ports[port].leaves_to:
+                yield f"port {port} is said to leave to {ports[port].leaves_to}"
         for port in sorted(wanted.keys() - have.keys()):
             yield f"port {port} of {wanted[port]} is gone"
 

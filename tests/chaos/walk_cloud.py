@@ -38,7 +38,7 @@ class WalkCloud(Walked):
             fake__delay=0.2, fake__state_file=directory / "guests.json", fake__vcpus=8, compute__cpu_allocation_ratio=1.0,
             conductor__lease_seconds=6, conductor__sweep_interval=1, compute__report_interval=2,
             compute__service_down_time=20, compute__shelved_offload_time=0 if self.offloads_at_once else -1,
-            fake__fail=failing, **COMMON, **options)
+            compute__heal_instance_info_cache_interval=3, fake__fail=failing, **COMMON, **options)
         with self.config.open("a") as file:
             file.write(CREDENTIALS.format(url=neutron.url) + "timeout = 10\n")
         del self.processes["compute"]
@@ -68,7 +68,8 @@ class WalkCloud(Walked):
 
     def ports(self) -> dict[str, Port]:
         """Neutron's."""
-        return {p["id"]: Port(p["device_id"], p["binding:host_id"] or None, p.get("waiting"))
+        return {p["id"]: Port(p["device_id"], p["binding:host_id"] or None, p.get("waiting"),
+                              (p.get("binding:profile") or {}).get("migrating_to"))
                 for p in list(self.neutron.ports.values())}
 
     def new_port(self) -> str:

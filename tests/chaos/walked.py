@@ -28,11 +28,12 @@ COMMON: dict[str, object] = {
 
 
 class Port(NamedTuple):
-    """``waiting``: the bindings that were made and not activated."""
+    """``waiting``: the bindings that were made and not activated. ``leaves_to``: the host that its profile says."""
 
     server: str | None
     host: str | None
     waiting: object = None
+    leaves_to: str | None = None
 
 
 class Walked(Services):

@@ -57,6 +57,15 @@ def test_a_tap_is_as_the_agent_of_neutron_looks_for_it(bridge, nic, server):
         assert vsctl("get", "Interface", nic.devname, f"external_ids:{name}").strip('"') == value
 
 
+def test_a_tap_that_an_agent_took_from_the_bridge_comes_back(bridge, nic, server):
+    """Neutron's agent does so when the guest comes back to a host that it has just left."""
+    Taps("one").make(server, [nic])
+    vsctl("del-port", nic.devname)
+    Taps("one").make(server, [nic])
+    assert vsctl("list-ports", bridge).split() == [nic.devname]
+    assert vsctl("get", "Interface", nic.devname, "external_ids:iface-id").strip('"') == nic.id
+
+
 def test_a_tap_of_several_queues(nic):
     wide = instance({"hw:vif_multiqueue_enabled": "true"}, vcpus=4, uuid=str(uuid.uuid4()))
     Taps("one").make(wide, [nic])

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 Row = dict[str, Any]
 _SECRET = ("binding:host_id", "binding:vif_type", "resource_request")       # of a port: only admins see it
@@ -42,6 +42,7 @@ class FakeNeutron:
         self.new_port_status = "DOWN"
         self.profiles: list[tuple[str, Row, list[str]]] = []    # what agents hear: host, profile and waiting hosts of a port
         self.auto_network: str | None = None
+        self.most_at_once: int | None = None    # as pagination_max_limit
         self._lock = threading.Lock()
 
     def __enter__(self) -> FakeNeutron:
@@ -120,7 +121,7 @@ class FakeNeutron:
             if method == "GET" and len(parts) == 2:
                 return 200, {KEYS[parts[0]]: self._one(*parts)}
             if method == "GET":
-                return 200, {parts[0].replace("-", "_"): self._list(parts[0], query, project)}
+                return 200, self._page(parts[0], query, project)
             if parts[0] == "floatingips":
                 return self._floating_ips(method, parts, body, project or "service")
             if parts[0].startswith("security-group"):
@@ -138,6 +139,21 @@ class FakeNeutron:
                 del self.ports[parts[1]]
                 return 204, None
             return 200, {"port": self._update(port, body["port"], headers.get("If-Match"))}
+
+    def _page(self, what: str, query: dict[str, list[str]], project: str | None) -> Row:
+        """All of a collection, or as much of it as is given at once, and where the rest is."""
+        key, asked, marker = what.replace("-", "_"), dict(query), query.pop("marker", [""])[0]
+        query.pop("limit", None)
+        if self.most_at_once is None:
+            return {key: self._list(what, query, project)}
+        fields = query.pop("fields", None)
+        rest = sorted((row for row in self._list(what, query, project) if row["id"] > marker), key=lambda row: str(row["id"]))
+        page = rest[:self.most_at_once]
+        answer: Row = {key: [{k: v for k, v in row.items() if not fields or k in fields} for row in page]}
+        if len(page) == self.most_at_once:      # whether or not there are more
+            after = urlencode({**asked, "limit": self.most_at_once, "marker": page[-1]["id"]}, doseq=True)
+            answer[f"{key}_links"] = [{"rel": "next", "href": f"http://0.0.0.0:9696/v2.0/{what}?{after}"}]
+        return answer
 
     def _list(self, what: str, query: dict[str, list[str]], project: str | None) -> list[Row]:
         fields = query.pop("fields", None)
@@ -312,6 +328,7 @@ class FakeNeutron:
                 raise Refused(500, "PortBindingError",
                               f"Binding for port {port['id']} on host {host} could not be created or updated.")
             waiting.append(host)
+            port.setdefault("profiles", {})[host] = body["binding"].get("profile", {})
             return 201, {"binding": {"host": host, "status": "INACTIVE", **_bound_at(host)}}
         host = rest[0]
         if method == "PUT" and host == port["binding:host_id"]:
@@ -321,8 +338,10 @@ class FakeNeutron:
         if method == "DELETE":
             waiting.remove(host)
             return 204, None
-        waiting[waiting.index(host)] = port["binding:host_id"]
-        self._update(port, {"binding:host_id": host, "binding:profile": {}}, None)      # each binding has its own
+        source = waiting[waiting.index(host)] = port["binding:host_id"]
+        profiles = port.setdefault("profiles", {})      # each binding has its own
+        profiles[source] = port.get("binding:profile") or {}
+        self._update(port, {"binding:host_id": host, "binding:profile": profiles.get(host, {})}, None)
         return 200, {"binding": {"host": host, "status": "ACTIVE"}}
 
     @staticmethod
@@ -351,7 +370,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
         try:
-            status, answer = self.neutron.answer(self.command, url.path, parse_qs(url.query), body, self.headers)
+            query = parse_qs(url.query, keep_blank_values=True)
+            status, answer = self.neutron.answer(self.command, url.path, query, body, self.headers)
         except Refused as error:
             status, answer = error.status, {"NeutronError": {"type": error.kind, "message": error.message, "detail": ""}}
         data = json.dumps(answer).encode() if answer is not None else b""

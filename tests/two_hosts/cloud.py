@@ -125,15 +125,44 @@ class Cloud:
 
     def live_migrate(self, server: str, during: Callable[[], object] | None = None, status: str = "running") -> str:
         """To the other host; ``during`` is called while the migration is in ``status``. The new host, when it is completed."""
-        before, last = self.host(server), self.migration(server)["id"]
-        self.act(server, "os-migrateLive", {"host": None, "block_migration": "auto"})
+        before, last = self.host(server), self.begin_live_migration(server)
         if during is not None:
             self.until_migration(server, last, status)
             during()
         self.until_migration(server, last, "completed")
         now = self.until(server, "ACTIVE")["OS-EXT-SRV-ATTR:host"]
         assert now != before
+        self.check_ports(server, now)
         return str(now)
+
+    def begin_live_migration(self, server: str) -> int:
+        """To the other host; the id of the migration before, or 0."""
+        last = int(self.migration(server)["id"])
+        self.act(server, "os-migrateLive", {"host": None, "block_migration": "auto"})
+        return last
+
+    def abort_live_migration(self, server: str, status: str) -> None:
+        """Begin one, and abort it when it is in ``status``. One that is faster than its abort is made again."""
+        for _ in range(5):
+            self.until_migration(server, self.begin_live_migration(server), status)
+            move = self.migration(server)["id"]
+            self.call("compute", "DELETE", f"servers/{server}/migrations/{move}", raise_exc=False)
+            self.until(server, "ACTIVE")
+            if self.migration(server)["status"] == "cancelled":
+                return
+        raise AssertionError(f"no migration was aborted while {status}: {self.migration(server)}")
+
+    def force_complete(self, server: str) -> None:
+        """The newest migration, unless it has ended."""
+        self.call("compute", "POST", f"servers/{server}/migrations/{self.migration(server)['id']}/action",
+                  json={"force_complete": None}, raise_exc=False)
+
+    def check_ports(self, server: str, host: str) -> None:
+        """Each port of a server is bound to its host and nowhere else, and does not seem to leave it."""
+        for port in self.get("network", f"v2.0/ports?device_id={server}")["ports"]:
+            assert "migrating_to" not in port["binding:profile"], port
+            bindings = self.get("network", f"v2.0/ports/{port['id']}/bindings")["bindings"]
+            assert [(one["host"], one["status"]) for one in bindings] == [(host, "ACTIVE")], bindings
 
     def until_migration(self, server: str, last: int, status: str) -> None:
         """Wait until the migration that came after ``last`` has come so far. AssertionError when it ended otherwise."""
@@ -173,6 +202,11 @@ class Cloud:
         rows = ((kind, row["id"]) for kind in ("attachments", "volumes", "snapshots")
                 for row in self.get("block-storage", f"{kind}?all_tenants=1")[kind])
         return ports | {f"{kind}: {row}" for kind, row in rows}
+
+    def port(self, network: str) -> str:
+        """One of the user's own."""
+        body = {"port": {"network_id": network}}
+        return str(self.call("network", "POST", "v2.0/ports", json=body)["port"]["id"])
 
     def volume(self) -> str:
         """One of a GiB that is available."""

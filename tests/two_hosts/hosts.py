@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.support.process import wait_for
@@ -32,10 +33,9 @@ class HostFiles:
 
     def left(self) -> list[str]:
         """What guests have left here."""
-        uri = f"qemu+unix:///system?socket={self.libvirt / 'run' / 'libvirt-sock'}"
         switch = self._vsctl("list-br").split()
         found = {
-            "domain": run("virsh", "-q", "-c", uri, "list", "--all", "--name").split(),
+            "domain": self._virsh("list", "--all", "--name").split(),
             "tap": self._guests_taps(),
             "bridge": [name for name in switch if name.startswith("tbr-")],
             "port": [name for name in self._vsctl("list-ports", "br-int").split()
@@ -43,6 +43,18 @@ class HostFiles:
             "file": [path.name for path in self.instances.glob("*") if not path.name.startswith("_base")],
         }
         return [f"{self.name}: {what} {one}" for what, names in found.items() for one in names]
+
+    def slow_down(self, server: str) -> None:
+        """Live migrations of a guest from here take their time: its disk and memory are copied with 8 MiB a second."""
+        self._virsh("migrate-setspeed", server, "8")
+
+    def _virsh(self, *arguments: str) -> str:
+        uri = f"qemu+unix:///system?socket={self.libvirt / 'run' / 'libvirt-sock'}"
+        return run("virsh", "-q", "-c", uri, *arguments)
+
+    def log(self) -> str:
+        """Of its nova-lite-compute."""
+        return (STACK_DIR / "log" / f"{self.compute}.log").read_text(errors="replace")
 
     def _guests_taps(self) -> list[str]:
         """Those of DHCP agents are on the switch as internal ports, or in other namespaces: they are none of them."""
@@ -115,6 +127,26 @@ def mend() -> None:
         since = pathlib.Path(f"/proc/{began.pid}/stat").read_text().rpartition(")")[2].split()[19]
         (STACK_DIR / "run" / f"{daemon}.pid").write_text(f"{began.pid} {since}\n")
     _killed.clear()
+
+
+@contextlib.contextmanager
+def options(text: str) -> Iterator[None]:
+    """Both hosts have more options, as an operator would write them."""
+    file = STACK_DIR / "etc" / "nova_lite" / "local.conf"
+    before = file.read_text()
+    try:
+        file.write_text(f"{before}\n{text}\n")
+        _start_anew()
+        yield
+    finally:
+        file.write_text(before)
+        _start_anew()
+
+
+def _start_anew() -> None:
+    for host in (HERE, HOST2):
+        kill(host.compute)
+    mend()
 
 
 def power(state: str) -> None:

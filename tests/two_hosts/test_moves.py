@@ -1,6 +1,8 @@
 """Each way of a guest from one host to the other, with pings from another machine meanwhile."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.support.process import wait_for
@@ -30,6 +32,67 @@ def test_live_migration_there_and_back(cloud: Cloud, volume: bool) -> None:
             assert cloud.live_migrate(server) == host
         print(f"to {host}: {pings.gap:.1f} s without an answer")
     _is_whole(cloud, server, boots)
+
+
+@pytest.mark.parametrize("step", ["preparing", "running"])
+def test_an_aborted_live_migration_leaves_nothing(cloud: Cloud, step: str) -> None:
+    server = cloud.boot(cloud.node)
+    address = cloud.address(server)
+    until_it_answers(address)
+    hosts.HERE.slow_down(server)
+    cloud.abort_live_migration(server, step)
+    host = cloud.host(server)
+    cloud.check_ports(server, host)
+    until_it_answers(address)
+    cloud.does(server, "reboot", {"type": "HARD"})      # the agent wires its ports anew
+    until_it_answers(address)
+    cloud.check_ports(server, host)
+
+
+@pytest.fixture
+def own_port(cloud: Cloud) -> Iterator[str]:
+    """A port of the user's on the provider network."""
+    port = cloud.port(cloud.public)
+    yield port
+    cloud.clean()
+    cloud.call("network", "DELETE", f"v2.0/ports/{port}")
+
+
+def test_a_port_outlives_a_server_that_is_deleted_on_its_way(cloud: Cloud, own_port: str) -> None:
+    server = cloud.create(cloud.node, {"port": own_port})
+    until_it_answers(cloud.address(server))
+    hosts.HERE.slow_down(server)
+    cloud.until_migration(server, cloud.begin_live_migration(server), "running")
+    cloud.delete(server)
+
+    def is_free() -> bool:
+        port = cloud.get("network", f"v2.0/ports/{own_port}")["port"]
+        return not port["device_id"] and not port["binding:host_id"] and "migrating_to" not in port["binding:profile"]
+    wait_for("the port to be nobody's", is_free, 60, 0.5)
+    later = cloud.create(HOST2, {"port": own_port})
+    until_it_answers(cloud.address(later))
+    cloud.check_ports(later, HOST2)
+
+
+def test_a_forced_completion_by_post_copy(cloud: Cloud) -> None:
+    switched = "live migration: the guest goes on at"
+    with hosts.options("[libvirt]\nlive_migration_permit_post_copy = true"):
+        server = cloud.boot(cloud.node)
+        address = cloud.address(server)
+        until_it_answers(address)
+        _, boots = counts(cloud.console(server))
+        for _ in range(5):      # a copy may be faster than what forces it
+            source = hosts.files_of(cloud.host(server))
+            source.slow_down(server)
+            before = source.log().count(switched)
+            with Pings(address) as pings:
+                cloud.live_migrate(server, lambda: cloud.force_complete(server))
+            if source.log().count(switched) > before:
+                break
+        else:
+            pytest.fail("no guest went on before all of it was there")
+        print(f"post-copy: {pings.gap:.1f} s without an answer")
+        _is_whole(cloud, server, boots)
 
 
 @pytest.mark.parametrize("end", ["confirmResize", "revertResize"])

@@ -67,9 +67,7 @@ def test_nics(cloud: Cloud) -> None:
 @pytest.fixture
 def trunk(cloud: Cloud) -> Iterator[tuple[str, str]]:
     """A trunk with one subport on the private network, and its parent port on the provider network."""
-    def port(network: str) -> str:
-        return str(cloud.call("network", "POST", "v2.0/ports", json={"port": {"network_id": network}})["port"]["id"])
-    parent, child = port(cloud.public), port(cloud.private)
+    parent, child = cloud.port(cloud.public), cloud.port(cloud.private)
     trunk = str(cloud.call("network", "POST", "v2.0/trunks", json={"trunk": {"port_id": parent, "sub_ports": [
         {"port_id": child, "segmentation_type": "vlan", "segmentation_id": 7}]}})["trunk"]["id"])
     yield trunk, parent

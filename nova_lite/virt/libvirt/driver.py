@@ -1,15 +1,9 @@
-"""The libvirt driver: KVM and QEMU guests of one host. A facade; each part has a file of its own.
-
-The files of a guest are made before its domain, and the domain is defined anew from the server's record whenever it starts:
-so each operation can be run again after a crash at any point, and none depends on what an older run left behind.
-"""
+"""The libvirt driver: KVM and QEMU guests of one host. A facade; each part has a file of its own."""
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from oslo_config import cfg
@@ -30,13 +24,11 @@ from nova_lite.runtime import concurrency
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
 from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, snapshot, starts, swap
-from nova_lite.virt.libvirt.config import GuestConfig
 from nova_lite.virt.libvirt.connection import Connection, again
-from nova_lite.virt.libvirt.device_addresses import addresses_of
+from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
-from nova_lite.virt.libvirt.guest_config import HostFacts
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 from nova_lite.virt.libvirt.guest_nics import GuestNics
 from nova_lite.virt.libvirt.host import Host
@@ -65,8 +57,10 @@ class LibvirtDriver:
         self._volumes = VolumeHost(conf, host, self._connection)
         self._serial: SerialServer | None = None
         self._taps = Taps(host, conf.network.netns)
+        self._domains = Domains(conf, host, connection, self._disks, self._moves, self._volumes, self._taps, self._tpms,
+                                self._ready, self._forget_console)
         self.live = LiveMigrations(conf, host, connection, self._disks, self._volumes, self._taps, self._ready, self._working,
-                                   self._remove)
+                                   self._domains.remove)
         self._host: Host | None = None
         self._watcher: Watcher | None = None
 
@@ -115,14 +109,14 @@ class LibvirtDriver:
                 self._moves.spawned(instance)       # by an earlier run
                 return
             try:
-                self._make(instance, network_info, files, fetch_image)
+                self._domains.make(instance, network_info, files, fetch_image)
                 if wait_for_network is not None:
                     wait_for_network()
             except Exception as error:
                 LOG.error("Build failed: %s", error, extra={"instance_uuid": instance.uuid})
-                self._undo(instance, network_info)
+                self._domains.undo(instance, network_info)
                 raise starts.build_error(instance, error) from error
-            self._let_run(instance, network_info, check)
+            self._domains.let_run(instance, network_info, check)
             self._moves.spawned(instance)
 
     def check_spawn(self, instance: Instance, network_info: list[VIF]) -> None:
@@ -139,18 +133,18 @@ class LibvirtDriver:
         with self._working(instance, None):
             files = self._files(instance)
             self._moves.take(instance.uuid)
-            self._remove(instance, network_info, keep=[files.binding, *(files.ephemerals if keep_ephemeral else ())])
+            self._domains.remove(instance, network_info, keep=[files.binding, *(files.ephemerals if keep_ephemeral else ())])
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """End the guest and remove domain, saved memory, files and taps."""
         with self._working(instance, None):
-            self._remove(instance, network_info)
+            self._domains.remove(instance, network_info)
 
     def power_on(self, instance: Instance, network_info: list[VIF]) -> None:
         """Define and start the guest, unless it is active."""
         with self._working(instance, states.RUNNING):
             self._moves.claim(instance.uuid)
-            self._start(instance, network_info)
+            self._domains.start(instance, network_info)
 
     def power_off(self, instance: Instance, timeout: int) -> None:
         """The power button, and after ``timeout`` seconds the plug. Saved memory is thrown away: off is off."""
@@ -169,15 +163,15 @@ class LibvirtDriver:
             if not hard and not guest.shut_down(timeout):
                 LOG.warning("No soft reboot within %d s: rebooting hard", timeout, extra={"instance_uuid": instance.uuid})
             guest.turn_off()
-            self._start(instance, network_info)
+            self._domains.start(instance, network_info)
 
     def rescue(self, instance: Instance, network_info: list[VIF], image: ImageMeta, files: GuestFiles,
                fetch_image: Fetcher) -> None:
         """The domain is defined with the rescue disk for this time; ``unrescue`` defines it as it was."""
         with self._working(instance, states.RUNNING):
             guest, paths = self._guest(instance), self._files(instance)
-            facts = self._facts(paths)
-            config = rescue.rescued(self._guest_config(instance, network_info), instance, image, paths, facts)
+            facts = self._domains.facts(paths)
+            config = rescue.rescued(self._domains.config(instance, network_info), instance, image, paths, facts)
             self._volumes.unlock(instance)
             paths.make()
             self._disks.make_rescue(instance, image, paths, fetch_image)
@@ -186,7 +180,7 @@ class LibvirtDriver:
             guest.turn_off()
             self._taps.make(instance, network_info)
             guest.define(domain_xml.build(config))
-            self._boot(instance)
+            self._domains.boot(instance)
 
     def is_rescued(self, instance: Instance) -> bool:
         """By the disks of its domain."""
@@ -199,7 +193,7 @@ class LibvirtDriver:
             guest = self._guest(instance)
             if rescue.is_rescued(guest.xml(), self._files(instance)):
                 guest.unplug()
-            self._start(instance, network_info)
+            self._domains.start(instance, network_info)
 
     def volume_connector(self) -> dict[str, Any]:
         """Who this host is to a storage backend."""
@@ -279,7 +273,7 @@ class LibvirtDriver:
         self.power_off(instance, timeout)
         with self._working(instance, None):
             self._tpms.save(instance.uuid, self._files(instance))
-            self._end(instance, network_info)
+            self._domains.end(instance, network_info)
             self._moves.set_aside(instance, move)
 
     def has_aside(self, instance: Instance, move: str) -> bool:
@@ -306,17 +300,17 @@ class LibvirtDriver:
             guest = self._guest(instance)
             if not guest.is_active():
                 self._moves.fit(instance, fetch_image)
-                self._define(instance, network_info)
+                self._domains.define(instance, network_info)
             self._moves.settled(instance)
             if power_on:
-                starts.run(guest, functools.partial(self._boot, instance), wait_for_network)
+                starts.run(guest, functools.partial(self._domains.boot, instance), wait_for_network)
 
     def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
         """Domain and directory; on the host that it came from only where it was set aside before."""
         if is_local and not self._moves.has_aside(instance, move):
             return
         with self._working(instance, None):
-            self._end(instance, network_info)
+            self._domains.end(instance, network_info)
             self._moves.drop_received(instance, move)
 
     def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str,
@@ -324,14 +318,14 @@ class LibvirtDriver:
         """Its directory gets its name again, and the guest is defined as the server's record says."""
         with self._working(instance, states.RUNNING if power_on else states.SHUTDOWN):
             if self._moves.has_aside(instance, move):
-                self._end(instance, network_info)
+                self._domains.end(instance, network_info)
             self._moves.bring_back(instance, move)
             self._moves.return_if_alone(instance)
             guest = self._guest(instance)
             if not guest.is_active():
-                self._define(instance, network_info)
+                self._domains.define(instance, network_info)
             if power_on:
-                starts.run(guest, functools.partial(self._boot, instance), wait_for_network)
+                starts.run(guest, functools.partial(self._domains.boot, instance), wait_for_network)
 
     def drop_aside(self, instance: Instance) -> None:
         """Its files; the domain was undefined long ago."""
@@ -369,9 +363,9 @@ class LibvirtDriver:
         """Start from the saved memory, or boot."""
         with self._working(instance, states.RUNNING):
             if self.power_state(instance) is None:
-                self._start(instance, network_info)
+                self._domains.start(instance, network_info)
             self._taps.make(instance, network_info)     # the host may have started anew meanwhile
-            self._boot(instance)
+            self._domains.boot(instance)
             self._guest(instance).unpause()
             self.unquiesce(instance)        # memory that was saved with file systems frozen
 
@@ -404,8 +398,7 @@ class LibvirtDriver:
 
     def device_addresses(self, instance: Instance) -> dict[str, str]:
         """Read from the domain."""
-        xml = self._guest(instance).xml()
-        return addresses_of(xml, instance) if xml else {}
+        return self._domains.addresses(instance)
 
     def diagnostics(self, instance: Instance) -> Diagnostics:
         """libvirt's statistics of the domain, all by one call."""
@@ -417,6 +410,10 @@ class LibvirtDriver:
         if self._host is None:
             raise exception.VirtDriverError(what="libvirt driver", reason="init_host was not called")
         return self._host
+
+    def _forget_console(self, instance_uuid: str) -> None:
+        if self._serial is not None:
+            self._serial.forget(instance_uuid)
 
     def _guest(self, instance: Instance) -> Guest:
         return Guest(self._connection, instance.uuid)
@@ -433,102 +430,3 @@ class LibvirtDriver:
                 yield
             finally:
                 self._volumes.lock_unless_read(instance)
-
-    def _make(self, instance: Instance, vifs: list[VIF], guest_files: GuestFiles, fetch_image: Fetcher) -> None:
-        """Up to the guest's first instruction."""
-        if self._guest(instance).has_started():  # it waited when the process died: it waits on
-            return
-        files = self._files(instance)
-        self._moves.spawns(instance)
-        self._config(instance, vifs)    # what cannot be had is told before anything is fetched
-        self._disks.make(instance, files, fetch_image)
-        if instance.config_drive:
-            documents = guest_files.metadata
-            if guest_files.metadata_with is not None:
-                self._define(instance, vifs)        # libvirt gives each device its address now
-                documents = guest_files.metadata_with(self.device_addresses(instance))
-            config_drive.make(files.config_drive, documents)
-        self._start(instance, vifs, paused=True)
-
-    def _let_run(self, instance: Instance, vifs: list[VIF], check: Checker) -> None:
-        """The first instruction of a new guest. Nothing stays of one that nobody wants any more."""
-        guest = self._guest(instance)
-        try:
-            check()
-            try:
-                guest.unpause()
-            except exception.VirtDriverError:
-                if guest.is_active():
-                    raise
-                self._start(instance, vifs)     # libvirt was still at the start of a run that was killed, and that failed
-        except exception.VirtDriverError as error:
-            self._undo(instance, vifs)
-            raise starts.build_error(instance, error) from error
-        except (exception.Interrupted, Exception):
-            LOG.warning("The new guest is not wanted any more", extra={"instance_uuid": instance.uuid})
-            self._undo(instance, vifs)
-            raise
-
-    def _config(self, instance: Instance, vifs: list[VIF]) -> str:
-        return domain_xml.build(self._guest_config(instance, vifs))
-
-    def _guest_config(self, instance: Instance, vifs: list[VIF]) -> GuestConfig:
-        name = instance.domain_name(self._conf.compute.instance_name_template)
-        files, host = self._files(instance), self._ready()
-        self._disks.check(instance, files)
-        cells = host.bindings.bind(instance, files, host.cells)
-        return guest_config.make(instance, name, vifs, files, self._facts(files), cells, instance.pci_addresses(self._name))
-
-    def _facts(self, files: GuestDirectory) -> HostFacts:
-        """As they are for this guest, whose disks may be of another format than new ones."""
-        return dataclasses.replace(self._ready().facts, disk_format=self._disks.format_of(files))
-
-    def _start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
-        """From its own disks: whatever ended its rescue (a restore, or a hard reboot when it had failed), that is over."""
-        if not self._guest(instance).has_started():
-            self._moves.return_if_alone(instance)
-            self._define(instance, vifs)
-            self._boot(instance, paused)
-        self._disks.remove_rescue(self._files(instance))
-
-    def _boot(self, instance: Instance, paused: bool = False) -> None:
-        """Start what is defined."""
-        self._volumes.unlocked(instance, lambda: self._guest(instance).start(paused))
-
-    def _define(self, instance: Instance, vifs: list[VIF]) -> None:
-        """The domain as the server's record says it, to be started next."""
-        self._volumes.unlock(instance)
-        xml = self._config(instance, vifs)
-        self._taps.make(instance, vifs)
-        self._tpms.restore(instance.uuid, self._files(instance))    # last: see tpm_state.py
-        self._guest(instance).define(xml)
-
-    def _remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
-        stays = instance.host != self._name and not instance.deleted
-        is_mine = self._moves.may_remove(instance, self._guest(instance).power_state() is not None)
-        if is_mine:
-            self._moves.removes(instance)
-        self._end(instance, vifs)
-        if self._serial is not None:
-            self._serial.forget(instance.uuid)
-        self._disks.remove(instance.uuid, [path.name for path in keep], but_shared=stays)
-        if is_mine:     # else it is another host's, with the same directory
-            self._moves.remove(instance.uuid, keep)
-        self._moves.drop_aside(instance.uuid)
-
-    def _end(self, instance: Instance, vifs: list[VIF]) -> None:
-        """The domain with its taps; the files stay."""
-        guest = self._guest(instance)
-        guest.unplug()
-        guest.undefine()
-        self._tpms.remove(instance.uuid)
-        self._taps.remove(vifs)
-
-    def _undo(self, instance: Instance, vifs: list[VIF]) -> None:
-        """After a failed start; what fails here is only logged. The files of a server that ever ran stay: a rebuild has kept
-        what its user wanted kept, and whoever brought the server here removes them."""
-        undo = self._remove if instance.launched_at is None else self._end
-        try:
-            undo(instance, vifs)
-        except (exception.VirtDriverError, OSError):
-            LOG.exception("Could not clean up after a failed build", extra={"instance_uuid": instance.uuid})

@@ -160,6 +160,10 @@ class LiveMigrations:
                         for d in instance.volumes if d.connection_info}
         return plan
 
+    def wire(self, instance: Instance, network_info: list[VIF]) -> None:
+        """See LiveMigrations."""
+        self._taps.make(instance, network_info)
+
     # the copy -----------------------------------------------------------------------------------------------------------
     def has_begun(self, instance: Instance) -> bool:
         """See LiveMigrations."""

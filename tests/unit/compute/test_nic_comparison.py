@@ -28,13 +28,17 @@ class World:
         self.one, self.two = port(ONE), port(TWO)
         port("dhcp", "network:dhcp")
         port("other", host="elsewhere")
-        self._comparison = NicComparison(SimpleNamespace(name="here", network=network), self._tell)
+        self._comparison = NicComparison(SimpleNamespace(name="here", network=network), self._tell, self._later)
 
     def _tell(self, server, event, port, ports=None):
         """What the network says of all the server's ports is told along with a change."""
         assert (set(ports) == {p for p, known in self.neutron.ports.items() if known["device_id"] == server}
                 if event == CHANGED else ports is None)
         self.told.append((server, event, port))
+
+    @staticmethod
+    def _later(server, _function):
+        raise AssertionError(f"a port of {server} leaves, which nobody said")
 
     def round(self):
         """The events that it takes the place of."""

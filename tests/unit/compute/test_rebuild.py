@@ -73,17 +73,45 @@ def test_its_steps(cloud, images, monkeypatch):
 
 @pytest.mark.parametrize("step", ["power_off", "clear", "spawn"])
 def test_a_failure_says_why_and_the_next_rebuild_heals_it(cloud, images, step):
-    server = cloud.active()
-    image = add_image(images)
+    server = cloud.active(image=add_image(images, b"old"))
+    old, image = cloud.get(server), add_image(images)
+    before = {"image_ref": old.image_ref, "image": old.image.to_primitive()}
     cloud.fail(step)
-    cloud.wait_action(begin(cloud, server, image), "error")
+    cloud.wait_action(begin(cloud, server, image, before=before), "error")
     found = cloud.get(server)
     assert state(cloud, server)[:2] == ("error", None)
     assert f"[fake] fail = {step}" in found.fault["message"]
+    # that of the disk, which a guest that does not end keeps
+    assert found.image.id == (old.image.id if step == "power_off" else image.id)
     cloud.fail()
     cloud.wait_action(begin(cloud, server, image), "done")
     assert state(cloud, server) == ("active", None, 1)
     assert list(cloud.guests(found.host)) == [server]
+
+
+@pytest.mark.parametrize("hypervisor_is_gone", [False, True])
+def test_a_disk_that_is_full_costs_no_disk(make_cloud, tmp_path, monkeypatch, hypervisor_is_gone):
+    cloud = make_cloud("h1", fake__fetch_images=True)
+    images, driver = image_base.load(cloud.conf), cloud.hosts["h1"].host.driver
+    server = cloud.active(image=add_image(images, b"old"))
+    old, image = cloud.get(server), add_image(images)
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+
+    def cache_image(wanted, fetch):
+        if hypervisor_is_gone:
+            monkeypatch.setattr(driver, "power_state", unanswered)
+        fetch(wanted.id, str(full))
+
+    def unanswered(_instance):
+        raise exception.VirtDriverError(what="libvirt", reason="nobody listens")
+    monkeypatch.setattr(driver, "cache_image", cache_image)
+    before = {"image_ref": old.image_ref, "image": old.image.to_primitive()}
+    cloud.wait_action(begin(cloud, server, image, before=before), "error")
+    assert state(cloud, server) == ("error", None, 1)
+    found = cloud.get(server)
+    assert (found.image_ref, found.image) == (old.image_ref, old.image)     # that of the disk
+    assert cloud.guests("h1") == {server: 1}
 
 
 def test_an_image_that_is_gone_costs_no_disk(make_cloud):
