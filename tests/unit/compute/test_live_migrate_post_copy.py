@@ -223,8 +223,7 @@ def test_the_destination_is_asked_whether_it_waits_for_the_rest(cloud, server, m
 
     def broken(live, instance, plan, report, waits):
         heard.extend(waits() for _ in answers)
-        compute = cloud.hosts[cloud.get(server).host].host.compute
-        monkeypatch.setattr(compute, "waits_for_rest", _no_answer)
+        monkeypatch.setattr(cloud.conductor.compute, "waits_for_rest", _no_answer)
         heard.append(waits())
         copy(live, instance, plan, report, waits)
     monkeypatch.setattr(FakeLiveMigrations, "waits", here)
