@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from nova_lite import exception
 from nova_lite.conductor.between_hosts import QUESTIONS
 from nova_lite.conductor.callers import RULES
-from nova_lite.db import instances, models
+from nova_lite.db import aggregates, instances, models
 from nova_lite.objects.network import VIF
 from nova_lite.rpc import _Exposed
 from tests.security.world import ADMIN, TOKEN, World
@@ -280,9 +280,12 @@ def test_where_a_server_goes_says_its_move(world):
     honest = world.client("h1")
     with pytest.raises(exception.HostNotAllowed, match="h2"):
         honest.instance_update(world.theirs, {"host": "h2"}, [None], action, world.owner("h1"))
-    honest.instance_update(world.theirs, {"host": "h3", "node": "anything"}, [None], action, world.owner("h1"))
+    aggregate = world.cloud.db.write(aggregates.create, "a", "zone-of-h3")
+    world.cloud.run(sa.insert(aggregates.HOSTS).values(aggregate_id=aggregate["id"], host="h3"))
+    told = {"host": "h3", "node": "anything", "availability_zone": "zone-of-vips"}
+    honest.instance_update(world.theirs, told, [None], action, world.owner("h1"))
     server = world.cloud.get(world.theirs)
-    assert (server.host, server.node) == ("h3", None)
+    assert (server.host, server.node, server.availability_zone) == ("h3", None, "zone-of-h3")
 
 
 def test_the_size_of_a_resized_server_is_that_of_its_move(world):
