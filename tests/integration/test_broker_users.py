@@ -1,4 +1,5 @@
-"""A RabbitMQ user for each compute host, as docs/compute_hosts.md has it: builds work, other hosts' messages cannot be read."""
+"""A RabbitMQ user and a key for each compute host, as docs/compute_hosts.md has it: builds and moves work, messages of other
+hosts cannot be read."""
 import os
 import subprocess
 
@@ -10,12 +11,15 @@ from amqp.exceptions import AccessRefused
 from nova_lite import conf as nova_conf
 from nova_lite import rpc
 from nova_lite.compute.manager import ComputeManager
+from nova_lite.db import host_keys
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.rpc import sender
 from tests.support.engines import RabbitMQ
 from tests.unit.conductor.cloud import Cloud
 
 HOSTS = ("h1", "h2")
+MASTER = "0123456789abcdef" * 4
 
 
 def permissions(host):
@@ -48,18 +52,20 @@ def broker(tmp_path_factory):
 
 
 class BrokerCloud(Cloud):
-    """Each host has its own user, and names its queues after itself."""
+    """Each host has its own user and key, and names its queues after itself."""
 
     def __init__(self, directory, broker):
         self._directory, self._broker, self._transports = directory, broker, []
-        super().__init__(directory, config=f"transport_url = {broker.url}\ncontrol_exchange = nova_lite\n")
+        super().__init__(directory, config=f"transport_url = {broker.url}\ncontrol_exchange = nova_lite\n",
+                         rpc__master_key=MASTER, rpc__require_host_keys=True)
 
     def add_host(self, name):
         file = self._directory / f"{name}.conf"
         file.write_text(f"[DEFAULT]\ntransport_url = {url(self._broker, name)}\n[oslo_messaging_rabbit]\n"
                         f"use_queue_manager = true\nhostname = {name}\nprocessname = nova-lite-compute\n")
         conf = nova_conf.load([], config_files=[str(file)], host=name, state_path=str(self._directory / name),
-                              compute__driver="fake", network__driver="null")
+                              compute__driver="fake", network__driver="null", rpc__require_host_keys=True,
+                              rpc__host_key=self._key(name))
         control, self.transport = self.transport, rpc.get_transport(conf)
         try:
             manager = self.hosts[name] = self._serve(rpc.COMPUTE, name, ComputeManager(conf, self.transport, name))
@@ -70,6 +76,9 @@ class BrokerCloud(Cloud):
         self.report(name)
         return manager
 
+    def _key(self, name):
+        generation = self.db.write(host_keys.create, name)
+        return f"{generation}:{sender.derive(MASTER, name, generation).hex()}"
 
     def close(self):
         super().close()

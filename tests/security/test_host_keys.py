@@ -232,6 +232,9 @@ def test_keys_are_made_listed_and_revoked_by_the_operator(world, capsys):
     with pytest.raises(exception.HostNotAllowed, match="revoked"):
         world.client("h1").get_instance(ADMIN, world.theirs)
     new.get_instance(ADMIN, world.theirs)
+    signing = rpc_sender.to_hosts(world.cloud.conf, host_keys.Generations(world.cloud.db))
+    assert [set(signing.say(ADMIN, "m", {}, host)["macs"]) for host in ("h1", "h2", "new")] == [{"2", "3"}, {"1", "2"}, {"1"}]
+    assert signing.say(ADMIN, "m", {}, None) is None
     assert run("key-revoke", "nobody")[0] == 1
     lines = run("key-list")[1].splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["h1", "1"], ["h1", "2"], ["h2", "1"]]
