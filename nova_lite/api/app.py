@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from oslo_config import cfg
 
 from nova_lite import notifications, rpc
+from nova_lite.db import host_keys
 from nova_lite.db.core import Database
 from nova_lite.identity.projects import Projects
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
+from nova_lite.rpc import sender
 from nova_lite.volume import base as volume_base
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ def make_services(conf: cfg.ConfigOpts) -> Services:
     db, transport = Database(conf), rpc.get_transport(conf)
     notifications.attach(conf, db, "api")
     image = image_base.load(conf)
-    network = network_base.load(conf, DatabasePortStore(db, SecurityGroupNotifier(db, rpcapi.ComputeAPI(transport))))
+    to_hosts = sender.to_hosts(conf, host_keys.Generations(db))
+    network = network_base.load(conf, DatabasePortStore(db, SecurityGroupNotifier(db, rpcapi.ComputeAPI(transport, to_hosts))))
     volume = volume_base.load(conf)
     compute = ComputeAPI(conf, db, transport, image, network, volume)
     return Services(conf, db, Policy(conf), image, network, volume, compute)

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception
@@ -30,7 +29,7 @@ from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
-from nova_lite.objects.guest_moves import Plan, Progress
+from nova_lite.objects.guest_moves import DiskOffer, Plan, Progress
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
@@ -93,13 +92,14 @@ def _prepare(work: Work) -> None:
 
 def _made_ready(work: Work, plan: Plan) -> tuple[Instance, Plan]:
     """Ports, volumes, files and nics of the server on this host; the server as it is here, and the plan with its devices."""
-    host, source = work.host, _move(work).source_compute or ""
+    host = work.host
     server = _as_here(work, host.network.expect(admin_context(), work.instance, host.name),
                       volumes.connect_elsewhere(host, work.instance, _written_devices(_move(work))))
     _announce(work)
     for vif in server.network_info:
         host.network.plug(server, vif)
-    offer = host.compute.offer_for_live_migration(work.context, source, server.uuid, plan)
+    told = work.ask_other_host("offer_for_live_migration")
+    offer = DiskOffer.from_primitive(told) if told is not None else None
     return server, host.driver.live.prepare(server, server.network_info, plan, offer, _fetcher(work),
                                             patiently(lambda: _prepare_unless_aborted(work)))
 
@@ -374,8 +374,8 @@ def _waits(work: Work) -> bool:
     """Whether the destination waits for the rest of a guest. As long as it does not say so, nothing of it is given up."""
     there = _move(work).dest_compute or ""
     try:
-        return work.host.compute.waits_for_rest(admin_context(), there, work.instance.uuid)
-    except (messaging.MessagingException, exception.ConductorAway, exception.NovaLiteError) as error:
+        return bool(work.ask_other_host("waits_for_rest"))
+    except (exception.HostSilent, exception.ConductorAway, exception.NovaLiteError) as error:
         LOG.warning("%s does not say whether the other half of the guest is there: %s", there, error,
                     extra={"instance_uuid": work.instance.uuid})
         return True

@@ -14,6 +14,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
+from nova_lite.compute.callers import RULES
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.departures import Departures
 from nova_lite.compute.external_events import ExternalEvents
@@ -32,9 +33,9 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import PortNews
 from nova_lite.rpc import cloud_id, sender
-from nova_lite.rpc.compute import ComputeAPI
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.rpc.port_store import RpcPortStore
+from nova_lite.runtime.rpc_callers import WINDOW, Callers, ControlPlane
 from nova_lite.share import base as share_base
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt import vendor_data
@@ -82,14 +83,15 @@ class ComputeManager:
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
                          volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf, share_base.load(conf),
-                         ComputeAPI(transport),
                          vendor_data=vendor_data.load(conf))
         self._stopping = self.host.stopping
         self._cloud: str | None = None      # known when a conductor has told it
         self._turns = Turns()
         self._nics = NicComparison(self.host, self._look_at_nics, self._later)
-        self.endpoints: list[object] = [self, Questions(self.host, self._nics.suspect), Consoles(conf, self.host),
-                                        Departures(self.host, self._soon), cloud_id.Member(host, lambda: self._cloud)]
+        self.callers = Callers(conf, RULES, ControlPlane(conf, host))
+        self.endpoints: list[object] = self.callers.before([
+            self, Questions(self.host, self._nics.suspect), Consoles(conf, self.host), Departures(self.host, self._soon),
+            cloud_id.Member(host, lambda: self._cloud)])
         self._network_looks = NetworkLooks(self.host)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly, or disks that are
         # copied for hours; what another host waits for waits for no other host
@@ -146,7 +148,8 @@ class ComputeManager:
         """(seconds, function) of what has to be run again and again."""
         loops: list[tuple[float, Callable[[], None]]] = [(self._interval, self._heartbeat),
                                                          (TIDY_INTERVAL, self.host.driver.tidy),
-                                                         (RULES_INTERVAL, self._look_at_rules)]
+                                                         (RULES_INTERVAL, self._look_at_rules),
+                                                         (WINDOW, self.callers.forget)]
         if self.conf.compute.sync_power_state_interval > 0:
             loops.append((self.conf.compute.sync_power_state_interval, self._sync_power_states))
         if self.conf.compute.heal_instance_info_cache_interval > 0:

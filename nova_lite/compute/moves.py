@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import exception, units
@@ -115,12 +114,11 @@ def _let_it_go(work: Work) -> DiskOffer | None:
     silent_since = time.monotonic()
     while True:
         try:
-            offer = work.host.compute.leave(admin_context(), source, instance.uuid, work.action.id, work.host.owner,
-                                            _move(work).uuid)
+            offer = work.ask_other_host("leave")
             if offer is not None:
                 return DiskOffer.from_primitive(offer)
             silent_since = time.monotonic()
-        except messaging.MessagingTimeout as error:
+        except exception.HostSilent as error:
             if time.monotonic() - silent_since > 2 * work.host.conf.compute.service_down_time:
                 raise exception.ResizeError(reason=f"host {source}, where the server is, does not answer",
                                             public="Resize error: the host where the server is does not answer") from error
@@ -135,9 +133,8 @@ def _still_wanted(work: Work) -> Checker:
 
 def _tell_arrival(work: Work) -> None:
     """A host that does not hear it shows the disks until the move is confirmed or reverted."""
-    source = _move(work).source_compute or ""
-    if source != work.host.name:
-        work.host.compute.arrived(admin_context(), source, work.instance.to_primitive())
+    if _move(work).source_compute != work.host.name:
+        work.ask_other_host("arrived")
 
 
 def _undo(work: Work, error: Exception) -> None:
@@ -275,8 +272,9 @@ def _holds(work: Work, host: str | None) -> dict[str, bool]:
     if host == work.host.name:
         return departures.holds(work.host, work.instance, _move(work).uuid)
     try:
-        return work.host.compute.holds(admin_context(), host or "", work.instance.to_primitive(), _move(work).uuid)
-    except messaging.MessagingTimeout as error:
+        found: dict[str, bool] = work.ask_other_host("holds")
+        return found
+    except exception.HostSilent as error:
         raise exception.Conflict(f"Host {host} does not answer, so nobody knows what it has of the server.",
                                  "A host does not answer, so nobody knows what it has of the server.") from error
 

@@ -22,7 +22,6 @@ from nova_lite.objects import states
 from nova_lite.objects.action import GUEST_AT, Action
 from nova_lite.objects.instance import DEVICE_ADDRESSES, Instance
 from nova_lite.objects.migration import Migration
-from nova_lite.rpc.compute import ComputeAPI
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.share.base import ShareAPI
 from nova_lite.virt.driver import ComputeDriver
@@ -45,7 +44,6 @@ class Host:
     events: ExternalEvents
     conf: cfg.ConfigOpts
     share: ShareAPI
-    compute: ComputeAPI
     vendor_data: dict[str, Any] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)      # set: nothing more begins
 
@@ -145,6 +143,10 @@ class Work:
         ``updates`` go to the server, ``arguments`` are added to the action's. Raises LeaseLost: then stop.
         """
         self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events())
+
+    def ask_other_host(self, question: str) -> Any:
+        """What the other host of the move answers: see :meth:`ConductorAPI.ask_other_host`."""
+        return self.host.conductor.ask_other_host(self.action.id, self.host.owner, question)
 
     def wait(self, error: Exception | None = None) -> None:
         """This host, and no other, takes the action up again; an error is told as an event, once. Nobody has died over it."""

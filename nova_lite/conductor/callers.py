@@ -2,13 +2,13 @@
 proxies, the conductor itself), or both.
 
 A method that is not in the table is refused, whoever calls it (``rpc_callers.py``). Whose a server is, the methods look at
-themselves, by ``context.caller`` (``concerns.py``, ``host_writes.py``).
+themselves, by ``context.caller`` (``concerns.py``, ``host_writes.py``, ``between_hosts.py``).
 """
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nova_lite.runtime.rpc_callers import ANYBODY, WAKE_UP, Arguments, Rule
+from nova_lite.runtime.rpc_callers import ANYBODY, CONTROL, WAKE_UP, Arguments, Rule
 
 
 def _host(arguments: Arguments) -> Iterator[str]:
@@ -29,7 +29,8 @@ RULES: dict[str, Rule] = {
     # what it answers is no secret
     "ping": ANYBODY, "cloud": ANYBODY,
     # the work of control services
-    "schedule_and_build_instances": WAKE_UP, "run_action": WAKE_UP, "get_console_auth_token": Rule(False, True),
+    "schedule_and_build_instances": WAKE_UP, "run_action": WAKE_UP, "get_console_auth_token": CONTROL,
+    "key_generations": CONTROL,
     # the metadata service may run on each compute host: there it gets to know of the servers of that host only
     "instance_by_address": _BOTH, "instance_metadata": _BOTH, "set_server_password": _BOTH,
     # compute hosts, of themselves
@@ -41,6 +42,8 @@ RULES: dict[str, Rule] = {
     # compute hosts, of servers and actions that are their business
     "steps": Rule(), "get_instance": Rule(), "list_networks": Rule(), "release_ports": Rule(), "release_port": Rule(),
     "move_ports": Rule(), "list_server_ports": Rule(), "rules_for": Rule(),
+    # one host of a move, of the other
+    "ask_other_host": Rule(),
 }
 
 

@@ -1,7 +1,7 @@
 """What a compute host may write while it works on an action, in one table.
 
 The server and the move are the action's. The columns are those of its operation. Where a server goes, and which flavor it has
-there, says the row of its move, not the host. All else is refused with HostNotAllowed.
+there, says the row of its move, not the host; the zone is that of where it goes. All else is refused with HostNotAllowed.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception
 from nova_lite.conductor import endings
-from nova_lite.db import moves
+from nova_lite.db import aggregates, moves
 from nova_lite.objects import migration, states
 from nova_lite.objects.action import Action
 from nova_lite.objects.block_device import BlockDevice
@@ -56,8 +56,10 @@ _STATUSES = (migration.QUEUED, migration.PREPARING, migration.RUNNING, migration
 _EVENT = ("event", "host", "start_time", "finish_time", "result", "traceback", "details")
 
 
-def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], failed: bool = False) -> dict[str, Any]:
-    """The columns that are written where a host says ``updates``; ``failed``: the action ends with an error."""
+def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], default_zone: str,
+           failed: bool = False) -> dict[str, Any]:
+    """The columns that are written where a host says ``updates``; ``default_zone``: of hosts that are in none; ``failed``: the
+    action ends with an error."""
     operation = endings.operation(action)
     _check(action, updates, _ALWAYS | _COLUMNS.get(operation.verb, frozenset()), "of a server")
     if updates.get("task_state") not in (None, *states.working(operation)):
@@ -77,7 +79,7 @@ def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], fail
             raise _refused(action, f"another {name}")
     if (_PLACE | _SIZE) & set(updates):
         written = {name: value for name, value in written.items() if name not in _SIZE}
-        written |= _where(conn, action, updates, failed)
+        written |= _where(conn, action, updates, default_zone, failed)
     return written
 
 
@@ -108,7 +110,8 @@ def _check_shelf(action: Action, told: Mapping[str, Any]) -> None:
         raise _refused(action, "where another host has brought a server back to")
 
 
-def _where(conn: sa.Connection, action: Action, updates: Mapping[str, Any], failed: bool) -> dict[str, Any]:
+def _where(conn: sa.Connection, action: Action, updates: Mapping[str, Any], default_zone: str,
+           failed: bool) -> dict[str, Any]:
     if "migration_id" not in action.arguments:
         if endings.operation(action).verb not in _OFF_ITS_HOST or any(updates.get(name) is not None for name in _PLACE):
             raise _refused(action, "where a server is")
@@ -119,7 +122,10 @@ def _where(conn: sa.Connection, action: Action, updates: Mapping[str, Any], fail
     if any(updates.get(name, host) != host for name in ("host", "launched_on")):
         raise _refused(action, f"that a server is on host {updates.get('host')}")
     flavor = move.old_flavor if back else move.new_flavor
-    return {name: value for name, value in {"node": node, **_size(flavor)}.items() if name in updates}
+    found = {"node": node, **_size(flavor)}
+    if "availability_zone" in updates:
+        found["availability_zone"] = aggregates.zones_by_host(conn).get(host or "", default_zone)
+    return {name: value for name, value in found.items() if name in updates}
 
 
 def _size(flavor: Flavor | None) -> dict[str, Any]:

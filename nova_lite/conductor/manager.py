@@ -11,6 +11,7 @@ from oslo_log import log
 
 from nova_lite import exception, notifications
 from nova_lite.conductor import concerns, endings, heartbeats, host_writes, limits, move_endings, power_states
+from nova_lite.conductor.between_hosts import BetweenHosts
 from nova_lite.conductor.callers import RULES
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
@@ -29,7 +30,17 @@ from nova_lite.conductor.tasks.base import Tools
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.conductor.tasks.runner import Tasks
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, clock, cloud, console_auth_tokens, instances, networks, server_passwords, services
+from nova_lite.db import (
+    actions,
+    clock,
+    cloud,
+    console_auth_tokens,
+    host_keys,
+    instances,
+    networks,
+    server_passwords,
+    services,
+)
 from nova_lite.db.core import Database
 from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.objects import action as objects
@@ -40,6 +51,7 @@ from nova_lite.rpc.compute import ComputeAPI
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.rpc.scheduler import SchedulerAPI
 from nova_lite.runtime.rpc_callers import WINDOW, Callers
+from nova_lite.runtime.rpc_senders import Senders
 from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
@@ -64,7 +76,8 @@ class ConductorManager:
         notifications.attach(conf, self.db, "conductor")
         self.lease_seconds = conf.conductor.lease_seconds
         self.leases = Leases(conf, self.db)
-        self.compute, self.conductor = ComputeAPI(transport), ConductorAPI(transport, sender.of_control(conf))
+        self.compute = ComputeAPI(transport, sender.to_hosts(conf, host_keys.Generations(self.db)))
+        self.conductor = ConductorAPI(transport, sender.of_control(conf))
         scheduler = SchedulerAPI(transport, sender.of_control(conf))
         self.news = SecurityGroupNotifier(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
@@ -81,9 +94,10 @@ class ConductorManager:
         self.overdue = Overdue(conf, self.db, self.compute)
         self.strays = Strays(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
-        self.callers = Callers(conf, self.db, RULES)
+        self.callers = Callers(conf, RULES, Senders(conf, self.db))
         self.endpoints = self.callers.before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
-                                           cloud_id.Member(conf.host, self._cloud)])
+                                              BetweenHosts(conf, self.db, self.compute),
+                                              cloud_id.Member(conf.host, self._cloud)])
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -379,6 +393,11 @@ class ConductorManager:
         with self.db.read() as conn:
             found = console_auth_tokens.find(conn, token_digest)
         return found.to_primitive() if found is not None else None
+
+    def key_generations(self, context: RequestContext, host: str) -> list[int]:
+        """See :meth:`ConductorAPI.key_generations`."""
+        with self.db.read() as conn:
+            return host_keys.to_sign_with(conn, host)
 
     @expected
     def set_server_password(self, context: RequestContext, instance_uuid: str, password: str) -> None:

@@ -41,7 +41,7 @@ class Steps:
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, builds: BuildTask, compute: ComputeAPI,
                  conductor: ConductorAPI) -> None:
-        self.lease_seconds = conf.conductor.lease_seconds
+        self.lease_seconds, self.default_zone = conf.conductor.lease_seconds, conf.compute.default_availability_zone
         self.db, self.builds, self.compute, self.conductor = db, builds, compute, conductor
 
     def steps(self, context: RequestContext, calls: list[list[Any]]) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ class _Run:
 
     def __init__(self, conn: sa.Connection, steps: Steps, action_ids: Iterable[int], caller: str | None) -> None:
         self.caller = caller
-        self.conn, self.builds, self.lease_seconds = conn, steps.builds, steps.lease_seconds
+        self.conn, self.builds, self.lease_seconds, self.zone = conn, steps.builds, steps.lease_seconds, steps.default_zone
         self.locked = actions.lock(conn, set(action_ids))
         self.answers: dict[int, dict[str, Any]] = {}
         self.events: list[tuple[int, Mapping[str, Any]]] = []
@@ -218,7 +218,7 @@ class _Run:
             return None
         try:
             host_writes.notes(action, asked.get("arguments", {}))
-            updates = host_writes.server(self.conn, action, asked["updates"])
+            updates = host_writes.server(self.conn, action, asked["updates"], self.zone)
         except exception.NovaLiteError as error:
             self.answers[position] = _error(error)
             return None
@@ -296,7 +296,7 @@ class _Run:
     def _move_server(self, action: Action, asked: Mapping[str, Any]) -> None:
         # None: declared idle by os-resetState, which moves no guest back
         expected = [*states.working(endings.operation(action)), None]
-        written = host_writes.server(self.conn, action, asked)
+        written = host_writes.server(self.conn, action, asked, self.zone)
         instances.update(self.conn, action.instance_uuid, instances.as_host_says(self.conn, action.instance_uuid, written),
                          expected)
         if "host" in written:
@@ -347,7 +347,7 @@ class _Run:
             if action is None:
                 continue
             try:
-                written = host_writes.server(self.conn, action, asked["updates"], asked["error"] is not None)
+                written = host_writes.server(self.conn, action, asked["updates"], self.zone, asked["error"] is not None)
             except exception.NovaLiteError as error:
                 self.answers[position] = _error(error)
                 continue

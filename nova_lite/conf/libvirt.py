@@ -33,7 +33,8 @@ OPTS = [
                help="Address of this host in the network on which moving guests travel, disks and memory; empty: my_ip."),
     cfg.StrOpt("live_migration_uri", default="",
                help="By which libvirt of another host reaches libvirt of this one, for running guests that come here; %s is "
-                    "migration_address. Empty: qemu+tcp://%s/system."),
+                    "migration_address. Empty: qemu+tcp://%s/system. The other host refuses the transport ext and the "
+                    "parameter command, which make it run a program."),
     cfg.BoolOpt("live_migration_permit_auto_converge", default=False,
                 help="Slow a running guest down as long as it changes its memory faster than that is copied."),
     cfg.BoolOpt("live_migration_permit_post_copy", default=False,

@@ -11,5 +11,6 @@ OPTS = [
                help="The key of this compute host, as `nova-lite-manage host key-create` printed it. Its daemon, and a "
                     "metadata service beside it, sign with it what they ask the conductor."),
     cfg.BoolOpt("require_host_keys", default=False,
-                help="Conductors refuse calls that are not signed. Set it when each compute host has its key."),
+                help="Messages that are not signed are refused. Set it for conductors and schedulers when each compute host "
+                     "has its key, and for compute hosts when all services of the control plane have the master key."),
 ]

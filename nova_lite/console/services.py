@@ -9,7 +9,6 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.objects import console as objects
-from nova_lite.rpc import sender
 from nova_lite.runtime import service
 from nova_lite.runtime.http import sockets
 
@@ -46,7 +45,7 @@ class Kind:
                                                f"{PACKAGE[self.web]}")
         console = conf.console
         tls = sockets.tls_context(console.tls_cert_file, console.tls_key_file) if console.tls_cert_file else None
-        tokens = Tokens(runner.transport, [self.console_type], sender.of_control(conf))
+        tokens = Tokens(conf, runner.transport, [self.console_type])
         runner.add_door(Proxy(runner.bound(console.proxy_listen, self.port(conf)), tokens, console.allowed_origins, self.web,
                               tls, vencrypt.context(conf) if self.console_type == objects.NOVNC else None,
                               runner.limits))

@@ -4,14 +4,15 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import oslo_messaging as messaging
+from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import admin_context
 from nova_lite.objects.console import ConsoleAuthToken, digest
+from nova_lite.rpc import sender
 from nova_lite.rpc.compute import ComputeAPI
 from nova_lite.rpc.conductor import ConductorAPI
-from nova_lite.rpc.sender import UNKNOWN, Sender
 
 LOG = log.getLogger(__name__)
 
@@ -19,8 +20,9 @@ LOG = log.getLogger(__name__)
 class Tokens:
     """A proxy has no database; only digests of tokens leave it."""
 
-    def __init__(self, transport: messaging.RPCTransport, console_types: Collection[str], sender: Sender = UNKNOWN) -> None:
-        self._conductor, self._compute = ConductorAPI(transport, sender), ComputeAPI(transport)
+    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, console_types: Collection[str]) -> None:
+        self._conductor = ConductorAPI(transport, sender.of_control(conf))
+        self._compute = ComputeAPI(transport, sender.to_hosts(conf, self._conductor.key_generations))
         self._types = frozenset(console_types)
 
     def resolve(self, token: str) -> ConsoleAuthToken | None:

@@ -1,6 +1,7 @@
 """The keys of compute hosts: which there are and which were revoked, never a key itself; and the nonces of signed messages."""
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -8,8 +9,10 @@ from sqlalchemy import exc
 
 from nova_lite import exception, units
 from nova_lite.db import models
+from nova_lite.db.core import Database
 
 KEYS, NONCES = models.host_keys, models.rpc_nonces
+_FRESH_SECONDS = 10.0      # for which the generations of a host's keys are not asked for again
 
 
 def create(conn: sa.Connection, host: str) -> int:
@@ -36,6 +39,30 @@ def check(conn: sa.Connection, host: str, generation: int) -> None:
     """Raise HostNotAllowed for a key that was revoked, or never was."""
     if conn.scalar(sa.select(KEYS.c.generation).where(*_good(host, generation))) is None:
         raise _revoked(host, generation)
+
+
+def to_sign_with(conn: sa.Connection, host: str) -> list[int]:
+    """The keys that a host may have: those that are good, and the next one, which may have been made a moment ago."""
+    found = conn.execute(sa.select(KEYS.c.generation, KEYS.c.revoked_at).where(KEYS.c.host == host)).all()
+    newest = max((row.generation for row in found), default=0)
+    return [*sorted(row.generation for row in found if row.revoked_at is None), newest + 1]
+
+
+class Generations:
+    """For ``rpc.sender.ToHosts``: what :func:`to_sign_with` answers, remembered for a moment."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._known: dict[str, tuple[float, list[int]]] = {}
+
+    def __call__(self, host: str) -> list[int]:
+        now = time.monotonic()
+        asked, found = self._known.get(host, (float("-inf"), []))
+        if now - asked > _FRESH_SECONDS:
+            with self._db.read() as conn:
+                found = to_sign_with(conn, host)
+            self._known[host] = now, found
+        return found
 
 
 def spend(conn: sa.Connection, host: str | None, generation: int, nonce: str, until: float) -> None:

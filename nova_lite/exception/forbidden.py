@@ -52,9 +52,10 @@ class MetadataLimitExceeded(OverQuota):
 
 
 class HostNotAllowed(Forbidden):
-    """A compute host asked for what is another host's, or did not prove which host it is."""
+    """A compute host asked for what is another host's, or a sender did not prove who it is."""
 
     msg_fmt = "Compute host %(host)s is refused: %(reason)s"
+    public_fmt = "A message to or from a compute host is refused"
 
 
 class MessageReplayed(HostNotAllowed):

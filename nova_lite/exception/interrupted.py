@@ -32,6 +32,12 @@ class ConductorAway(Interrupted):
     msg_fmt = "No answer from the conductor: %(reason)s"
 
 
+class HostSilent(Interrupted):
+    """The other host of a move does not answer."""
+
+    msg_fmt = "The other host of the move does not answer '%(question)s'"
+
+
 class Stopping(Interrupted):
     """The daemon stops. The next one takes the action up."""
 

@@ -17,7 +17,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.context import SENDER, RequestContext
-from nova_lite.rpc.sender import UNKNOWN, Sender
+from nova_lite.rpc.sender import UNKNOWN, Says
 
 CONDUCTOR = "conductor"
 SCHEDULER = "scheduler"
@@ -94,7 +94,7 @@ class Client:
 
     topic = ""
 
-    def __init__(self, transport: messaging.RPCTransport, sender: Sender = UNKNOWN) -> None:
+    def __init__(self, transport: messaging.RPCTransport, sender: Says = UNKNOWN) -> None:
         self._sender = sender
         target = messaging.Target(topic=self.topic, version=VERSION)
         self._client = messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
@@ -105,18 +105,18 @@ class Client:
         options = {k: v for k, v in (("server", server), ("timeout", timeout)) if v is not None}
         client = self._client.prepare(**options)
         try:
-            return client.call(self._signed(context, method, arguments), method, **arguments)
+            return client.call(self._signed(context, method, arguments, server), method, **arguments)
         except exception.MessageReplayed:       # delivered or written down twice on the way: nothing was done the second time
-            return client.call(self._signed(context, method, arguments), method, **arguments)
+            return client.call(self._signed(context, method, arguments, server), method, **arguments)
 
     def cast(self, context: RequestContext, method: str, server: str | None = None, **arguments: Any) -> None:
         """Send and forget. The database holds what must not be lost; a cast is only a wake-up."""
         prepared = self._client.prepare(**({"server": server} if server else {}))
-        prepared.cast(self._signed(context, method, arguments), method, **arguments)
+        prepared.cast(self._signed(context, method, arguments, server), method, **arguments)
 
-    def _signed(self, context: RequestContext, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _signed(self, context: RequestContext, method: str, arguments: dict[str, Any], server: str | None) -> dict[str, Any]:
         """The context with what the sender says of itself."""
-        said = self._sender.say(method, arguments)
+        said = self._sender.say(context, method, arguments, server)
         return context.to_rpc() | ({SENDER: said} if said else {})
 
 

@@ -11,6 +11,9 @@ from nova_lite import rpc
 from nova_lite.context import RequestContext
 from nova_lite.objects.guest_moves import DiskOffer, Plan, SourceFacts
 
+ANSWER_TIMEOUT = 60.0
+"""Seconds for what a host has to look for, or to begin to serve."""
+
 LEAVE_TIMEOUT = 10.0
 """Seconds: the answer comes at once, it may only be "not yet"."""
 
@@ -19,7 +22,7 @@ QUIESCE_TIMEOUT = 150.0
 
 
 class ComputeAPI(rpc.Client):
-    """Messages to one compute host."""
+    """Messages of the control plane to one compute host; ``sender`` signs them (``rpc.sender.to_hosts``)."""
 
     topic = rpc.COMPUTE
 
@@ -104,7 +107,7 @@ class ComputeAPI(rpc.Client):
 
     def holds(self, context: RequestContext, host: str, instance: dict[str, Any], move: str) -> dict[str, bool]:
         """What a host has of a server that has moved: ``guest``, and ``aside``, what the move with this uuid has kept there."""
-        return self.call(context, "holds", server=host, instance=instance, move=move)
+        return self.call(context, "holds", server=host, timeout=ANSWER_TIMEOUT, instance=instance, move=move)
 
     def arrived(self, context: RequestContext, host: str, instance: dict[str, Any]) -> None:
         """The disks of a server that left were copied."""
@@ -151,8 +154,8 @@ class ComputeAPI(rpc.Client):
 
     def offer_for_live_migration(self, context: RequestContext, host: str, instance_uuid: str, plan: Plan) -> DiskOffer | None:
         """Let the source serve what its hypervisor does not copy."""
-        answer = self.call(context, "offer_for_live_migration", server=host, instance_uuid=instance_uuid,
-                           plan=plan.to_primitive())
+        answer = self.call(context, "offer_for_live_migration", server=host, timeout=ANSWER_TIMEOUT,
+                           instance_uuid=instance_uuid, plan=plan.to_primitive())
         return DiskOffer.from_primitive(answer) if answer is not None else None
 
     def quiesce(self, context: RequestContext, host: str, instance_uuid: str) -> None:

@@ -14,12 +14,19 @@ from oslo_log import log
 from nova_lite import exception, rpc
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.rpc.batching import Batcher, Step
-from nova_lite.rpc.sender import UNKNOWN, Sender
+from nova_lite.rpc.sender import UNKNOWN, Says
 
 LOG = log.getLogger(__name__)
 TIMEOUT = 10.0
 """Seconds for one try of a call: a conductor that died with a message must not cost its caller the lease."""
 TRIES = 12
+QUESTION_TIMEOUT = 70.0
+"""Seconds for a question that a conductor asks another host: more than any of rpc/compute.py has."""
+BUSY_PAUSE, BUSY_TRIES = 0.5, 240
+"""A conductor lets few of its threads wait for hosts: so often it is asked again, after so many seconds."""
+ANSWER, BUSY, SILENT, LOST = "answer", "busy", "silent", "lost"
+"""What a conductor answers to a question for another host: its answer, that too many are under way, that it does not answer,
+that the lease of who asks is lost."""
 PING_TIMEOUT, PINGS = 1.0, 30
 """Seconds for each of the first pings: where no conductor ever was there is no queue yet, and the broker drops what is sent.
 Later ones get more time, since a conductor with too much to do is there, too."""
@@ -42,25 +49,26 @@ class ConductorAPI(rpc.Client):
 
     topic = rpc.CONDUCTOR
 
-    def __init__(self, transport: messaging.RPCTransport, sender: Sender = UNKNOWN) -> None:
+    def __init__(self, transport: messaging.RPCTransport, sender: Says = UNKNOWN) -> None:
         super().__init__(transport, sender)
         self._steps = Batcher(self._send_steps)
         self._tries = TRIES
 
-    def _ask(self, context: RequestContext, method: str, **arguments: Any) -> Any:
-        """Raises ConductorAway, or what the conductor raised on purpose."""
+    def _ask(self, context: RequestContext, method: str, wait: float = TIMEOUT, **arguments: Any) -> Any:
+        """Raises ConductorAway when no conductor answers within ``wait`` seconds, asked again and again, or what the conductor
+        raised on purpose."""
         with _noticing_silence():
-            return self._ask_again(context, method, **arguments)
+            return self._ask_again(context, method, wait, **arguments)
 
-    def _ask_again(self, context: RequestContext, method: str, **arguments: Any) -> Any:
+    def _ask_again(self, context: RequestContext, method: str, wait: float, **arguments: Any) -> Any:
         attempt = 1
         while True:
             try:
-                return self.call(context, method, timeout=TIMEOUT, **arguments)
+                return self.call(context, method, timeout=wait, **arguments)
             except messaging.MessagingTimeout:
                 if attempt >= self._tries:
                     raise
-                LOG.warning("the conductor did not answer %s within %s s, asking again", method, TIMEOUT)
+                LOG.warning("the conductor did not answer %s within %s s, asking again", method, wait)
             attempt += 1
 
     def ping(self, timeout: float) -> None:
@@ -184,7 +192,7 @@ class ConductorAPI(rpc.Client):
         return [answer["result"] for answer in answers]
 
     def _send_steps(self, steps: list[Step]) -> list[dict[str, Any]]:
-        return self._ask_again(admin_context(), "steps", calls=[list(step) for step in steps])
+        return self._ask_again(admin_context(), "steps", TIMEOUT, calls=[list(step) for step in steps])
 
     def _answers(self, steps: list[Step]) -> list[dict[str, Any]]:
         with _noticing_silence():
@@ -225,6 +233,21 @@ class ConductorAPI(rpc.Client):
         """Whether a server of a host, other than ``besides``, has a share of files."""
         return bool(self._ask(context, "share_is_used", host=host, share_id=share_id, besides=besides))
 
+    def ask_other_host(self, action_id: int, owner: str, question: str) -> Any:
+        """What the other host of a move answers to a question (``conductor/between_hosts.py``) about the action that the caller
+        holds. Raises LeaseLost, HostNotAllowed, what the other host raises, or HostSilent."""
+        for _ in range(BUSY_TRIES):
+            said = self._ask(admin_context(), "ask_other_host", QUESTION_TIMEOUT, action_id=action_id, owner=owner,
+                             question=question)
+            if BUSY not in said:
+                break
+            time.sleep(BUSY_PAUSE)
+        if LOST in said:
+            raise exception.LeaseLost(action_id=action_id, owner=owner)
+        if ANSWER not in said:
+            raise exception.HostSilent(question=question)
+        return said[ANSWER]
+
     # the embedded network -------------------------------------------------------------------------------------------
     def list_networks(self, context: RequestContext, project_id: str | None) -> list[dict[str, Any]]:
         """See ``network.base.PortStore``, as the next three."""
@@ -264,6 +287,10 @@ class ConductorAPI(rpc.Client):
     def get_console_auth_token(self, context: RequestContext, token_digest: str) -> dict[str, Any] | None:
         """``objects.ConsoleAuthToken`` of the token with this digest as a dictionary; None for one that is good for nothing."""
         return self._ask(context, "get_console_auth_token", token_digest=token_digest)
+
+    def key_generations(self, host: str) -> list[int]:
+        """The keys of a compute host with which a message to it is signed (``rpc.sender.ToHosts``)."""
+        return list(self._ask(admin_context(), "key_generations", host=host))
 
     # the metadata service: asked once, as the guest asks again by itself --------------------------------------------
     def instance_by_address(self, context: RequestContext, address: str,

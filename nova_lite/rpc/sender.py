@@ -1,7 +1,8 @@
-"""Who sends a message: what a client says and proves of itself. The conductor looks at it (``conductor/callers.py``).
+"""Who sends a message: what a client says and proves of itself. ``runtime/rpc_callers.py`` looks at it.
 
 A sender with a key signs: HMAC-SHA256 over who it is, the time, a nonce, the method and its arguments. The key of a host is
-made of the control plane's key, the host's name and a generation, so no key is stored anywhere but with its owner.
+made of the control plane's key, the host's name and a generation, so no key is stored anywhere but with its owner. The control
+plane can make each of them: what it sends to a compute host it signs with the key of that host, which has no other.
 """
 from __future__ import annotations
 
@@ -9,16 +10,26 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from oslo_config import cfg
 
 from nova_lite import exception
+from nova_lite.context import RequestContext
 
 LEAST_LENGTH = 32       # of the master key
 SIGNED = ("host", "generation", "time", "nonce")
+_TO_HOST = ("to", "time", "nonce")
+_WHO = ("user_id", "project_id", "roles", "is_admin")       # of the context of a message to a host
+
+
+class Says(Protocol):
+    """What a client needs of its sender."""
+
+    def say(self, context: RequestContext, method: str, arguments: Mapping[str, Any], to: str | None) -> dict[str, Any] | None:
+        """What a message to the server ``to`` (None: to any) carries of its sender; None: nothing."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +40,9 @@ class Sender:
     key: bytes | None = field(default=None, repr=False)
     generation: int = 0
 
-    def say(self, method: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a message carries of its sender; None: nothing."""
+    def say(self, context: RequestContext, method: str, arguments: Mapping[str, Any],
+            to: str | None = None) -> dict[str, Any] | None:
+        """What a message carries of its sender; None: nothing. The context decides nothing where it goes."""
         if self.key is None:
             return {"host": self.host} if self.host is not None else None
         said = {"host": self.host, "generation": self.generation, "time": round(time.time(), 3), "nonce": secrets.token_hex(16)}
@@ -38,6 +50,23 @@ class Sender:
 
 
 UNKNOWN = Sender()
+
+
+@dataclass(frozen=True)
+class ToHosts:
+    """The control plane as it speaks to compute hosts. ``generations`` are those of the keys that a host may have; each of
+    them signs."""
+
+    master: str = field(repr=False)
+    generations: Callable[[str], Collection[int]]
+
+    def say(self, context: RequestContext, method: str, arguments: Mapping[str, Any], to: str | None) -> dict[str, Any] | None:
+        """See :class:`Says`. What any host may answer is no secret."""
+        if to is None:
+            return None
+        said = {"host": None, "to": to, "time": round(time.time(), 3), "nonce": secrets.token_hex(16)}
+        return {**said, "macs": {str(number): mac_to(derive(self.master, to, number), said, context, method, arguments)
+                                 for number in self.generations(to)}}
 
 
 def of_control(conf: cfg.ConfigOpts) -> Sender:
@@ -68,6 +97,12 @@ def of_service(conf: cfg.ConfigOpts) -> Sender:
     return of_control(conf)
 
 
+def to_hosts(conf: cfg.ConfigOpts, generations: Callable[[str], Collection[int]]) -> Says:
+    """The control plane as it speaks to compute hosts. Raises ConfigError."""
+    master = master_key(conf)
+    return ToHosts(master, generations) if master else UNKNOWN
+
+
 def master_key(conf: cfg.ConfigOpts) -> str:
     """The key of the control plane; empty: nobody signs. Raises ConfigError."""
     master: str = conf.rpc.master_key
@@ -85,9 +120,20 @@ def derive(master: str, host: str | None, generation: int) -> bytes:
 
 def mac(key: bytes, said: Mapping[str, Any], method: str, arguments: Mapping[str, Any]) -> str:
     """The signature of a message."""
-    # as it comes out of a message: there all keys are text
-    plain = json.loads(json.dumps(dict(arguments)))
-    return hmac.digest(key, _text("message", *(said[name] for name in SIGNED), method, plain), "sha256").hex()
+    return hmac.digest(key, _text("message", *(said[name] for name in SIGNED), method, _plain(arguments)), "sha256").hex()
+
+
+def mac_to(key: bytes, said: Mapping[str, Any], context: RequestContext, method: str, arguments: Mapping[str, Any]) -> str:
+    """The signature of a message of the control plane to a compute host."""
+    values = context.to_rpc()
+    who = [values.get(name) for name in _WHO]
+    return hmac.digest(key, _text("message to a host", *(said[name] for name in _TO_HOST), who, method, _plain(arguments)),
+                       "sha256").hex()
+
+
+def _plain(arguments: Mapping[str, Any]) -> Any:
+    """As they come out of a message: there all keys are text."""
+    return json.loads(json.dumps(dict(arguments)))
 
 
 def _text(*parts: Any) -> bytes:

@@ -1,9 +1,7 @@
 """Who may call the methods of a service, and whether who calls is who it says: a table of rules before its endpoints.
 
-A signed message counts for WINDOW seconds and once: its nonce is written down in the database, since a message that is sent
-again may come to another process. That costs one small INSERT a message, which asks at the same time whether the key is still
-good. Reports and wake-ups are left out: one that comes again within the window says what is so anyway. A process refuses those
-of which it knows the nonce itself.
+A signed message counts for WINDOW seconds and once. How a signature is checked depends on the service: conductors and
+schedulers know the keys of all senders (``rpc_senders.py``), a compute host knows its own key (:class:`ControlPlane`).
 """
 from __future__ import annotations
 
@@ -13,23 +11,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.db import host_keys
-from nova_lite.db.core import Database
 from nova_lite.rpc import expected, sender
 
 LOG = log.getLogger(__name__)
 WINDOW = 60.0           # seconds by which a message may be older or newer than now
 NONCE_LENGTH = 64
-MOST_HEARD = 200_000    # nonces of reports that are remembered
-GOOD_SECONDS = 10.0     # after which the database is asked again whether a key is good
+MOST_HEARD = 200_000    # nonces that a process remembers
 Arguments = Mapping[str, Any]
+Said = Mapping[str, Any]
+"""What a message says of its sender."""
 
 
 def of_nobody(_arguments: Arguments) -> Iterator[str]:
@@ -51,31 +48,95 @@ class Rule:
 
 NOBODY = Rule(False, False)
 ANYBODY = Rule(by_control=True, once=False, unsigned=True)      # what is answered is no secret
+CONTROL = Rule(False, True)
 WAKE_UP = Rule(False, True, once=False)                         # by control services; told twice it does no harm
+
+
+class Proofs(Protocol):
+    """How a service finds out whether a message is of who sends it."""
+
+    def are_in(self, said: Said) -> bool:
+        """Whether there is a signature, and a key to check it."""
+
+    def check(self, context: RequestContext, rule: Rule, method: str, arguments: Arguments) -> None:
+        """Raise HostNotAllowed for a signature that is wrong, MessageReplayed for a message that has come before."""
+
+    def forget(self) -> None:
+        """The nonces that count no more."""
+
+
+class Heard:
+    """The nonces that this process has heard."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._until: dict[str, float] = {}
+
+    def add(self, nonce: str, until: float, name: str) -> None:
+        """Raises MessageReplayed for one that is known; ``name``: the sender."""
+        with self._lock:
+            if nonce in self._until:
+                raise exception.MessageReplayed(host=name, reason="its message has come before")
+            self._until[nonce] = until
+            if len(self._until) > MOST_HEARD:
+                del self._until[next(iter(self._until))]
+
+    def forget(self, now: float) -> None:
+        """Those that count no more."""
+        with self._lock:
+            self._until = {nonce: until for nonce, until in self._until.items() if until > now}
+
+
+def check_time(sent: float, name: str) -> float:
+    """Until when a nonce has to be remembered. Raises HostNotAllowed for a message that is too old or too new."""
+    now = time.time()
+    if abs(now - sent) > WINDOW:
+        raise exception.HostNotAllowed(host=name, reason=f"its message is {now - sent:.0f} s old; do the clocks agree?")
+    return sent + 2 * WINDOW
+
+
+class ControlPlane:
+    """On a compute host: the control plane signs what it sends with the key of this host. Nonces are kept in memory, as this
+    host's messages come to this process and to no other."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
+        self._host, self._own = host, sender.of_host(conf, host)
+        self._heard = Heard()
+
+    def are_in(self, said: Said) -> bool:
+        """Whether the control plane has signed, and this host has a key."""
+        return self._own.key is not None and "macs" in said
+
+    def check(self, context: RequestContext, rule: Rule, method: str, arguments: Arguments) -> None:
+        """Whether the message is for this host, and signed with its key."""
+        said = context.sender or {}
+        try:
+            sent, nonce = float(said["time"]), str(said["nonce"])
+            wanted = sender.mac_to(self._own.key or b"", said, context, method, arguments)
+            told = str(said["macs"][str(self._own.generation)])
+            is_right = hmac.compare_digest(wanted.encode(), told.encode()) and len(nonce) <= NONCE_LENGTH
+        except (KeyError, TypeError, ValueError):
+            is_right = False
+        if not is_right or said["to"] != self._host:
+            raise exception.HostNotAllowed(host="(control)", reason=f"its signature is wrong for the key of {self._host}")
+        self._heard.add(nonce, check_time(sent, "(control)"), "(control)")
+
+    def forget(self) -> None:
+        """The nonces that count no more."""
+        self._heard.forget(time.time())
 
 
 class Callers:
     """Stands before the endpoints of a service. A method without a rule is refused, whoever calls it."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database, rules: Mapping[str, Rule]) -> None:
-        self._rules = rules
-        self._db, self._master = db, sender.master_key(conf)
+    def __init__(self, conf: cfg.ConfigOpts, rules: Mapping[str, Rule], proofs: Proofs) -> None:
+        self._rules, self._proofs = rules, proofs
         self._required: bool = conf.rpc.require_host_keys
-        self._lock = threading.Lock()
-        self._good: dict[tuple[str, int], float] = {}       # keys that were good at a time, by time.monotonic()
-        self._heard: dict[str, float] = {}                  # nonces of reports, and until when they count
+        self.forget = proofs.forget
 
     def before(self, endpoints: Sequence[object]) -> list[object]:
         """The endpoints, with each call looked at first."""
         return [_Door(self, endpoint) for endpoint in endpoints]
-
-    def forget(self) -> None:
-        """The nonces that count no more."""
-        now = time.time()
-        with self._lock:
-            self._heard = {nonce: until for nonce, until in self._heard.items() if until > now}
-        if self._master:
-            self._db.write(host_keys.forget_nonces, now)
 
     @expected
     def admit(self, context: RequestContext, method: str, arguments: Arguments) -> None:
@@ -89,8 +150,8 @@ class Callers:
                 self._check_host(host, rule, method, arguments)
             elif not rule.by_hosts and not rule.by_control:
                 raise exception.HostNotAllowed(host="(none)", reason=f"{method} is nobody's to call")
-            if self._master and "mac" in said and not rule.unsigned:
-                self._verify(said, rule, method, arguments)
+            if self._proofs.are_in(said) and not rule.unsigned:
+                self._proofs.check(context, rule, method, arguments)
             elif self._required and not rule.unsigned:
                 raise exception.HostNotAllowed(host=host or "(none)", reason="its message is not signed")
         except exception.HostNotAllowed as error:
@@ -105,41 +166,6 @@ class Callers:
             if other != host:
                 raise exception.HostNotAllowed(host=host, reason=f"it speaks for host {other}")
 
-    def _verify(self, said: Mapping[str, Any], rule: Rule, method: str, arguments: Arguments) -> None:
-        host, name = said.get("host"), said.get("host") or "(control)"
-        try:
-            sent, generation, nonce = float(said["time"]), int(said["generation"]), str(said["nonce"])
-            wanted = sender.mac(sender.derive(self._master, host, generation), said, method, arguments)
-            is_right = hmac.compare_digest(wanted.encode(), str(said["mac"]).encode()) and len(nonce) <= NONCE_LENGTH
-        except (KeyError, TypeError, ValueError):
-            is_right = False
-        if not is_right:
-            raise exception.HostNotAllowed(host=name, reason="its signature is wrong")
-        now = time.time()
-        if abs(now - sent) > WINDOW:
-            raise exception.HostNotAllowed(host=name, reason=f"its message is {now - sent:.0f} s old; do the clocks agree?")
-        if host is None and not rule.by_control:
-            raise exception.HostNotAllowed(host=name, reason=f"{method} is for compute hosts")
-        until = sent + 2 * WINDOW
-        if rule.once:
-            self._db.write(host_keys.spend, host, generation, nonce, until)
-            return
-        if host is not None:
-            self._check_good(host, generation)
-        with self._lock:
-            if nonce in self._heard:
-                raise exception.MessageReplayed(host=name, reason="its message has come before")
-            self._heard[nonce] = until
-            if len(self._heard) > MOST_HEARD:
-                del self._heard[next(iter(self._heard))]
-
-    def _check_good(self, host: str, generation: int) -> None:
-        """For messages whose nonce the database is not told: it is asked once in a while."""
-        now = time.monotonic()
-        if now - self._good.get((host, generation), float("-inf")) > GOOD_SECONDS:
-            with self._db.read() as conn:
-                host_keys.check(conn, host, generation)
-            self._good[(host, generation)] = now
 
 class _Door:
     """One endpoint; what oslo.messaging calls on it goes through :meth:`Callers.admit`."""

@@ -15,6 +15,7 @@ from nova_lite.db import clock, cloud, core, services
 from nova_lite.objects.scheduling import RequestSpec
 from nova_lite.rpc import cloud_id
 from nova_lite.runtime.rpc_callers import ANYBODY, WAKE_UP, WINDOW, Callers
+from nova_lite.runtime.rpc_senders import Senders
 from nova_lite.scheduler.claims import Placer
 
 LOG = log.getLogger(__name__)
@@ -29,7 +30,7 @@ class SchedulerManager:
         self.conf = conf
         self.db = core.Database(conf)
         self._placer = Placer(conf, self.db)
-        self.callers = Callers(conf, self.db, RULES)
+        self.callers = Callers(conf, RULES, Senders(conf, self.db))
         self.endpoints = self.callers.before([self, cloud_id.Member(conf.host, self._cloud)])
 
     def start(self) -> None:

@@ -1,7 +1,9 @@
-"""A RabbitMQ user for each compute host, as docs/compute_hosts.md has it: builds work, other hosts' messages cannot be read."""
+"""A RabbitMQ user and a key for each compute host, as docs/compute_hosts.md has it: builds and moves work, messages of other
+hosts cannot be read."""
 import os
 import subprocess
 
+import amqp
 import kombu
 import pytest
 from amqp.exceptions import AccessRefused
@@ -9,12 +11,15 @@ from amqp.exceptions import AccessRefused
 from nova_lite import conf as nova_conf
 from nova_lite import rpc
 from nova_lite.compute.manager import ComputeManager
+from nova_lite.db import host_keys
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from nova_lite.rpc import sender
 from tests.support.engines import RabbitMQ
 from tests.unit.conductor.cloud import Cloud
 
 HOSTS = ("h1", "h2")
+MASTER = "0123456789abcdef" * 4
 
 
 def permissions(host):
@@ -23,7 +28,7 @@ def permissions(host):
     own = rf"compute|compute\.{name}|compute_fanout_{name}:.*|reply_{name}:.*"
     there = f"^(nova_lite|compute_fanout|{own})$"
     return ((there, rf"^(nova_lite|amq\.default|{own})$", there),
-            (r"^(conductor|compute\..*)$", rf"^(compute|compute\.{name})$"))
+            ("^conductor$", rf"^(compute|compute\.{name})$"))
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +52,20 @@ def broker(tmp_path_factory):
 
 
 class BrokerCloud(Cloud):
-    """Each host has its own user, and names its queues after itself."""
+    """Each host has its own user and key, and names its queues after itself."""
 
     def __init__(self, directory, broker):
         self._directory, self._broker, self._transports = directory, broker, []
-        super().__init__(directory, config=f"transport_url = {broker.url}\ncontrol_exchange = nova_lite\n")
+        super().__init__(directory, config=f"transport_url = {broker.url}\ncontrol_exchange = nova_lite\n",
+                         rpc__master_key=MASTER, rpc__require_host_keys=True)
 
     def add_host(self, name):
         file = self._directory / f"{name}.conf"
         file.write_text(f"[DEFAULT]\ntransport_url = {url(self._broker, name)}\n[oslo_messaging_rabbit]\n"
                         f"use_queue_manager = true\nhostname = {name}\nprocessname = nova-lite-compute\n")
         conf = nova_conf.load([], config_files=[str(file)], host=name, state_path=str(self._directory / name),
-                              compute__driver="fake", network__driver="null")
+                              compute__driver="fake", network__driver="null", rpc__require_host_keys=True,
+                              rpc__host_key=self._key(name))
         control, self.transport = self.transport, rpc.get_transport(conf)
         try:
             manager = self.hosts[name] = self._serve(rpc.COMPUTE, name, ComputeManager(conf, self.transport, name))
@@ -69,6 +76,9 @@ class BrokerCloud(Cloud):
         self.report(name)
         return manager
 
+    def _key(self, name):
+        generation = self.db.write(host_keys.create, name)
+        return f"{generation}:{sender.derive(MASTER, name, generation).hex()}"
 
     def close(self):
         super().close()
@@ -97,6 +107,8 @@ def test_hosts_with_users_of_their_own_work_and_cannot_read_each_others_messages
     assert cloud.wait_action(moved, objects.DONE).state == objects.DONE
     assert cloud.get(servers[0]).vm_state == states.RESIZED
 
+    cloud.wait_action(cloud.operate(cloud.active(), "live_migrate", {"block_migration": None}), objects.DONE)
+
     def refused(attempt):
         with kombu.Connection(url(broker, "h2").replace("rabbit:", "amqp:")) as connection, pytest.raises(AccessRefused):
             attempt(connection.default_channel)
@@ -108,3 +120,15 @@ def test_hosts_with_users_of_their_own_work_and_cannot_read_each_others_messages
         refused(lambda channel, queue=queue: channel.queue_purge(queue))
     for key in ("compute.h1", "conductor", "#", "compute.*"):       # a queue of its own that gets copies of all messages
         refused(lambda channel, key=key: channel.queue_bind("compute.h2", "nova_lite", key))
+
+
+def test_a_host_cannot_send_to_another_one_or_to_the_scheduler(cloud, broker):
+    def send(key):
+        with kombu.Connection(url(broker, "h2").replace("rabbit:", "amqp:")) as connection:
+            channel = connection.default_channel
+            channel.basic_publish(amqp.Message("{}"), exchange="nova_lite", routing_key=key)
+            channel.queue_declare("compute.h2", passive=True)       # the broker says only now that it has refused
+
+    for key in ("compute.h1", "compute", "scheduler"):
+        with pytest.raises(AccessRefused):
+            send(key)

@@ -5,6 +5,7 @@ Guests have an empty disk with a pattern in it, so nothing boots and all is fast
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import pathlib
 import shutil
@@ -171,13 +172,20 @@ def test_on_the_same_host(drivers, instance, fetch, tmp_path, back):
     assert one.power_state(instance) == states.SHUTDOWN
 
 
-def test_an_image_that_was_deleted_comes_from_the_other_host(drivers, instance, tmp_path):
+@pytest.mark.parametrize("has_digest", [True, False])
+def test_an_image_that_was_deleted_comes_from_the_other_host(drivers, instance, tmp_path, has_digest):
+    """Without a digest nobody knows that it is the image: only this guest stands on it."""
+    bases = tmp_path / "two" / "instances" / "_base"
+    if has_digest:
+        data = (tmp_path / "image.qcow2").read_bytes()
+        instance.image.size, instance.image.checksum = len(data), hashlib.sha512(data).hexdigest()
+
     def gone(image_id, _path):
         raise exception.ImageNotFound(image_id=image_id)
 
     old, new = drivers
     _go(old, new, instance, gone)
-    assert (tmp_path / "two" / "instances" / "_base" / instance.image.id).exists()
+    assert [path.name for path in bases.glob("[!.]*")] == [instance.image.id if has_digest else f"moved-{MOVE}"]
     assert _has_pattern(_disk(tmp_path, "two", instance))
 
 
@@ -248,8 +256,7 @@ def evacuated(request, drivers, instance, hypervisor, tmp_path):
     def run(stopped=False, **refuse):
         conductor = Conductor()
         conductor.refuse = refuse.get("refuse", {})
-        host = Host("two", "two:1", drivers[1], Images(), network, None, conductor, ExternalEvents(conf, network), conf, None,
-                    None)
+        host = Host("two", "two:1", drivers[1], Images(), network, None, conductor, ExternalEvents(conf, network), conf, None)
         action = Action(1, instance.uuid, "evacuate", "req-1", arguments={"verb": "evacuate", "stopped": stopped})
         move = Migration(1, str(uuid.uuid4()), instance.uuid, "evacuation", "accepted", "one", dest_compute="two",
                          dest_node="two")

@@ -17,6 +17,7 @@ from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.rpc.scheduler import SchedulerAPI
 from nova_lite.rpc.sender import Sender
 from nova_lite.runtime.rpc_callers import WINDOW, Callers
+from nova_lite.runtime.rpc_senders import Senders
 from tests.security.test_hostile_compute import ATTACKS, refused_or_empty
 from tests.security.world import ADMIN, World
 from tests.unit.conductor.cloud import FLAVOR
@@ -56,8 +57,8 @@ def world(make_cloud):
 class Recorder(ConductorAPI):
     """Sends what somebody else has signed: ``again`` is what was sent last."""
 
-    def _signed(self, context, method, arguments):
-        self.again = super()._signed(context, method, arguments)
+    def _signed(self, context, method, arguments, server):
+        self.again = super()._signed(context, method, arguments, server)
         return self.again
 
     def repeat(self, method, **arguments):
@@ -116,7 +117,8 @@ def test_a_message_counts_once_on_any_conductor_and_for_its_own_words_only(world
         honest.repeat("get_instance", instance_uuid=world.mine)
     with pytest.raises(exception.HostNotAllowed, match="signature"):
         honest.repeat("list_server_ports", instance_uuid=world.theirs)
-    other = Callers(world.cloud.conf, world.cloud.db, RULES)       # of another conductor, which has not heard it
+    conf = world.cloud.conf
+    other = Callers(conf, RULES, Senders(conf, world.cloud.db))     # of another conductor, which has not heard it
     context = admin_context()
     context.sender = honest.again[SENDER]
     with pytest.raises(exception.MessageReplayed):
@@ -143,7 +145,7 @@ def test_a_message_of_another_time_is_refused(world, monkeypatch, skew):
     now = time.time()
     sender = Sender("h1", rpc_sender.derive(MASTER, "h1", 1), 1)
     monkeypatch.setattr(rpc_sender.time, "time", lambda: now + skew)
-    said = sender.say("get_instance", {"instance_uuid": world.theirs})
+    said = sender.say(ADMIN, "get_instance", {"instance_uuid": world.theirs})
     monkeypatch.undo()
     context = admin_context()
     context.sender = said
@@ -230,6 +232,9 @@ def test_keys_are_made_listed_and_revoked_by_the_operator(world, capsys):
     with pytest.raises(exception.HostNotAllowed, match="revoked"):
         world.client("h1").get_instance(ADMIN, world.theirs)
     new.get_instance(ADMIN, world.theirs)
+    signing = rpc_sender.to_hosts(world.cloud.conf, host_keys.Generations(world.cloud.db))
+    assert [set(signing.say(ADMIN, "m", {}, host)["macs"]) for host in ("h1", "h2", "new")] == [{"2", "3"}, {"1", "2"}, {"1"}]
+    assert signing.say(ADMIN, "m", {}, None) is None
     assert run("key-revoke", "nobody")[0] == 1
     lines = run("key-list")[1].splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["h1", "1"], ["h1", "2"], ["h2", "1"]]

@@ -5,8 +5,9 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import exception
+from nova_lite.conductor.between_hosts import QUESTIONS
 from nova_lite.conductor.callers import RULES
-from nova_lite.db import instances, models
+from nova_lite.db import aggregates, instances, models
 from nova_lite.objects.network import VIF
 from nova_lite.rpc import _Exposed
 from tests.security.world import ADMIN, TOKEN, World
@@ -29,6 +30,10 @@ def finish(w, action, owner, updates=None, events=(), error=None):
                 error=error)
 
 
+def verb_of(question):
+    return QUESTIONS[question].verbs[0]
+
+
 def report(host, owner, **more):
     return "heartbeat", {"report": {"host": host, "owner": owner, "actions": [], **more}}
 
@@ -44,6 +49,12 @@ ATTACKS = {
     "schedule_and_build_instances": lambda w: [("schedule_and_build_instances", {"action_ids": [w.their_stop]})],
     "run_action": lambda w: [("run_action", {"action_ids": [w.their_stop]})],
     "get_console_auth_token": lambda w: [("get_console_auth_token", {"token_digest": TOKEN})],
+    "key_generations": lambda w: [("key_generations", {"host": "h1"})],
+    "ask_other_host": lambda w: [
+        ("ask_other_host", {"action_id": action, "owner": w.owner(owner), "question": question})
+        for question in QUESTIONS for action, owner in (
+            (w.their_stop, "h1"), (w.my_stop, "h2"), (w.their_move, "h1"), (w.their_move, "h2"),
+            (w.hold("h2", w.mine, verb_of(question), migration_id=w.move), "h2"))],
     "instance_by_address": lambda w: [("instance_by_address", {"address": w.port["address"], "network_id": None})],
     "instance_metadata": lambda w: [("instance_metadata", {"instance_uuid": w.theirs})],
     "set_server_password": lambda w: [("set_server_password", {"instance_uuid": w.theirs, "password": "mine"})],
@@ -124,6 +135,9 @@ HONEST = {
     "ping": lambda w: ("ping", {}),
     "cloud": lambda w: ("cloud", {}),
     "instance_by_address": ATTACKS["instance_by_address"], "instance_metadata": ATTACKS["instance_metadata"],
+    "ask_other_host": lambda w: ("ask_other_host", {
+        "action_id": w.hold("h1", w.theirs, "live_migrate", migration_id=w.move_to("h2")), "owner": w.owner("h1"),
+        "question": "waits_for_rest"}),
     "get_instance": ATTACKS["get_instance"], "set_server_password": ATTACKS["set_server_password"],
     "heartbeat": lambda w: report("h1", w.owner("h1")),
     "sync_power_states": lambda w: ("sync_power_states", {"host": "h1", "states": {w.theirs: 1, w.gone: 1}}),
@@ -176,7 +190,7 @@ def refused_or_empty(client, method, arguments):
     """The answer of the conductor, None when it refuses."""
     try:
         answer = client.call(ADMIN, method, timeout=10, **arguments)
-    except exception.HostNotAllowed:
+    except (exception.HostNotAllowed, exception.LeaseLost):
         return None
     if method == "steps":
         [said] = answer
@@ -266,9 +280,12 @@ def test_where_a_server_goes_says_its_move(world):
     honest = world.client("h1")
     with pytest.raises(exception.HostNotAllowed, match="h2"):
         honest.instance_update(world.theirs, {"host": "h2"}, [None], action, world.owner("h1"))
-    honest.instance_update(world.theirs, {"host": "h3", "node": "anything"}, [None], action, world.owner("h1"))
+    aggregate = world.cloud.db.write(aggregates.create, "a", "zone-of-h3")
+    world.cloud.run(sa.insert(aggregates.HOSTS).values(aggregate_id=aggregate["id"], host="h3"))
+    told = {"host": "h3", "node": "anything", "availability_zone": "zone-of-vips"}
+    honest.instance_update(world.theirs, told, [None], action, world.owner("h1"))
     server = world.cloud.get(world.theirs)
-    assert (server.host, server.node) == ("h3", None)
+    assert (server.host, server.node, server.availability_zone) == ("h3", None, "zone-of-h3")
 
 
 def test_the_size_of_a_resized_server_is_that_of_its_move(world):

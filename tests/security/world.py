@@ -34,17 +34,22 @@ class World:
             self.group = networks.list_host_ports(conn, "h1")[0]["security_groups"][0]
         cloud.db.write(console_auth_tokens.create, TOKEN, ConsoleAuthToken(
             instance_uuid=self.theirs, compute_host="h1", console_type="novnc", host="h1", port=5901), 600)
-        self.move = cloud.db.write(lambda conn: moves.create(
-            conn, instances.get(conn, self.theirs), "live-migration", "running", dest_compute="h3")).id
+        self.move = self.move_to("h3")
         self.my_stop = self.hold("h2", self.mine, "stop")
         self.my_build = self.hold("h2", self.mine, "build", alternates=[])
         self.my_nic = self.hold("h2", self.mine, "attach_interface")
         self.their_stop = self.hold("h1", self.theirs, "stop", admin_password="TOP-SECRET")
+        self.their_move = self.hold("h1", self.theirs, "live_migrate", migration_id=self.move)
 
     @staticmethod
     def owner(host):
         """The process of a host that holds its leases."""
         return f"{host}:1:0123456789ab"
+
+    def move_to(self, host):
+        """A move of the victim's server that goes on."""
+        return self.cloud.db.write(lambda conn: moves.create(
+            conn, instances.get(conn, self.theirs), "live-migration", "running", dest_compute=host)).id
 
     def hold(self, host, server, verb, **arguments):
         """An action that a host has claimed."""

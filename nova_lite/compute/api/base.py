@@ -13,7 +13,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, instances
+from nova_lite.db import actions, host_keys, instances
 from nova_lite.db.core import Database
 from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
@@ -58,7 +58,7 @@ class Base:
         self.volume = volume
         self.share = share_base.load(conf)
         self.pci_aliases = pci.aliases(conf.pci.alias)
-        self.compute_rpc = rpcapi.ComputeAPI(transport)
+        self.compute_rpc = rpcapi.ComputeAPI(transport, sender.to_hosts(conf, host_keys.Generations(db)))
         self.conductor_rpc = ConductorAPI(transport, sender.of_control(conf))
         self.wakeups = Wakeups()
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import oslo_messaging as messaging
+from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute.api.base import Base
@@ -13,6 +14,7 @@ from nova_lite.objects import states
 from nova_lite.objects.diagnostics import Diagnostics
 from nova_lite.objects.instance import Instance
 
+LOG = log.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -49,3 +51,6 @@ def ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
         return question(*arguments)
     except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure) as error:
         raise exception.ServiceUnavailable(what=what, reason="its compute host does not answer") from error
+    except exception.HostNotAllowed as error:       # keys or clocks do not agree
+        LOG.error("%s: %s", what, error)
+        raise exception.ServiceUnavailable(what=what, reason="its compute host refuses the message of the API") from error

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from nova_lite import exception, rpc
 from nova_lite.conductor.security_group_notifier import SecurityGroupNotifier
-from nova_lite.db import networks
+from nova_lite.db import host_keys, networks
 from nova_lite.db.core import Database
 from nova_lite.db.group_changes import GroupChanges
 from nova_lite.embedded.api import fields, network_limits
@@ -17,6 +17,7 @@ from nova_lite.embedded.api.neutron_answers import as_neutron_answers
 from nova_lite.embedded.api.security_groups import SecurityGroupHandlers
 from nova_lite.embedded.api.wsgi import Application, Request, Route, body_of, scope, select
 from nova_lite.embedded.identity.local import LocalIdentity
+from nova_lite.rpc import sender
 from nova_lite.rpc.compute import ComputeAPI
 
 EXTENSIONS = ("security-group", "port-security", "net-mtu", "quotas", "quota_details")
@@ -27,7 +28,8 @@ def factory(conf: cfg.ConfigOpts) -> Application | None:
     if not network_is_offered(conf):
         return None
     db = Database(conf)
-    changes = GroupChanges(db, SecurityGroupNotifier(db, ComputeAPI(rpc.get_transport(conf))))
+    changes = GroupChanges(db, SecurityGroupNotifier(db, ComputeAPI(
+        rpc.get_transport(conf), sender.to_hosts(conf, host_keys.Generations(db)))))
     api, groups = NetworkHandlers(conf, changes), SecurityGroupHandlers(changes)
     return Application(LocalIdentity(f"{conf.state_path}/identity"), [
         Route("GET", "/", api.versions, public=True),

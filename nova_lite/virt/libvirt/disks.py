@@ -310,20 +310,22 @@ class DiskMaker(DiskStore):
         touched, virtual_size = self._looked_at.get((image.id, image.disk_format), (0, 0))
         return virtual_size if touched == path.stat().st_ctime_ns else images.inspect(path, image.id, image.disk_format)
 
-    def base_for_move(self, name: str, disk_format: str, image: ImageMeta | None, fetch: Fetcher,
-                      pull: Callable[[pathlib.Path], None]) -> pathlib.Path:
-        """The base image of a guest that comes from another host: what is here, else from the Image service (``image``), else
-        by ``pull`` from the other host. Raises ImageUnacceptable and what ``pull`` raises."""
+    def base_for_move(self, move: str, disk_format: str, image: ImageMeta | None, fetch: Fetcher,
+                      pull: Callable[[pathlib.Path], None]) -> tuple[pathlib.Path, str]:
+        """The base image of a guest that comes from another host, and its format: ``image``, the server's own, as this host has
+        it or the Image service gives it; else what ``pull`` gets from the other host, in ``disk_format``. That is this move's
+        alone, but for an image whose digest says what it is. Raises ImageUnacceptable and what ``pull`` raises."""
         if image is not None:
             try:
-                return self._base_image(image, fetch)[0]
+                return self._base_image(image, fetch)[0], image.disk_format
             except exception.ImageNotFound:
-                LOG.info("Image %s is gone from the Image service: the other host has a copy", name)
-        if not name.replace("-", "").isalnum():
-            raise exception.ImageUnacceptable(image_id=name, reason="its id cannot be a file name")
+                LOG.info("Image %s is gone from the Image service: the other host has a copy", image.id)
+        known = image if image is not None and image.checksum else None
+        name = known.id if known is not None else f"moved-{move}"       # no image has such an id
+        disk_format = image.disk_format if image is not None else disk_format
         path = self._base / name
         with self._locked(name):
-            if not (path.exists() if image is None else self._is_whole(path, image)):
+            if not (path.exists() if known is None else self._is_whole(path, known)):
                 with written_whole(path) as part:
                     pull(part)
                     if image is not None:
@@ -331,7 +333,7 @@ class DiskMaker(DiskStore):
                     images.inspect(part, name, disk_format)
                     os.chmod(part, BASE_MODE)
             _touch(path)
-        return path
+        return path, disk_format
 
     def tidy(self) -> None:
         """Remove base images that no guest uses and that none was made from for ``[libvirt] keep_unused_images`` seconds."""

@@ -252,6 +252,7 @@ class LiveMigrations:
 
     def _migrate(self, guest: Guest, plan: Plan, mend: bool = False) -> None:
         lib, options = guest.lib, self._conf.libvirt
+        migration_check.check_uri(plan.uri)
         xml = self._xml(guest)
         there = migration_xml.build(xml, plan)
         parameters: dict[str, Any] = {

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
+import urllib.parse
 from typing import Any
 
 from nova_lite import exception, units
@@ -15,6 +17,9 @@ from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.files import GuestDirectory, read_mark
 
 TOKEN = "migration-token"       # noqa: S105  a file name
+_SCHEMES = frozenset({"qemu", *(f"qemu+{by}" for by in ("unix", "tcp", "tls", "ssh", "libssh", "libssh2"))})
+_PARAMETERS = frozenset({"name", "socket", "mode", "no_verify", "pkipath", "tls_priority", "no_tty", "keyfile", "sshauth",
+                         "known_hosts", "known_hosts_verify", "netcat", "proxy"})
 
 
 def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
@@ -36,6 +41,16 @@ def refuse_shared(files: GuestDirectory, host: str) -> None:
         raise exception.MigrationPreCheckError(reason=f"{files.path} is that of the guest on host {owner}, though the "
                                                       "check has found that the hosts do not share directories",
                                                public="Migration pre-check error: the hosts share directories")
+
+
+def check_uri(uri: str) -> None:
+    """The other host says how libvirt of this one, which is root, reaches it. It may name no program of this host, as the
+    transport ext and the parameter command do. Raises MigrationPreCheckError."""
+    parts = urllib.parse.urlsplit(uri)
+    names = {urllib.parse.unquote(one.partition("=")[0]).lower() for one in re.split("[&;]", parts.query) if one}
+    if parts.scheme not in _SCHEMES or not names <= _PARAMETERS:
+        raise exception.MigrationPreCheckError(reason=f"this host does not connect to {uri!r} ([libvirt] live_migration_uri)",
+                                               public="Migration pre-check error: the source does not connect to the new host")
 
 
 def forget(files: GuestDirectory, token: str) -> None:

@@ -170,12 +170,13 @@ class Moves:
                     with written_whole(target) as part:
                         pull(offer, name, keys, part, check)
                         if target == files.disk:
-                            self._rebase(instance, part, offer, fetch, lambda base: pull(offer, BASE, keys, base, check))
+                            self._rebase(instance, part, offer, move, fetch, lambda base: pull(offer, BASE, keys, base, check))
 
-    def _rebase(self, instance: Instance, disk: pathlib.Path, offer: DiskOffer, fetch: Fetcher,
+    def _rebase(self, instance: Instance, disk: pathlib.Path, offer: DiskOffer, move: str, fetch: Fetcher,
                 pull_base: Callable[[pathlib.Path], None]) -> None:
-        """The root disk stands on this host's copy of its base image. That comes from the Image service like for a build, and
-        from the other host when the Image service does not have it any more."""
+        """The root disk stands on this host's copy of its base image. Which images this host has in its cache is no business of
+        the other host: of these it takes the one that the server's record names, and no other. A server that was unshelved
+        stands on another one, of which the other host sends its copy; so it does when the Image service has it no more."""
         if offer.disk_format != images.OVERLAY:
             return
         header = images.qcow2_header(disk)
@@ -184,8 +185,8 @@ class Moves:
         if not offer.base:
             return
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
-        base = self._disks.base_for_move(offer.base, offer.base_format, image, fetch, pull_base)
-        self._disks.rebase(instance, self._files(instance.uuid), disk, base, offer.base_format)
+        base, base_format = self._disks.base_for_move(move, offer.base_format, image, fetch, pull_base)
+        self._disks.rebase(instance, self._files(instance.uuid), disk, base, base_format)
 
     def _check_format(self, files: GuestDirectory, offer: DiskOffer) -> None:
         """By the word of the other host, before anything is copied: of a raw disk all bytes are the guest's. ResizeError."""

@@ -41,7 +41,7 @@ def test_a_revert_that_failed_counts_what_the_server_is(cloud, api, monkeypatch,
     else:
         def is_silent(*_arguments):
             raise messaging.MessagingTimeout
-        monkeypatch.setattr(cloud.hosts[dest].host.compute, "holds", is_silent)
+        monkeypatch.setattr(cloud.conductor.compute, "holds", is_silent)
     api.revert_resize(cloud.context, cloud.get(server))
     if why == "its workers died":
         assert _used(cloud) == (2, 2048)

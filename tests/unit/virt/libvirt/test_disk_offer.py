@@ -1,4 +1,5 @@
 """What a host shows of a guest that moves and another one takes, with the real qemu-img and storage daemon; no libvirt."""
+import dataclasses
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import pytest
 
 import nova_lite.conf
 from nova_lite import exception
-from nova_lite.virt.libvirt import copying
+from nova_lite.virt.libvirt import copying, images
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import GuestDirectory, Mark, read_mark
 from nova_lite.virt.libvirt.moves import Moves
@@ -143,6 +144,54 @@ def test_an_overlay_that_is_said_to_have_no_base_is_not_kept(make_host, fetch):
     with pytest.raises(exception.VirtDriverError, match="not what the other host says"):
         new.moves.receive(instance(), offer, fetch, MOVE)
     assert not (new.guest / "disk").exists()
+
+
+def test_the_other_host_names_no_image_but_the_servers_own(make_host, fetch):
+    """That of another tenant is in the cache of the new host: the disk stands on what the old host has sent."""
+    old, new, others = make_host("old"), make_host("new"), "20000000-0000-4000-8000-0000000000ff"
+    old.guest.mkdir(parents=True)
+    old.moves.fit(instance(), fetch)
+    old.moves.set_aside(instance(), MOVE)
+    (new.root / "_base").mkdir(parents=True)
+    (new.root / "_base" / others).write_bytes(SECRET.ljust(MIB, b"\0"))
+    offer = old.moves.offer(instance())
+    offer.base = others
+    fetched = []
+    new.moves.receive(instance(), offer, lambda image_id, path: fetched.append(image_id), MOVE)
+    base = images.base_of(new.guest / "disk", "qcow2")
+    assert (base.name, fetched) == (f"moved-{MOVE}", [])
+    assert subprocess.run(["qemu-img", "compare", "-q", base, old.root / "_base" / IMAGE], check=False).returncode == 0
+    seen = new.root / "seen"
+    subprocess.run(["qemu-img", "convert", "-f", "qcow2", "-O", "raw", new.guest / "disk", seen], check=True)
+    with open(seen, "rb") as stream:
+        assert stream.read(len(SECRET)) == bytes(len(SECRET))
+    seen.unlink()
+    offer = old.moves.offer(instance())
+    offer.base, offer.base_format = IMAGE, "raw"        # whose record says qcow2
+    (new.guest / "disk").unlink()
+    new.moves.receive(instance(), offer, fetch, MOVE)
+    assert images.info(new.guest / "disk", "qcow2")["backing-filename-format"] == "qcow2"
+    assert images.base_of(new.guest / "disk", "qcow2").name == IMAGE
+
+
+@pytest.mark.parametrize("checksum", ["", "no such digest"])
+def test_what_the_other_host_sends_for_an_image_that_is_gone_is_no_other_servers_base(make_host, fetch, checksum):
+    old, new = make_host("old"), make_host("new")
+    old.guest.mkdir(parents=True)
+    old.moves.fit(instance(), fetch)
+    old.moves.set_aside(instance(), MOVE)
+    known = instance()
+    known.image = dataclasses.replace(known.image, checksum=checksum, hash_algo="sha256")
+
+    def gone(image_id, _path):
+        raise exception.ImageNotFound(image_id=image_id)
+    if checksum:
+        with pytest.raises(exception.ImageUnacceptable):
+            new.moves.receive(known, old.moves.offer(known), gone, MOVE)
+    else:
+        new.moves.receive(known, old.moves.offer(known), gone, MOVE)
+        assert images.base_of(new.guest / "disk", "qcow2").name == f"moved-{MOVE}"
+    assert not (new.root / "_base" / IMAGE).exists()
 
 
 def test_directories_with_commas_in_their_names(make_host, fetch):

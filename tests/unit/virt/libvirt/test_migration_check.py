@@ -148,3 +148,19 @@ def test_the_file_that_a_check_needed_goes_unless_there_is_a_newer_one(tmp_path)
     for token, is_there in (("first", True), ("second", False), ("second", False)):
         live.forget(UUID, token)
         assert (files.path / migration_check.TOKEN).exists() is is_there
+
+
+@pytest.mark.parametrize("uri", [
+    "qemu+tcp://10.0.0.2/system", "qemu+tls://[fd00::2]/system?no_verify=1", "qemu+ssh://root@h2/system?keyfile=/etc/key&no_tty=1",
+    "qemu+unix:///system?socket=/run/a,b/socket"])
+def test_a_uri_that_reaches_another_host(uri):
+    migration_check.check_uri(uri)
+
+
+@pytest.mark.parametrize("uri", [
+    "qemu+ext://h2/system?command=/bin/sh", "qemu+ext:///system", "qemu+ssh://h2/system?command=/tmp/x", "lxc:///", "",
+    "qemu+ssh://h2/system?socket=/s;command=/tmp/x", "qemu+ssh://h2/system?Command=/x", "qemu+ssh://h2/system?%63ommand=/x"])
+def test_a_uri_that_runs_a_program_of_this_host_is_refused(uri):
+    with pytest.raises(exception.MigrationPreCheckError) as caught:
+        migration_check.check_uri(uri)
+    assert "h2" not in caught.value.public

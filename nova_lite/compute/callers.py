@@ -1,0 +1,28 @@
+"""Who may call which method of a compute host, in one table: the control plane, and nobody else.
+
+Another compute host asks the conductor (``conductor/between_hosts.py``). A method that is not in the table is refused, whoever
+calls it (``runtime/rpc_callers.py``).
+"""
+from __future__ import annotations
+
+from nova_lite.objects import states
+from nova_lite.runtime.rpc_callers import ANYBODY, CONTROL, Rule
+
+_WAKE_UPS = {operation.method for operation in states.OPERATIONS.values() if operation.method}
+RULES: dict[str, Rule] = {
+    # what it answers is no secret
+    "cloud": ANYBODY,
+    # what has to be done stands in the action
+    **dict.fromkeys(_WAKE_UPS, CONTROL),
+    # what others tell of servers, ports, images
+    "look_for_left_behind": CONTROL, "external_instance_event": CONTROL, "refresh_security_rules": CONTROL,
+    "cache_images": CONTROL,
+    # what users want to know
+    "get_console_output": CONTROL, "get_diagnostics": CONTROL, "check_admin_password": CONTROL, "get_console": CONTROL,
+    "validate_console": CONTROL,
+    # a guest that stands still for a snapshot
+    "quiesce": CONTROL, "unquiesce": CONTROL,
+    # moves
+    "live_migration_facts": CONTROL, "live_migration_refused": CONTROL, "check_live_migration": CONTROL,
+    "waits_for_rest": CONTROL, "offer_for_live_migration": CONTROL, "leave": CONTROL, "holds": CONTROL, "arrived": CONTROL,
+}

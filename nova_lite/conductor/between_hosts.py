@@ -1,0 +1,143 @@
+"""What the two hosts of a move ask each other. They ask the conductor, which asks the other host: a compute host takes
+messages of the control plane only.
+
+A host says which action it holds, and which question it asks. All else says the database: whether the action is its own, which
+the other host of the move is, of which server the question is. The few questions, and who may ask them, are in one table.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import oslo_messaging as messaging
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import exception
+from nova_lite.conductor import endings
+from nova_lite.context import RequestContext, admin_context
+from nova_lite.db import actions, instances, moves
+from nova_lite.db.core import Database
+from nova_lite.objects import action as objects
+from nova_lite.objects.action import Action
+from nova_lite.objects.guest_moves import Plan
+from nova_lite.objects.migration import Migration
+from nova_lite.rpc import expected
+from nova_lite.rpc.compute import ComputeAPI
+from nova_lite.rpc.conductor import ANSWER, BUSY, LOST, SILENT
+
+LOG = log.getLogger(__name__)
+SHARE = 4       # one of so many of the conductor's threads may wait for hosts: these ask the conductor before they answer
+_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
+_COLD, _BACK, _LIVE = ("resize", "migrate"), ("confirmResize", "revertResize"), ("live_migrate",)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question: the host ``other`` is asked for an action, a move and the record of a server."""
+
+    other: str
+    action: Action
+    move: Migration
+    server: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """``verbs``: the actions in which it is asked; ``by_source``, ``by_destination``: by which host of the move."""
+
+    verbs: tuple[str, ...]
+    ask: Callable[[ComputeAPI, RequestContext, _Asked], Any]
+    by_source: bool = False
+    by_destination: bool = False
+
+
+def _leave(compute: ComputeAPI, context: RequestContext, it: _Asked) -> Any:
+    return compute.leave(context, it.other, it.move.instance_uuid, it.action.id, it.action.owner or "", it.move.uuid)
+
+
+def _holds(compute: ComputeAPI, context: RequestContext, it: _Asked) -> Any:
+    return compute.holds(context, it.other, it.server, it.move.uuid)
+
+
+def _arrived(compute: ComputeAPI, context: RequestContext, it: _Asked) -> Any:
+    return compute.arrived(context, it.other, it.server)
+
+
+def _offer(compute: ComputeAPI, context: RequestContext, it: _Asked) -> Any:
+    offer = compute.offer_for_live_migration(context, it.other, it.move.instance_uuid,
+                                             Plan.from_primitive((it.move.facts or {})["plan"]))
+    return offer.to_primitive() if offer is not None else None
+
+
+def _waits(compute: ComputeAPI, context: RequestContext, it: _Asked) -> Any:
+    return compute.waits_for_rest(context, it.other, it.move.instance_uuid)
+
+
+QUESTIONS: dict[str, _Question] = {
+    "leave": _Question(_COLD, _leave, by_destination=True),
+    "arrived": _Question(_COLD, _arrived, by_destination=True),
+    "holds": _Question(_BACK, _holds, by_source=True, by_destination=True),
+    "offer_for_live_migration": _Question(_LIVE, _offer, by_destination=True),
+    "waits_for_rest": _Question(_LIVE, _waits, by_source=True),
+}
+
+
+class BetweenHosts:
+    """An endpoint of the conductor."""
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, compute: ComputeAPI) -> None:
+        self._conf, self._db, self._compute = conf, db, compute
+        self._lock, self._waiting = threading.Lock(), 0
+
+    @expected
+    def ask_other_host(self, context: RequestContext, action_id: int, owner: str, question: str) -> dict[str, Any]:
+        """See :meth:`ConductorAPI.ask_other_host`. Raises HostNotAllowed, InstanceNotFound, and what the other host raises."""
+        try:
+            with self._db.read() as conn:
+                asked = _asked(conn, context.caller, action_id, owner, question)
+        except exception.LeaseLost:
+            return {LOST: True}
+        with self._place() as is_free:
+            if not is_free:
+                return {BUSY: True}
+            try:
+                return {ANSWER: QUESTIONS[question].ask(self._compute, admin_context(), asked)}
+            except _AWAY as error:
+                LOG.warning("host %s does not answer '%s': %s", asked.other, question, error,
+                            extra={"instance_uuid": asked.move.instance_uuid})
+                return {SILENT: True}
+
+    @contextmanager
+    def _place(self) -> Iterator[bool]:
+        """Whether one more question may wait for its answer."""
+        with self._lock:
+            is_free = self._waiting < max(1, self._conf.executor_thread_pool_size // SHARE)
+            self._waiting += is_free
+        try:
+            yield is_free
+        finally:
+            with self._lock:
+                self._waiting -= is_free
+
+
+def _asked(conn: sa.Connection, caller: str | None, action_id: int, owner: str, name: str) -> _Asked:
+    """What is asked of whom. Raises LeaseLost, HostNotAllowed or InstanceNotFound."""
+    action, question = actions.get(conn, action_id), QUESTIONS.get(name)
+    if action is None or action.state != objects.RUNNING or action.owner != owner:
+        raise exception.LeaseLost(action_id=action_id, owner=owner)
+    if (action.stage, action.host) != (objects.COMPUTE, caller):
+        raise exception.HostNotAllowed(host=caller or "(none)", reason=f"action {action_id} is not its own")
+    if question is None or endings.operation(action).verb not in question.verbs:
+        raise exception.HostNotAllowed(host=caller, reason=f"'{endings.operation(action).verb}' does not ask {name!r}")
+    move = moves.get(conn, action.arguments["migration_id"])
+    others = {move.source_compute: (question.by_destination, move.dest_compute),
+              move.dest_compute: (question.by_source, move.source_compute)}
+    other = next((host for host, (allowed, asking) in others.items() if allowed and asking == caller and host != caller), None)
+    if other is None:
+        raise exception.HostNotAllowed(host=caller, reason=f"no other host of move {move.id} is to answer it {name!r}")
+    return _Asked(other, action, move, instances.get(conn, action.instance_uuid).to_primitive())
