@@ -21,7 +21,10 @@ BODY_SECONDS = 10.0         # ... and by how many seconds a body that no worker 
 STREAM_SECONDS = 60.0       # ... and one that a worker reads
 LINE_BYTES = 65536          # a chunk's size with its extensions; all trailers
 TRAILERS = 100
-_RECEIVE_BYTES = 65536
+OVERHEAD_BYTES = 4096       # by which the lines between chunks may be more than what is in the chunks
+_RECEIVE_BYTES = 16384      # at a time: of a body that is held, of which there may be many, ...
+_STREAM_BYTES = 65536       # ... and of one that a worker reads
+_LINE_ENDS = 4              # bytes: after the size, and after the chunk
 _GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 _TRAILER = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*")
@@ -66,7 +69,9 @@ class Chunked:
         self.ended = False
         self._raw = bytearray()
         self._left = 0              # bytes of the chunk
-        self._line = self._size     # what the next line is
+        self._overhead = 0
+        # what the next line is; no bound method, which would keep all this until the garbage collector comes
+        self._line = Chunked._size
         self._trailers = self._trailer_bytes = 0
 
     @property
@@ -90,7 +95,7 @@ class Chunked:
                 end = self._end_of_line(at)
                 if end is None:
                     break
-                self._line(bytes(self._raw[at:end]))
+                self._line(self, bytes(self._raw[at:end]))
                 at = end + 2
         del self._raw[:at]
         return bytes(found)
@@ -110,12 +115,15 @@ class Chunked:
         if match is None:
             raise BadRequest("the size of a chunk is no hexadecimal number")
         self._left = int(match[1], 16)
-        self._line = self._end_of_chunk if self._left else self._trailer
+        self._overhead = max(0, self._overhead + len(line) + _LINE_ENDS - self._left)
+        if self._overhead > OVERHEAD_BYTES:
+            raise BadRequest("the chunks are too small")
+        self._line = Chunked._end_of_chunk if self._left else Chunked._trailer
 
     def _end_of_chunk(self, line: bytes) -> None:
         if line:
             raise BadRequest("a chunk is longer than its size")
-        self._line = self._size
+        self._line = Chunked._size
 
     def _trailer(self, line: bytes) -> None:
         if not line:
@@ -140,13 +148,15 @@ class Body(io.RawIOBase):
         self.framing, self.held = framing, b""
         self.outside: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
         self._sock, self._came, self._clock = sock, came, clock
+        self._receive_bytes = _RECEIVE_BYTES
         self._waits_for_100 = waits_for_100 and not came
         self._most_seconds = self._seconds = BODY_SECONDS
 
     def stream(self, held: bytes) -> io.BufferedReader:
         """The file for an application that reads the body as it comes."""
         self.held, self._most_seconds, self._seconds = held, STREAM_SECONDS, STREAM_SECONDS
-        return io.BufferedReader(self, _RECEIVE_BYTES)
+        self._receive_bytes = _STREAM_BYTES
+        return io.BufferedReader(self, _STREAM_BYTES)
 
     def readable(self) -> bool:
         """See io.RawIOBase."""
@@ -181,7 +191,7 @@ class Body(io.RawIOBase):
                     self._waits_for_100 = False
                     send_all(self._sock, _GO_ON, BODY_SECONDS)
                 self._sock.settimeout(self._seconds)
-                data = self._sock.recv(_RECEIVE_BYTES)
+                data = self._sock.recv(self._receive_bytes)
         except TimeoutError:
             raise RequestTimeout() from None
         except OSError as error:

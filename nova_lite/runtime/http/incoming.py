@@ -23,8 +23,7 @@ HEAD_FIELDS = 100
 HEAD_SECONDS = 10.0         # for the whole head
 KEEPALIVE_SECONDS = 75.0    # between two requests
 HELD_BYTES = 128 * 1024     # a body up to this size, and so any JSON, is read before the application is called
-_RECEIVE_BYTES = 65536
-_BARE_LF = re.compile(rb"(?<!\r)\n")
+_RECEIVE_BYTES = 16384
 _BROKEN = re.compile(rb"\r(?!\n)|\r\n[ \t]")
 _LENGTH = re.compile(rb"^content-length[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _NAME = rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?"
@@ -97,9 +96,10 @@ class Requests:
             if raw and not began:
                 began, deadline = True, self._clock() + HEAD_SECONDS
             end = raw.find(b"\r\n\r\n", max(0, seen - 3))
-            if (len(raw) if end < 0 else end) > HEAD_BYTES:
+            stop = len(raw) if end < 0 else end
+            if stop > HEAD_BYTES:
                 raise HeadTooLarge()
-            if _BARE_LF.search(raw, max(0, seen - 1), len(raw) if end < 0 else end):
+            if raw.count(b"\n", seen, stop) != raw.count(b"\r\n", max(0, seen - 1), stop):
                 raise BadRequest("a line ends without a carriage return")
             if end >= 0:
                 self._rest = bytes(raw[end + 4:])

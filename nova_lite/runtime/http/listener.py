@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.runtime.http.sockets import network_of, refuse, tell_failed_tls
+from nova_lite.runtime.http.sockets import SEND_SECONDS, linger, network_of, refusal, send_all, tell_failed_tls
 
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.25        # between two looks whether the listener shall stop
@@ -118,8 +118,9 @@ class Listener:
         client.held = size
 
     def _evict_largest(self) -> bool:
-        """Close the one that holds most, of those that wait and are of the address that holds most; False when none waits."""
-        waiting = [[client for client, since in clients.items() if since is not None] for clients in self._clients.values()]
+        """Close the one that holds most, of those that wait and are of the address that holds most; False: none does."""
+        waiting = [[client for client, since in clients.items() if since is not None and client.held]
+                   for clients in self._clients.values()]
         most = max(waiting, key=lambda clients: sum(client.held for client in clients), default=[])
         if not most:
             return False
@@ -158,12 +159,11 @@ class Listener:
 
     def _run(self, client: Client) -> None:
         try:
-            if self._tls is not None:
-                self._secure(client, self._tls)
-            self._serve(client)
-        except exception.NovaLiteError as error:
-            LOG.info("a request of %s was refused: %s", client.address, error)
-            refuse(client.sock, error)
+            # outside of any handler of the error, which would keep what has come of the request
+            answer = self._serve_or_refuse(client)
+            if answer:
+                send_all(client.sock, answer, SEND_SECONDS)
+                linger(client.sock)
         except ssl.SSLError as error:       # with TLS 1.3 a client says after the handshake that it refuses the certificate
             tell_failed_tls(client.address, error)
         except OSError as error:
@@ -175,6 +175,17 @@ class Listener:
                 self._forget(client)
                 # under the lock: nobody else shuts down a file number that is another file's by then
                 client.sock.close()
+
+    def _serve_or_refuse(self, client: Client) -> bytes:
+        """The last answer, if ``serve`` has not given it."""
+        try:
+            if self._tls is not None:
+                self._secure(client, self._tls)
+            self._serve(client)
+        except exception.NovaLiteError as error:
+            LOG.info("a request of %s was refused: %s", client.address, error)
+            return refusal(error)
+        return b""
 
     @staticmethod
     def _secure(client: Client, tls: ssl.SSLContext) -> None:

@@ -16,7 +16,7 @@ LOG = log.getLogger(__name__)
 BACKLOG = 1024
 SEND_SECONDS = 10.0         # for an answer to go out, ...
 SEND_RATE = 1024            # ... and a second more for each so many bytes
-_LINGER_SECONDS, _LINGER_BYTES = 1.0, 1 << 20
+_LINGER_SECONDS, _LINGER_BYTES, _LINGER_PART = 1.0, 1 << 20, 8192
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -79,13 +79,11 @@ def send_all(sock: socket.socket, data: bytes | memoryview, seconds: float) -> N
         left = left[sock.send(left):]
 
 
-def refuse(sock: socket.socket, error: exception.NovaLiteError) -> None:
+def refusal(error: exception.NovaLiteError) -> bytes:
     """The answer to what is no request."""
     body = f"{error}\n".encode()
-    with contextlib.suppress(OSError):
-        send_all(sock, (f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-                        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode() + body, SEND_SECONDS)
-        linger(sock)
+    return (f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode() + body
 
 
 def linger(sock: socket.socket) -> None:
@@ -95,7 +93,7 @@ def linger(sock: socket.socket) -> None:
         deadline, seen = time.monotonic() + _LINGER_SECONDS, 0
         while seen < _LINGER_BYTES and (seconds := deadline - time.monotonic()) > 0:
             sock.settimeout(seconds)
-            more = sock.recv(65536)
+            more = sock.recv(_LINGER_PART)
             if not more:
                 return
             seen += len(more)

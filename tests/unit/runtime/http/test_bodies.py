@@ -17,6 +17,7 @@ ENDS = {
     "bare extension": b"1;a\rb\r\nx\r\n0\r\n\r\n",
     "after a chunk": b"1\r\nx\n0\r\n\r\n", "long chunk": b"1\r\nxy\r\n0\r\n\r\n", "blank": b"1 \r\nx\r\n0\r\n\r\n",
     "signed": b"+1\r\nx\r\n0\r\n\r\n", "prefix": b"0x1\r\nx\r\n0\r\n\r\n", "huge": b"f" * 17 + b"\r\nx\r\n0\r\n\r\n",
+    "many small chunks": b"1\r\nx\r\n" * 1100 + b"0\r\n\r\n", "long extensions": b"1;" + b"a" * 20_000 + b"\r\nx\r\n0\r\n\r\n",
     "no size": b"\r\nx\r\n0\r\n\r\n", "no header": b"0\r\nGET /hidden HTTP/1.1\r\n\r\n",
     "folded": b"0\r\nX: 1\r\n Y: 2\r\n\r\n",
     "blank before the colon": b"0\r\nX : 1\r\n\r\n"}
