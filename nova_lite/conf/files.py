@@ -64,7 +64,9 @@ def _value(sections: Sections, group: str, name: str) -> str:
 
 def exposed(conf: cfg.ConfigOpts) -> list[str]:
     """The files of ``conf``, and those with secrets that it names, which every user of this machine can read."""
-    named = [conf.database.secret_keys_file, conf.api.tls_key_file, conf.vnc.vencrypt_client_key]
+    named = [conf.database.secret_keys_file, conf.vnc.vencrypt_client_key]
+    # a key may stand in the file of its certificate
+    named += [group.tls_key_file or group.tls_cert_file for group in (conf.api, conf.console)]
     if conf.database.connection.startswith(_SQLITE):        # what is to be told to guests is in there
         named.append(conf.database.connection.removeprefix(_SQLITE).partition("?")[0])
     return [str(path) for path in [*_paths(conf), *(pathlib.Path(name) for name in named if name)] if _is_exposed(path)]

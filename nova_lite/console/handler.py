@@ -1,6 +1,7 @@
 """One connection of a browser to a console proxy: pages, and the websocket that becomes a connection to a console."""
 from __future__ import annotations
 
+import io
 import re
 import socket
 import ssl
@@ -14,30 +15,56 @@ from websockify import websocketproxy
 
 from nova_lite.console import vencrypt
 from nova_lite.objects.console import ConsoleAuthToken
+from nova_lite.runtime.http.incoming import Incoming
 from nova_lite.runtime.http.listener import Client
+from nova_lite.runtime.http.sockets import SEND_RATE, SEND_SECONDS, send_all
 
 LOG = log.getLogger(__name__)
-REQUEST_SECONDS = 10.0      # for a request to come in whole; a console that was opened may be silent for ever
+_REASON = 200               # characters: websockify quotes what it does not understand
 CONNECT_SECONDS = 10
 HEAD_BYTES = 1024
 _TOKEN = re.compile(r"(token(?:=|%3[dD]))[^&\s'\";]+")
 
 
-class Handler(websocketproxy.ProxyRequestHandler):
-    """``server`` is a :class:`nova_lite.console.proxy.Proxy`."""
+class _Answer(io.RawIOBase):
+    """Writes to a client that has to read at the least rate."""
 
-    def __init__(self, client: Client, server: Any) -> None:
-        self._client = client
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def writable(self) -> bool:
+        """See io.RawIOBase."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """See io.RawIOBase. Raises OSError."""
+        size = memoryview(data).nbytes
+        send_all(self._sock, data, SEND_SECONDS + size / SEND_RATE)
+        return size
+
+
+class Handler(websocketproxy.ProxyRequestHandler):
+    """Answers one request. ``server`` is a :class:`nova_lite.console.proxy.Proxy`."""
+
+    def __init__(self, client: Client, server: Any, request: Incoming) -> None:
+        self._head = request.head
         super().__init__(client.sock, (client.address, client.port), server)
 
-    def parse_request(self) -> bool:
-        """The request has come whole, so the connection may stay."""
-        is_request: bool = super().parse_request()
-        if is_request:
-            self._client.begin()
-        return is_request
+    def setup(self) -> None:
+        """Read the head, which has been checked, in place of the connection."""
+        super().setup()
+        lines = [b"%s %s HTTP/%s" % (self._head.method, self._head.target, self._head.http_version),
+                 *(b"%s: %s" % (name, value) for name, value in self._head.headers.raw_items()), b"", b""]
+        self.rfile, self.wfile = io.BytesIO(b"\r\n".join(lines)), _Answer(self.connection)
 
-    timeout = REQUEST_SECONDS
+    def handle(self) -> None:
+        """One request; the proxy reads the next one."""
+        self.handle_one_request()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Without more of the request than is useful."""
+        super().send_error(code, message and message[:_REASON], explain)
+
     # websockify's, which Nova's clients look for
     server_version = "WebSockify"
     server: Any

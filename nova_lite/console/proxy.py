@@ -7,9 +7,11 @@ from collections.abc import Collection
 
 from oslo_log import log
 
-from nova_lite.console.handler import REQUEST_SECONDS, Handler
+from nova_lite.console.handler import Handler
 from nova_lite.console.tokens import Tokens
+from nova_lite.runtime.http.incoming import HEAD_SECONDS, KEEPALIVE_SECONDS, Requests
 from nova_lite.runtime.http.listener import Client, Limits, Listener
+from nova_lite.runtime.http.sockets import linger
 
 LOG = log.getLogger(__name__)
 
@@ -31,7 +33,7 @@ class Proxy:
         self.only_upgrade, self.is_tls, self.logger = not web, tls is not None, LOG
         self.ws_connection, self.vencrypt = False, vencrypt
         self.port: int = sock.getsockname()[1]
-        self._listener = Listener(sock, self._handle, limits or Limits(), tls, REQUEST_SECONDS)
+        self._listener = Listener(sock, self._handle, limits or Limits(), tls)
 
     def start(self) -> None:
         """Serve in the background."""
@@ -42,5 +44,13 @@ class Proxy:
         self._listener.stop()
 
     def _handle(self, client: Client) -> None:
-        client.sock.settimeout(REQUEST_SECONDS)
-        Handler(client, self)
+        """All requests of one connection; a websocket is its last one."""
+        requests, idle_seconds = Requests(client.sock, client.hold), HEAD_SECONDS
+        while (request := requests.next(idle_seconds)) is not None:
+            client.begin()
+            handler = Handler(client, self, request)
+            if not requests.end(request) or handler.close_connection:
+                linger(client.sock)
+                return
+            idle_seconds = KEEPALIVE_SECONDS
+            client.wait()

@@ -1,6 +1,7 @@
-"""The API under gunicorn and under uWSGI, as the README starts them, in place of nova-lite-api."""
+"""The API and the metadata service under gunicorn and under uWSGI, as the README starts them."""
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ from tests.support.cloud import Services, healthy
 from tests.support.engines import MariaDB, RabbitMQ
 from tests.support.process import BIN, Process, free_port, wait_for
 
-APPLICATION = "nova_lite.wsgi.compute:application"
+COMPUTE, METADATA = "nova_lite.wsgi.compute:application", "nova_lite.wsgi.metadata:application"
 SERVERS = {
-    "gunicorn": [str(BIN / "gunicorn"), "--threads", "20", "--no-control-socket", "--bind", "127.0.0.1:{port}", APPLICATION],
+    "gunicorn": [str(BIN / "gunicorn"), "--threads", "20", "--no-control-socket", "--bind", "127.0.0.1:{port}",
+                 "{application}"],
     "uwsgi": [str(BIN / "pyuwsgi"), "--master", "--need-app", "--die-on-term", "--enable-threads", "--threads", "20",
-              "--add-header", "Connection:close", "--http-socket", "127.0.0.1:{port}", "--module", APPLICATION]}
+              "--add-header", "Connection:close", "--http-socket", "127.0.0.1:{port}", "--module", "{application}"]}
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +39,11 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
         maria.close()
 
 
-@pytest.fixture(params=SERVERS.values(), ids=list(SERVERS))
-def url(request: pytest.FixtureRequest, cloud: Services, tmp_path: pathlib.Path) -> Iterator[str]:
+@contextlib.contextmanager
+def _served(command: list[str], application: str, cloud: Services, directory: pathlib.Path) -> Iterator[str]:
+    """The URL at which a server answers."""
     port = free_port()
-    server = Process("server", [part.format(port=port) for part in request.param], tmp_path,
+    server = Process("server", [part.format(port=port, application=application) for part in command], directory,
                      {**os.environ, "NOVA_LITE_CONF": str(cloud.config)})
     server.start()
     try:
@@ -48,6 +51,17 @@ def url(request: pytest.FixtureRequest, cloud: Services, tmp_path: pathlib.Path)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.kill()
+
+
+@pytest.fixture(params=SERVERS.values(), ids=list(SERVERS))
+def command(request: pytest.FixtureRequest) -> list[str]:
+    return list(request.param)
+
+
+@pytest.fixture
+def url(command: list[str], cloud: Services, tmp_path: pathlib.Path) -> Iterator[str]:
+    with _served(command, COMPUTE, cloud, tmp_path) as found:
+        yield found
 
 
 def test_a_server_is_built_and_deleted(cloud: Services, url: str) -> None:
@@ -65,3 +79,9 @@ def test_bodies_are_read_and_refused(cloud: Services, url: str) -> None:
     chunked = requests.post(f"{url}/v2.1/servers", iter([b'{"server": ', b"{}}"]), headers=headers, timeout=10)
     assert chunked.status_code == 400       # uWSGI hands no chunked bodies on; gunicorn's lacks the name
     assert requests.get(f"{url}/v2.1/servers", timeout=10).status_code == 401
+
+
+def test_metadata(cloud: Services, command: list[str], tmp_path: pathlib.Path) -> None:
+    with _served(command, METADATA, cloud, tmp_path) as url:
+        assert "latest" in requests.get(f"{url}/", timeout=10).text.split()
+        assert requests.get(f"{url}/openstack/latest/meta_data.json", timeout=10).status_code == 404     # no guest is there

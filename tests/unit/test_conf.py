@@ -107,19 +107,21 @@ def test_a_file_that_everybody_can_read_is_named():
     with tempfile.TemporaryDirectory() as name:         # pytest's own are closed to others
         directory = pathlib.Path(name)
         directory.chmod(0o755)
-        conf = _load(directory, f"{NOVA}[api]\ntls_key_file = {directory}/tls.key\n[database]\n"
+        conf = _load(directory, f"{NOVA}[api]\ntls_cert_file = {directory}/tls.cert\ntls_key_file = {directory}/tls.key\n"
+                                f"[console]\ntls_cert_file = {directory}/both.pem\n[database]\n"
                                 f"secret_keys_file = {directory}/secret_keys\nconnection = sqlite:///{directory}/nova.sqlite\n")
         path = directory / "nova-lite.conf"
         for mode, found in ((0o644, [str(path)]), (0o640, []), (0o600, [])):
             path.chmod(mode)
             assert files.exposed(conf) == found
-        (directory / "secret_keys").touch(mode=0o640)
-        (directory / "tls.key").touch(mode=0o640)
-        (directory / "nova.sqlite").touch(mode=0o640)
+        secrets = ("both.pem", "nova.sqlite", "secret_keys", "tls.key")
+        for name in secrets:
+            (directory / name).touch(mode=0o640)
+        (directory / "tls.cert").touch(mode=0o644)
         assert files.exposed(conf) == []
-        for name in ("nova.sqlite", "secret_keys", "tls.key"):
+        for name in secrets:
             (directory / name).chmod(0o644)
-        assert sorted(files.exposed(conf)) == [str(directory / name) for name in ("nova.sqlite", "secret_keys", "tls.key")]
+        assert sorted(files.exposed(conf)) == [str(directory / name) for name in secrets]
         path.chmod(0o644)
         directory.chmod(0o750)
         assert files.exposed(conf) == []

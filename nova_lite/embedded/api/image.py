@@ -16,7 +16,7 @@ from nova_lite.embedded.image.local import LocalImages
 from nova_lite.image import base as image_base
 from nova_lite.objects.image import ImageMeta
 
-CHUNK = 1024 * 1024
+CHUNK = 64 * 1024           # kept for each upload, however slow it is
 FIELDS = ("name", "visibility", "min_disk", "min_ram", "disk_format", "container_format", "tags", "protected")
 
 

@@ -6,13 +6,13 @@ address can still log in at another one. The counts are in the memory of the pro
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
 from nova_lite import exception
+from nova_lite.runtime.http.sockets import network_of
 
 WINDOW = 60.0               # seconds for which a failure counts
 PER_USER = 5                # failures of one user from one address within the window
@@ -54,14 +54,11 @@ def _keys(user: str, address: str) -> tuple[tuple[bytes, int], tuple[bytes, int]
 
 
 def _network(address: str) -> str:
-    """One customer of IPv6 has a /64, so that is one address here. Of a list that a proxy passes on, only its last is known."""
+    """Of a list that a proxy passes on, only its last is known."""
     try:
-        found = ipaddress.ip_address(address.rpartition(",")[2].strip().partition("%")[0])
+        return network_of(address.rpartition(",")[2].strip())
     except ValueError:      # a local call has none
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
 
 
 def _digest(text: str) -> bytes:

@@ -37,6 +37,7 @@ LOG = log.getLogger(__name__)
 QUEUED, ACTIVE, PENDING_DELETE = "queued", "active", "pending_delete"
 CHUNK = units.MiB
 MOST_IMAGES = 1000                  # of a project, with data or without, where there is a quota of bytes
+PIECE = 64 * 1024            # kept for each reader, however slow it is
 LOOK_BYTES = 64 * units.MiB         # of an upload, after which what others of its project have stored meanwhile is looked at
 _SETTABLE = {"name", "visibility", "owner", "min_disk", "min_ram", "disk_format", "container_format", "properties", "tags",
              "protected"}
@@ -271,7 +272,7 @@ def _assign(image: ImageMeta, values: dict[str, Any]) -> None:
 
 def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
     with stream:
-        while chunk := concurrency.native(stream.read, CHUNK):
+        while chunk := concurrency.native(stream.read, PIECE):
             yield chunk
 
 

@@ -1,4 +1,4 @@
-"""Reads the requests of one connection: h11 parses them; what h11 leaves to its user, limits and deadlines, is here.
+"""Reads the requests of one connection: h11 parses their heads; what h11 leaves to its user, limits and deadlines, is here.
 
 RFC 9112 leaves a server some choices. A front end may choose otherwise and so see other requests in the same bytes. Where that
 could be, the answer is 400, and the connection is closed.
@@ -11,69 +11,57 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import h11
 
-from nova_lite import exception
+from nova_lite.runtime.http.bodies import Body, Chunked, Framing, Length
+from nova_lite.runtime.http.errors import BadRequest, HeadTooLarge, MethodNotImplemented, RequestTimeout, VersionNotSupported
 
-HEAD_BYTES = 65536          # request line and headers; also a line within a chunked body, and its trailers
+HEAD_BYTES = 65536          # request line and headers
 HEAD_FIELDS = 100
 HEAD_SECONDS = 10.0         # for the whole head
-BODY_SECONDS = 10.0         # of waiting for a body, ...
-BODY_RATE = 1024            # ... and a second more for each so many bytes that have come
-HELD_BYTES = 256 * 1024     # a body up to this size is read before the application is called
-_RECEIVE_BYTES = 65536
-_BROKEN = re.compile(rb"(?<!\r)\n|\r(?!\n)|\r\n[ \t]")
+KEEPALIVE_SECONDS = 75.0    # between two requests
+HELD_BYTES = 128 * 1024     # a body up to this size, and so any JSON, is read before the application is called
+_RECEIVE_BYTES = 16384
+_BROKEN = re.compile(rb"\r(?!\n)|\r\n[ \t]")
 _LENGTH = re.compile(rb"^content-length[ \t]*:", re.IGNORECASE | re.MULTILINE)
-
-
-class BadRequest(exception.NovaLiteError):
-    """The bytes are no request."""
-
-    msg_fmt = "Bad request: %(reason)s"
-    code = 400
-
-
-class RequestTimeout(exception.NovaLiteError):
-    """A head that takes too long, or a body below the least rate."""
-
-    msg_fmt = "The request took too long to come"
-    code = 408
-
-
-class HeadTooLarge(exception.NovaLiteError):
-    """Request line, headers or trailers."""
-
-    msg_fmt = "The request line and the headers are too large"
-    code = 431
+_NAME = rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?"
+_HOST = re.compile(rb"(?:" + _NAME + rb")?")
+_ABSOLUTE = re.compile(rb"(?i:https?)://(" + _NAME + rb")(/[^?]*)?(?:\?(.*))?")
 
 
 @dataclass
 class Incoming:
-    """One request: its head, and the file of its body. ``protocol`` goes on with the answer."""
+    """One request: its head, and the file of its body. ``protocol`` goes on with the answer.
+
+    ``stream`` is the body that is read as the application asks for it.
+    """
 
     head: h11.Request
     protocol: h11.Connection
+    framing: Framing
+    path: bytes
+    query: bytes
+    host: bytes
     body: BinaryIO = field(default_factory=io.BytesIO)
-
-    @property
-    def is_chunked(self) -> bool:
-        """The body's length is not told before."""
-        return any(name == b"transfer-encoding" for name, _ in self.head.headers)
+    stream: Body | None = None
 
 
 class Requests:
-    """The requests of a connection, one after the other. ``sock`` may be a TLS socket."""
+    """The requests of a connection, one after the other. ``sock`` may be a TLS socket.
 
-    def __init__(self, sock: socket.socket, clock: Callable[[], float] = time.monotonic) -> None:
-        self._sock, self._clock = sock, clock
+    ``hold`` is told how many bytes are kept of a request that has not come whole.
+    """
+
+    def __init__(self, sock: socket.socket, hold: Callable[[int], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._sock, self._hold, self._clock = sock, hold, clock
         self._rest = b""
 
     def next(self, idle_seconds: float) -> Incoming | None:
         """The next request, or None when the client sends no more; it may be silent for ``idle_seconds`` before.
 
-        Raises BadRequest, RequestTimeout, HeadTooLarge (the connection can only be closed then), OSError.
+        Raises an error of ``errors`` (the connection can only be closed then), OSError.
         """
         raw = self._head(idle_seconds)
         if raw is None:
@@ -83,43 +71,48 @@ class Requests:
             protocol.receive_data(raw)
             head = protocol.next_event()
         except h11.RemoteProtocolError as error:
-            raise BadRequest(reason=str(error)) from None
+            raise BadRequest(str(error)) from None
         if not isinstance(head, h11.Request):
-            raise BadRequest(reason="the head has no end")
-        found = Incoming(head, protocol)
-        _check(raw[:raw.index(b"\r\n\r\n") + 2], found)
-        self._begin_body(found)
-        return found
+            raise BadRequest("the head has no end")
+        _check(raw, head)
+        request = Incoming(head, protocol, _framing(head), *_target(head))
+        self._begin_body(request, len(raw))
+        return request
 
     def end(self, request: Incoming) -> bool:
         """After the answer: whether the next request may come."""
-        if request.protocol.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
-            return False
-        self._rest = request.protocol.trailing_data[0]
-        return True
+        self._rest = request.framing.rest
+        return request.framing.ended
 
     def _head(self, idle_seconds: float) -> bytes | None:
-        """All bytes up to the end of a head, and what has come with them."""
-        raw = self._rest.lstrip(b"\r\n")
-        deadline = self._clock() + (HEAD_SECONDS if raw else idle_seconds)
-        while b"\r\n\r\n" not in raw:
-            if len(raw) > HEAD_BYTES:
+        """All bytes of a head. What has come after it stays for the body."""
+        raw, seen, began = bytearray(self._rest), 0, False
+        self._rest = b""
+        deadline = self._clock() + idle_seconds
+        while True:
+            while raw.startswith(b"\r\n"):       # RFC 9112, 2.2
+                del raw[:2]
+                seen = 0
+            if raw and not began:
+                began, deadline = True, self._clock() + HEAD_SECONDS
+            end = raw.find(b"\r\n\r\n", max(0, seen - 3))
+            stop = len(raw) if end < 0 else end
+            if stop > HEAD_BYTES:
                 raise HeadTooLarge()
-            if b"\n\n" in raw:      # an end of a head for lenient servers; the check of the whole head would wait for more
-                raise BadRequest(reason="a line ends without a carriage return")
-            more = self._receive(deadline, began=bool(raw))
+            if raw.count(b"\n", seen, stop) != raw.count(b"\r\n", max(0, seen - 1), stop):
+                raise BadRequest("a line ends without a carriage return")
+            if end >= 0:
+                self._rest = bytes(raw[end + 4:])
+                return bytes(raw[:end + 4])
+            seen = len(raw)
+            if seen:
+                self._hold(seen)
+            more = self._receive(deadline, began)
             if not more:
                 if raw:
-                    raise BadRequest(reason="the connection ended within a head")
+                    raise BadRequest("the connection ended within a head")
                 return None
-            if not raw:
-                more = more.lstrip(b"\r\n")
-                if more:
-                    deadline = self._clock() + HEAD_SECONDS
             raw += more
-        if raw.index(b"\r\n\r\n") > HEAD_BYTES:
-            raise HeadTooLarge()
-        return raw
 
     def _receive(self, deadline: float, began: bool) -> bytes:
         """Some bytes; none at the end, and when a client between two requests is silent for too long."""
@@ -134,97 +127,65 @@ class Requests:
                 raise RequestTimeout() from None
             return b""
 
-    def _begin_body(self, request: Incoming) -> None:
+    def _begin_body(self, request: Incoming, head_bytes: int) -> None:
         """Read a small body now: a client that sends it slowly has only its own thread then. Larger ones as they are read."""
-        body = _Body(self._sock, request.protocol, self._clock)
-        announced = _length(request.head)
-        if announced == 0 and not request.is_chunked:
-            body.next()         # the end
-        elif announced <= HELD_BYTES:
-            held, size = list[bytes](), 0
-            while size <= HELD_BYTES and (part := body.next()):
-                held.append(part)
-                size += len(part)
-            whole = b"".join(held)
-            if body.ended:
-                request.body = io.BytesIO(whole)
-            else:
-                body.held = whole
-                request.body = cast(BinaryIO, io.BufferedReader(body, _RECEIVE_BYTES))
-        else:
-            request.body = cast(BinaryIO, io.BufferedReader(body, _RECEIVE_BYTES))
-
-
-class _Body(io.RawIOBase):
-    """A body that is read from the connection when it is asked for. ``held`` comes first."""
-
-    def __init__(self, sock: socket.socket, protocol: h11.Connection, clock: Callable[[], float]) -> None:
-        self.held, self.ended = b"", False
-        self._sock, self._protocol, self._clock = sock, protocol, clock
-        self._waited, self._received = 0.0, 0
-
-    def readable(self) -> bool:
-        """See io.RawIOBase."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """See io.RawIOBase. Raises BadRequest, RequestTimeout, HeadTooLarge."""
-        view = memoryview(buffer)
-        if not self.held:
-            self.held = self.next()
-        part, self.held = self.held[:len(view)], self.held[len(view):]
-        view[:len(part)] = part
-        return len(part)
-
-    def next(self) -> bytes:
-        """The next part; none after the last."""
-        while not self.ended:
-            if self._protocol.they_are_waiting_for_100_continue:
-                self._sock.settimeout(BODY_SECONDS)
-                self._sock.sendall(self._protocol.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
-            try:
-                event = self._protocol.next_event()
-                if event is h11.NEED_DATA:
-                    self._protocol.receive_data(self._receive())
-                    continue
-            except h11.RemoteProtocolError as error:
-                if error.error_status_hint == HeadTooLarge.code:
-                    raise HeadTooLarge() from None
-                raise BadRequest(reason=str(error)) from None
-            if isinstance(event, h11.Data):
-                return bytes(event.data)
-            self.ended = True
-        return b""
-
-    def _receive(self) -> bytes:
-        seconds = BODY_SECONDS + self._received / BODY_RATE - self._waited
-        if seconds <= 0:
-            raise RequestTimeout()
-        before = self._clock()
-        try:
-            self._sock.settimeout(seconds)
-            data = self._sock.recv(_RECEIVE_BYTES)
-        except TimeoutError:
-            raise RequestTimeout() from None
-        except OSError as error:
-            raise BadRequest(reason=f"the connection ended within a body: {error}") from None
-        self._waited += self._clock() - before
-        self._received += len(data)
-        return data
+        came, self._rest = self._rest, b""
+        waits = request.protocol.they_are_waiting_for_100_continue
+        body = Body(self._sock, request.framing, came, waits, self._clock)
+        held = bytearray()
+        if _length(request.head) <= HELD_BYTES:
+            while len(held) <= HELD_BYTES:
+                if not request.framing.ended:
+                    self._hold(head_bytes + len(held))
+                part = body.next()
+                if not part:
+                    request.body = io.BytesIO(bytes(held))
+                    return
+                held += part
+        request.stream, request.body = body, cast(BinaryIO, body.stream(bytes(held)))
 
 
 def _length(head: h11.Request) -> int:
     return next((int(value) for name, value in head.headers if name == b"content-length"), 0)
 
 
-def _check(raw: bytes, request: Incoming) -> None:
+def _framing(head: h11.Request) -> Framing:
+    if any(name == b"transfer-encoding" for name, _ in head.headers):
+        return Chunked()
+    return Length(_length(head))
+
+
+def _target(head: h11.Request) -> tuple[bytes, bytes, bytes]:
+    """Path, query and host. A proxy may send the whole URL, which says the host then (RFC 9112, 3.2.2)."""
+    host = next((value for name, value in head.headers if name == b"host"), b"")
+    if not _HOST.fullmatch(host):
+        raise BadRequest("the Host is not valid")
+    if head.target.startswith(b"/"):
+        path, _, query = head.target.partition(b"?")
+        return path, query, host
+    if head.target == b"*" and head.method == b"OPTIONS":
+        return head.target, b"", host
+    match = _ABSOLUTE.fullmatch(head.target)
+    if match is None:
+        raise BadRequest("the target is neither a path nor a URL")
+    return match[2] or b"/", match[3] or b"", match[1]
+
+
+def _check(raw: bytes, head: h11.Request) -> None:
     """What h11 allows, and a front end may read otherwise."""
-    if len(request.head.headers) > HEAD_FIELDS:
+    if head.http_version not in (b"1.0", b"1.1"):
+        raise VersionNotSupported()
+    if head.method == b"CONNECT":
+        raise MethodNotImplemented()
+    if len(head.headers) > HEAD_FIELDS:
         raise HeadTooLarge()
     if _BROKEN.search(raw):
-        raise BadRequest(reason="a line is folded, or ends without a carriage return and a line feed")
+        raise BadRequest("a line is folded, or has a carriage return alone")
     lengths = len(_LENGTH.findall(raw))
     if lengths > 1:
-        raise BadRequest(reason="more than one Content-Length")
-    if lengths and request.is_chunked:
-        raise BadRequest(reason="Content-Length beside Transfer-Encoding")
+        raise BadRequest("more than one Content-Length")
+    if any(name == b"transfer-encoding" for name, _ in head.headers):
+        if lengths:
+            raise BadRequest("Content-Length beside Transfer-Encoding")
+        if head.http_version == b"1.0":
+            raise BadRequest("Transfer-Encoding in HTTP/1.0")

@@ -1,8 +1,9 @@
-"""Accepts connections, a thread (green or native) for each, and limits how many there are.
+"""Accepts connections, a thread (green or native) for each, and limits how many there are and what they hold.
 
 A connection waits until a request has come whole, and again between two requests. When a limit is reached, a new connection
 takes the place of the connection that has waited longest: of the same address for the limit of an address, of the address with
-most connections for the limit of all. So a client that opens thousands of silent connections only closes its own.
+most connections for the limit of all. When all unfinished requests hold too many bytes, the address that holds most loses the
+largest. So a client that opens thousands of silent connections only closes its own.
 """
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 
 from oslo_log import log
 
-from nova_lite.runtime.http.sockets import tell_failed_tls
+from nova_lite import exception
+from nova_lite.runtime.http.sockets import SEND_SECONDS, linger, network_of, refusal, send_all, tell_failed_tls
 
 LOG = log.getLogger(__name__)
 _LOOK_SECONDS = 0.25        # between two looks whether the listener shall stop
@@ -28,10 +30,11 @@ HANDSHAKE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Limits:
-    """The most connections of one process: in all, and from one address."""
+    """The most connections of one process, in all and from one address (IPv6: from one /64), and what they may hold."""
 
     connections: int = 1000
     per_address: int = 250
+    held_bytes: int = 16 << 20      # of requests that have not come whole
 
 
 class Client:
@@ -39,7 +42,12 @@ class Client:
 
     def __init__(self, listener: Listener, sock: socket.socket, address: str, port: int) -> None:
         self.sock, self.address, self.port = sock, address, port
+        self.network, self.held = network_of(address), 0
         self._listener = listener
+
+    def hold(self, size: int) -> None:
+        """So many bytes are kept of a request that has not come whole. This may close the connection, or another."""
+        self._listener.hold(self, size)
 
     def begin(self) -> None:
         """A request has come whole: nothing closes the connection until :meth:`wait` is called."""
@@ -51,21 +59,18 @@ class Client:
 
 
 class Listener:
-    """Calls ``serve`` for each connection, in its thread; closes the connection after that.
-
-    ``wait_seconds``: a connection that waits longer is closed; None: ``serve`` sees to it.
-    """
+    """Calls ``serve`` for each connection, in its thread; closes the connection after that. An error of ours that ``serve``
+    raises is the client's last answer."""
 
     def __init__(self, sock: socket.socket, serve: Callable[[Client], None], limits: Limits,
-                 tls: ssl.SSLContext | None = None, wait_seconds: float | None = None) -> None:
+                 tls: ssl.SSLContext | None = None) -> None:
         self.port: int = sock.getsockname()[1]
         self.stopping = threading.Event()
         self._socket, self._serve, self._limits, self._tls = sock, serve, limits, tls
-        self._wait_seconds = wait_seconds
         self._changed = threading.Condition(threading.Lock())
-        # per address: its clients, with the time since which each waits (None: it does not), longest wait first
+        # per network: its clients, with the time since which each waits (None: it does not), longest wait first
         self._clients: dict[str, dict[Client, float | None]] = {}
-        self._count = 0
+        self._count = self._held = 0
         self._thread = threading.Thread(target=self._accept, name=f"http-{self.port}", daemon=True)
 
     def start(self) -> None:
@@ -91,12 +96,36 @@ class Listener:
     def move(self, client: Client, waits: bool) -> None:
         """Put a client behind all others of its address, as waiting or not."""
         with self._changed:
-            clients = self._clients.get(client.address, {})
+            clients = self._clients.get(client.network, {})
             if client in clients:       # not when it was evicted
                 del clients[client]
                 clients[client] = time.monotonic() if waits else None
+                if waits:
+                    self._set_held(client, 0)
                 if waits and self.stopping.is_set():
                     self._evict(client)
+
+    def hold(self, client: Client, size: int) -> None:
+        """See Client."""
+        with self._changed:
+            if client in self._clients.get(client.network, {}):
+                self._set_held(client, size)
+                while self._held > self._limits.held_bytes and self._evict_largest():
+                    pass
+
+    def _set_held(self, client: Client, size: int) -> None:
+        self._held += size - client.held
+        client.held = size
+
+    def _evict_largest(self) -> bool:
+        """Close the one that holds most, of those that wait and are of the address that holds most; False: none does."""
+        waiting = [[client for client, since in clients.items() if since is not None and client.held]
+                   for clients in self._clients.values()]
+        most = max(waiting, key=lambda clients: sum(client.held for client in clients), default=[])
+        if not most:
+            return False
+        self._evict(max(most, key=lambda client: client.held))
+        return True
 
     def _accept(self) -> None:
         while not self.stopping.is_set():
@@ -110,31 +139,31 @@ class Listener:
                 self.stopping.wait(_LOOK_SECONDS)
             else:
                 self._admit(sock, address[0], address[1])
-            if self._wait_seconds is not None:
-                self._close_overdue(time.monotonic() - self._wait_seconds)
 
     def _admit(self, sock: socket.socket, address: str, port: int) -> None:
         client = Client(self, sock, address, port)
         with self._changed:
-            clients = self._clients.setdefault(address, {})
+            clients = self._clients.setdefault(client.network, {})
             full = len(clients) >= self._limits.per_address
             if (full and not self._evict_of(clients)) or (
                     not full and self._count >= self._limits.connections and not self._evict_of(self._most())):
                 sock.close()
                 LOG.info("a connection of %s was refused: all that are allowed are at work", address)
                 if not clients:
-                    del self._clients[address]
+                    del self._clients[client.network]
                 return
-            # an eviction may have removed the address
-            self._clients.setdefault(address, clients)[client] = time.monotonic()
+            # an eviction may have removed the network
+            self._clients.setdefault(client.network, clients)[client] = time.monotonic()
             self._count += 1
         threading.Thread(target=self._run, args=(client,), name=f"http-{address}", daemon=True).start()
 
     def _run(self, client: Client) -> None:
         try:
-            if self._tls is not None:
-                self._secure(client, self._tls)
-            self._serve(client)
+            # outside of any handler of the error, which would keep what has come of the request
+            answer = self._serve_or_refuse(client)
+            if answer:
+                send_all(client.sock, answer, SEND_SECONDS)
+                linger(client.sock)
         except ssl.SSLError as error:       # with TLS 1.3 a client says after the handshake that it refuses the certificate
             tell_failed_tls(client.address, error)
         except OSError as error:
@@ -146,6 +175,17 @@ class Listener:
                 self._forget(client)
                 # under the lock: nobody else shuts down a file number that is another file's by then
                 client.sock.close()
+
+    def _serve_or_refuse(self, client: Client) -> bytes:
+        """The last answer, if ``serve`` has not given it."""
+        try:
+            if self._tls is not None:
+                self._secure(client, self._tls)
+            self._serve(client)
+        except exception.NovaLiteError as error:
+            LOG.info("a request of %s was refused: %s", client.address, error)
+            return refusal(error)
+        return b""
 
     @staticmethod
     def _secure(client: Client, tls: ssl.SSLContext) -> None:
@@ -160,13 +200,6 @@ class Listener:
         with self._changed:
             if self._count:
                 self._evict_of(self._most())
-
-    def _close_overdue(self, before: float) -> None:
-        with self._changed:
-            for clients in list(self._clients.values()):
-                for client, since in list(clients.items()):
-                    if since is not None and since < before:
-                        self._evict(client)
 
     def _evict_of(self, clients: dict[Client, float | None]) -> bool:
         """Close the one that waits longest; False when none waits."""
@@ -187,12 +220,13 @@ class Listener:
                 copy.close()
 
     def _forget(self, client: Client) -> None:
-        clients = self._clients.get(client.address, {})
+        clients = self._clients.get(client.network, {})
         if client in clients:
             del clients[client]
             self._count -= 1
+            self._set_held(client, 0)
             if not clients:
-                del self._clients[client.address]
+                del self._clients[client.network]
             self._changed.notify_all()
 
 

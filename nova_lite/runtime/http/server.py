@@ -12,28 +12,23 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
-from http import HTTPStatus
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
 import h11
 from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.runtime import concurrency
-from nova_lite.runtime.http.incoming import HEAD_SECONDS, Incoming, Requests
+from nova_lite.runtime.http.incoming import HEAD_SECONDS, KEEPALIVE_SECONDS, Incoming, Requests
 from nova_lite.runtime.http.listener import Client, Limits, Listener
+from nova_lite.runtime.http.sockets import SEND_RATE, SEND_SECONDS, linger, send_all
 
 LOG = log.getLogger(__name__)
 
 App = Callable[..., Iterable[bytes]]
 NATIVE_THREADS = 20         # requests at work at a time, where threads are native
-KEEPALIVE_SECONDS = 75.0
-SEND_SECONDS = 10.0         # for an answer to go out, ...
-SEND_RATE = 1024            # ... and a second more for each so many bytes
-_LINGER_SECONDS, _LINGER_BYTES = 1.0, 1 << 20
 
 
 class Server(Protocol):
@@ -56,8 +51,7 @@ class WSGIServer:
         self._name, self.port = str(sock.getsockname()[0]), int(sock.getsockname()[1])
         self._listener = Listener(sock, self._serve, limits or Limits(), tls)
         # green threads wait for databases side by side; native ones would wait for the interpreter
-        self._at_work: AbstractContextManager[Any] = (
-            contextlib.nullcontext() if concurrency.is_green() else threading.BoundedSemaphore(NATIVE_THREADS))
+        self._at_work = threading.BoundedSemaphore(sys.maxsize if concurrency.is_green() else NATIVE_THREADS)
 
     def start(self) -> None:
         """See Server."""
@@ -70,36 +64,28 @@ class WSGIServer:
 
     def _serve(self, client: Client) -> None:
         """All requests of one connection."""
-        requests, idle_seconds = Requests(client.sock), HEAD_SECONDS
+        requests, idle_seconds = Requests(client.sock, client.hold), HEAD_SECONDS
         try:
             while (request := requests.next(idle_seconds)) is not None:
                 client.begin()
                 environ = self._environ(client, request)
                 try:
-                    _Exchange(client, request, self._listener.stopping).run(self._app, environ, self._at_work)
+                    _Exchange(client, request, self._listener.stopping, _Work(self._at_work)).run(self._app, environ)
                 finally:
                     environ.clear()     # webob lets it refer to itself: the body would stay for long
-                if not requests.end(request):
-                    _linger(client.sock)
+                if not requests.end(request) or request.protocol.our_state is not h11.DONE:
+                    linger(client.sock)
                     return
                 idle_seconds = KEEPALIVE_SECONDS
                 client.wait()
         except _ClientGone as error:
             LOG.debug("%s does not take an answer: %s", client.address, error)
-        except exception.NovaLiteError as error:
-            LOG.info("a request of %s was refused: %s", client.address, error)
-            client.sock.settimeout(SEND_SECONDS)
-            client.sock.sendall(_refusal(error))
-            _linger(client.sock)
 
     def _environ(self, client: Client, request: Incoming) -> dict[str, Any]:
         head = request.head
-        path, _, query = head.target.partition(b"?")
-        if not path.startswith((b"/", b"*")):       # a proxy may send the whole URL
-            path = urlsplit(path).path or b"/"
         environ: dict[str, Any] = {
             "REQUEST_METHOD": head.method.decode("ascii"), "SCRIPT_NAME": "",
-            "PATH_INFO": unquote_to_bytes(path).decode("latin-1"), "QUERY_STRING": query.decode("latin-1"),
+            "PATH_INFO": unquote_to_bytes(request.path).decode("latin-1"), "QUERY_STRING": request.query.decode("latin-1"),
             "SERVER_NAME": self._name, "SERVER_PORT": str(self.port),
             "SERVER_PROTOCOL": f"HTTP/{head.http_version.decode('ascii')}", "REMOTE_ADDR": client.address,
             "REMOTE_PORT": str(client.port), "wsgi.version": (1, 0), "wsgi.url_scheme": self._scheme,
@@ -113,6 +99,8 @@ class WSGIServer:
                 key = f"HTTP_{key}"
             text = value.decode("latin-1")
             environ[key] = f"{environ[key]}{';' if key == 'HTTP_COOKIE' else ','}{text}" if key in environ else text
+        if request.host:
+            environ["HTTP_HOST"] = request.host.decode("latin-1")
         return environ
 
 
@@ -120,25 +108,52 @@ class _ClientGone(Exception):
     """An answer cannot be sent to its end."""
 
 
+class _Work:
+    """One of the requests at work. It is none while it waits for its client: slow transfers keep nobody else from work."""
+
+    def __init__(self, all_work: threading.BoundedSemaphore) -> None:
+        self._all, self._begun = all_work, False
+
+    def begin(self) -> None:
+        self._all.acquire()
+        self._begun = True
+
+    def end(self) -> None:
+        if self._begun:
+            self._begun = False
+            self._all.release()
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        begun = self._begun
+        self.end()
+        try:
+            yield
+        finally:
+            if begun:
+                self.begin()
+
+
 class _Exchange:
     """The answer to one request."""
 
-    def __init__(self, client: Client, request: Incoming, stopping: threading.Event) -> None:
-        self._sock, self._request, self._stopping = client.sock, request, stopping
+    def __init__(self, client: Client, request: Incoming, stopping: threading.Event, work: _Work) -> None:
+        self._sock, self._request, self._stopping, self._work = client.sock, request, stopping, work
         self._status, self._headers = "", list[tuple[str, str]]()
         self._written = list[bytes]()
         self._began = False
 
-    def run(self, app: App, environ: dict[str, Any], at_work: AbstractContextManager[Any]) -> None:
+    def run(self, app: App, environ: dict[str, Any]) -> None:
         """Call the application and send what it answers. Raises _ClientGone, and what reading the body raised."""
         result: Iterable[bytes] = ()
+        if self._request.stream is not None:
+            self._request.stream.outside = self._work.outside
         try:
-            with contextlib.ExitStack() as stack:
-                stack.enter_context(at_work)
-                result = app(environ, self._start)
-                if isinstance(result, (list, tuple)):
-                    stack.close()       # whoever reads the answer slowly keeps nobody else from work
-                self._answer(result)
+            self._work.begin()
+            result = app(environ, self._start)
+            if isinstance(result, (list, tuple)):
+                self._work.end()
+            self._answer(result)
         except _ClientGone:
             raise
         except Exception as error:
@@ -150,6 +165,7 @@ class _Exchange:
             self._status, self._headers, self._written = "500 Internal Server Error", [], []
             self._answer([])
         finally:
+            self._work.end()
             with contextlib.suppress(AttributeError):
                 result.close()  # type: ignore[attr-defined]
 
@@ -186,7 +202,7 @@ class _Exchange:
         if b"date" not in names:
             headers.append((b"Date", _date(int(time.time()))))
         # what is left of the body is not read: the client may send without an end
-        if self._stopping.is_set() or self._request.protocol.their_state is not h11.DONE:
+        if self._stopping.is_set() or not self._request.framing.ended:
             headers.append((b"Connection", b"close"))
         self._began = True
         return self._request.protocol.send(h11.Response(
@@ -202,8 +218,8 @@ class _Exchange:
 
     def _send(self, data: bytes) -> None:
         try:
-            self._sock.settimeout(SEND_SECONDS + len(data) / SEND_RATE)
-            self._sock.sendall(data)
+            with self._work.outside():
+                send_all(self._sock, data, SEND_SECONDS + len(data) / SEND_RATE)
         except OSError as error:
             raise _ClientGone(str(error)) from None
 
@@ -211,22 +227,3 @@ class _Exchange:
 @functools.lru_cache(maxsize=1)
 def _date(seconds: int) -> bytes:
     return email.utils.formatdate(seconds, usegmt=True).encode()
-
-
-def _refusal(error: exception.NovaLiteError) -> bytes:
-    body = f"{error}\n".encode()
-    return (f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode() + body
-
-
-def _linger(sock: socket.socket) -> None:
-    """Let the client read the answer: bytes that come to a closed socket would take it away. For a moment, and some bytes."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_WR)
-        deadline, seen = time.monotonic() + _LINGER_SECONDS, 0
-        while seen < _LINGER_BYTES and (seconds := deadline - time.monotonic()) > 0:
-            sock.settimeout(seconds)
-            more = sock.recv(65536)
-            if not more:
-                return
-            seen += len(more)

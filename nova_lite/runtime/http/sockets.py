@@ -1,8 +1,12 @@
-"""Listening sockets and TLS contexts."""
+"""Listening sockets, TLS contexts, addresses of clients, and answers that go out within a time."""
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import socket
 import ssl
+import time
+from http import HTTPStatus
 
 from oslo_log import log
 
@@ -10,6 +14,9 @@ from nova_lite import exception
 
 LOG = log.getLogger(__name__)
 BACKLOG = 1024
+SEND_SECONDS = 10.0         # for an answer to go out, ...
+SEND_RATE = 1024            # ... and a second more for each so many bytes
+_LINGER_SECONDS, _LINGER_BYTES, _LINGER_PART = 1.0, 1 << 20, 8192
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -48,3 +55,45 @@ def tell_failed_tls(address: str, error: OSError) -> None:
     """One line for a client that cannot speak with us; a client that only connects, as load balancers do, is worth none."""
     level = LOG.debug if isinstance(error, (ssl.SSLEOFError, ConnectionError, TimeoutError)) else LOG.info
     level("TLS with %s failed: %s", address, error)
+
+
+def network_of(address: str) -> str:
+    """Whom limits by address count: an IPv4 address, or the /64 of an IPv6 address, which is one customer's.
+
+    Raises ValueError for what is no address.
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+
+
+def send_all(sock: socket.socket, data: bytes | memoryview, seconds: float) -> None:
+    """Send all within ``seconds``; ``sendall`` of TLS and of green sockets has its time-out for each part. Raises OSError."""
+    left, deadline = memoryview(data), time.monotonic() + seconds
+    while left:
+        more = deadline - time.monotonic()
+        if more <= 0:
+            raise TimeoutError("the client does not read")
+        sock.settimeout(more)
+        left = left[sock.send(left):]
+
+
+def refusal(error: exception.NovaLiteError) -> bytes:
+    """The answer to what is no request."""
+    body = f"{error}\n".encode()
+    return (f"HTTP/1.1 {error.code} {HTTPStatus(error.code).phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode() + body
+
+
+def linger(sock: socket.socket) -> None:
+    """Let the client read the answer: bytes that come to a closed socket would take it away. For a moment, and some bytes."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_WR)
+        deadline, seen = time.monotonic() + _LINGER_SECONDS, 0
+        while seen < _LINGER_BYTES and (seconds := deadline - time.monotonic()) > 0:
+            sock.settimeout(seconds)
+            more = sock.recv(_LINGER_PART)
+            if not more:
+                return
+            seen += len(more)

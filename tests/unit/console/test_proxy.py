@@ -186,3 +186,44 @@ def test_a_request_that_drips_is_cut_off(proxy):
             except ConnectionError:
                 ended = True
     assert ended
+
+
+def _get(sock, path=b"/page.html"):
+    """A page, on a connection that stays."""
+    sock.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = b""
+    while not answer.endswith(b"noVNC"):
+        answer += sock.recv(1000)
+    return answer
+
+
+def test_a_connection_that_has_had_a_page_waits(proxy):
+    port = proxy(limits=Limits(10, 4)).port
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+            assert [_get(sock), _get(sock)]     # the connection stays
+            sock.sendall(b"G")
+        with WebSocket(f"ws://127.0.0.1:{port}/?token=good") as client:
+            assert client.receive() == b"hello"
+
+
+@pytest.mark.parametrize(("head", "status"), [
+    (b"X: " + b"a" * 70_000 + b"\r\n", b"431"), (b"A: b\r\n" * 101, b"431"), ((b"X: " + b"a" * 40_000 + b"\r\n") * 2, b"431"),
+    (b"X: 1\n", b"400"), (b"X: " + b"\0" * 60_000 + b"\r\n", b"400"), (b"Host: y\r\n", b"400")])
+def test_heads_that_are_refused(proxy, head, status):
+    with socket.create_connection(("127.0.0.1", proxy().port), 5) as sock:
+        sock.sendall(b"GET /page.html HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+        answer = b"".join(iter(lambda: sock.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert len(answer) < 1000
+
+
+def test_a_body_is_no_request(proxy):
+    hidden = b"GET /page.html HTTP/1.1\r\nHost: x\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", proxy().port), 5) as sock:
+        sock.sendall(b"GET /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                     b"Content-Length: %d\r\n\r\n" % len(hidden) + hidden)
+        answer = b"".join(iter(lambda: sock.recv(1000), b""))
+    assert answer.count(b"HTTP/1.1 404 ") == 1
+    assert b"noVNC" not in answer
