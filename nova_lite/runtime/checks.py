@@ -23,7 +23,7 @@ def check_database(conf: cfg.ConfigOpts) -> None:
     _check_connection_is_set(conf)
     try:
         database = core.Database(conf)
-    except (sa.exc.ArgumentError, ImportError) as error:
+    except (sa.exc.ArgumentError, ImportError, ValueError) as error:       # ValueError: the port
         raise exception.ConfigError(reason=f"[database] connection: {first_line(error)}") from None
     try:
         database.check()

@@ -19,7 +19,7 @@ from nova_lite import conf as conf_module
 from nova_lite.runtime import service
 from tests.support.process import Process, free_port, wait_for
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 MODES = ["eventlet", "threading"]
 UUID = "6f70656e-7374-4163-8b21-6e6f76616c69"      # as in echo_service, which would turn this process green if imported
 

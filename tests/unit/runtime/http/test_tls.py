@@ -36,7 +36,7 @@ def server(request, tmp_path):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", key,
                     "-out", certificate], check=True, capture_output=True)
     process = Process("server", [sys.executable, "-W", "ignore", "-c", SERVER, str(port), str(certificate), str(key)], tmp_path,
-                      {"NOVA_LITE_CONCURRENCY": request.param, "PYTHONPATH": str(pathlib.Path(__file__).parents[3])})
+                      {"NOVA_LITE_CONCURRENCY": request.param, "PYTHONPATH": str(pathlib.Path(__file__).parents[4])})
     process.start()
     wait_for("the server", lambda: _listens(port), 30)
     process.port = port
