@@ -335,7 +335,7 @@ def test_keystone_that_fails_while_our_token_is_good_is_not_missed(client, cloud
 
 # green threads -----------------------------------------------------------------------------------------------------
 GREEN = """
-from nova_lite import concurrency
+from nova_lite.runtime import concurrency
 concurrency.setup()
 import sys, time, threading
 import nova_lite.conf

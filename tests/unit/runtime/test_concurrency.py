@@ -5,7 +5,7 @@ import sys
 _GREEN = """
 import os
 os.environ["NOVA_LITE_CONCURRENCY"] = "eventlet"
-from nova_lite import concurrency
+from nova_lite.runtime import concurrency
 concurrency.setup()
 import threading
 from eventlet import patcher

@@ -16,7 +16,7 @@ from tests.support.process import Process, free_port, wait_for
 
 SERVER = """
 import logging, sys, time
-from nova_lite import concurrency
+from nova_lite.runtime import concurrency
 concurrency.setup()
 logging.basicConfig(level=logging.INFO, stream=sys.stdout)
 from nova_lite.runtime.http import server, sockets
