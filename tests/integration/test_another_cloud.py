@@ -1,6 +1,7 @@
 """A conductor or scheduler of another cloud, on the broker of one that runs, ends with one line; the cloud does not notice."""
 from __future__ import annotations
 
+import re
 import signal
 import time
 
@@ -92,3 +93,13 @@ def test_a_second_conductor_of_this_cloud_does_start(cloud):
             _boot(cloud.client(), f"with-{mode}-{workers}")
         finally:
             assert second.kill(signal.SIGTERM) == 0
+
+
+def test_nor_with_an_old_schema_or_without_a_connection(cloud, tmp_path):
+    services = Services(tmp_path, "", f"sqlite:///{tmp_path}/nova.sqlite")
+    services.config.write_text(cloud.config.read_text().replace(str(cloud.directory), str(tmp_path)))
+    services.manage("db", "sync", "--revision", "0011")
+    assert "schema" in _ends(services, "conductor")
+    services.config.write_text(re.sub("^connection = .*$", "", services.config.read_text(), flags=re.MULTILINE))
+    assert "[database] connection is not set" in _ends(services, "conductor")
+    _boot(cloud.client(), "unnoticed")
