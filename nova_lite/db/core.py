@@ -31,14 +31,29 @@ _AGAIN = {"1213", "1205", "1020", "40001", "40P01"}
 
 
 class Database:
-    """One engine. The functions of ``nova_lite.db.<aggregate>`` take a ``sqlalchemy.Connection`` first; the caller opens the
-    transaction: ``with db.read() as c`` to look, ``db.write(function, *args)`` to change."""
+    """One engine, or the next when ``[database] connection`` has changed. The functions of ``nova_lite.db.<aggregate>`` take
+    a ``sqlalchemy.Connection`` first; the caller opens the transaction: ``with db.read() as c`` to look,
+    ``db.write(function, *args)`` to change."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
-        self.engine = make_engine(conf.database.connection, conf.database.max_pool_size)
-        sealed.give_keys(self.engine, SecretKeys(conf.database.secret_keys_file))
         self.listener: journal.Listener | None = None
+        self._keys = SecretKeys(conf.database.secret_keys_file)
+        self._open()
+        conf.register_mutate_hook(self._follow)
+
+    def _open(self) -> None:
+        self._url: str = self.conf.database.connection
+        self.engine = make_engine(self._url, self.conf.database.max_pool_size)
+        sealed.give_keys(self.engine, self._keys)
+
+    def _follow(self, conf: cfg.ConfigOpts, _fresh: object) -> None:
+        """The options were read again. Transactions that are under way go on; their connections are closed after them."""
+        if conf.database.connection != self._url:
+            old = self.engine
+            self._open()
+            sa.event.listen(old, "checkin", _close)
+            old.dispose()
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -103,7 +118,7 @@ def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engi
     """
     try:
         return _engine(sa.make_url(url), pool_size, patient)
-    except (exc.ArgumentError, ImportError) as error:
+    except (exc.ArgumentError, ImportError, ValueError) as error:       # ValueError: the port
         raise exception.ConfigError(reason=f"[database] connection: {str(error).splitlines()[0]}") from None
 
 
@@ -139,6 +154,10 @@ def _time_limits(url: sa.URL) -> dict[str, Any]:
         return {"read_timeout": ANSWER_SECONDS, "write_timeout": ANSWER_SECONDS, "init_command":
                 f"SET SESSION innodb_lock_wait_timeout = LEAST(@@innodb_lock_wait_timeout, {LOCK_SECONDS})"}
     return dict(KEEPALIVES) if url.get_driver_name() == "psycopg2" else {}
+
+
+def _close(_connection: object, record: sa.pool.ConnectionPoolEntry) -> None:
+    record.close()
 
 
 def _note_use(_connection: object, record: sa.pool.ConnectionPoolEntry) -> None:

@@ -17,7 +17,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, rpc, units
 from nova_lite.db.journal import Journal
 from nova_lite.notifications import events, unversioned, versioned
 
@@ -35,6 +35,7 @@ class Sender:
         self._service, self._host = service, conf.host
         formats = {"both": ("versioned", "unversioned")}.get(conf.notifications.format, (conf.notifications.format,))
         transport = _transport(conf)
+        rpc.follow(conf, transport, lambda: _transport(conf))
         settings = transport.conf.oslo_messaging_notifications
         # its own default, -1, means for ever once there was a connection, and never before
         common: dict[str, Any] = {"retry": settings.retry if settings.retry >= 0 else math.inf}

@@ -9,6 +9,8 @@ import functools
 import importlib
 import inspect
 import os
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,8 +52,46 @@ class ContextSerializer(messaging.Serializer):
 _LOOK_UP = 1.0
 
 
-def get_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
-    """The bus of ``transport_url``. No connection is made before the first message."""
+# Seconds after which nobody waits for an answer over a connection that was left
+_LONGEST_CALL = 180.0
+
+
+def get_transport(conf: cfg.ConfigOpts, changed: Callable[[], None] = lambda: None) -> messaging.RPCTransport:
+    """The bus of ``transport_url``, also after that has changed: then ``changed`` is called, for servers to listen again. No
+    connection is made before the first message."""
+    transport = _make_transport(conf)
+    follow(conf, transport, lambda: _make_transport(conf), changed)
+    return transport
+
+
+def follow(conf: cfg.ConfigOpts, transport: messaging.transport.Transport, make: Callable[[], messaging.transport.Transport],
+           changed: Callable[[], None] = lambda: None) -> None:
+    """When ``transport_url`` has changed, let all who have the transport use the connections of a new one, unless ``changed``
+    raises. Calls that are under way get their answers over the old ones."""
+    held, url = weakref.ref(transport), conf.transport_url
+
+    def hook(_conf: cfg.ConfigOpts, _fresh: object) -> None:
+        nonlocal url
+        transport = held()
+        if transport is None or conf.transport_url == url:
+            return
+        # oslo.messaging has no way to say so; clients and servers ask their transport for its driver each time
+        old, transport._driver = transport._driver, make()._driver
+        try:
+            changed()
+        except Exception:
+            made, transport._driver = transport._driver, old
+            made.cleanup()
+            raise
+        url = conf.transport_url
+        later = threading.Timer(max(_LONGEST_CALL, conf.rpc_response_timeout), old.cleanup)
+        later.daemon = True
+        later.start()
+
+    conf.register_mutate_hook(hook)
+
+
+def _make_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
     messaging.set_transport_defaults(control_exchange=EXCHANGE)
     transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=exception.MODULES)
     if "oslo_messaging_rabbit" in conf:

@@ -2,7 +2,7 @@
 
 ============ ==========================================================================
 SIGTERM, INT graceful stop, bounded by ``graceful_shutdown_timeout``; again: stop at once
-SIGHUP       read the configuration files again; mutable options (log levels) change
+SIGHUP       read the configuration files again (see ``reload.py``)
 SIGUSR2      a state report (see ``reports.py``)
 ============ ==========================================================================
 
@@ -11,6 +11,7 @@ is not oslo.service's launcher (it forks where threads are native, and restarts 
 """
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 import os
@@ -26,7 +27,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.runtime import concurrency, reports, systemd
+from nova_lite.runtime import concurrency, reload, reports, systemd
 
 LOG = log.getLogger(__name__)
 
@@ -77,17 +78,21 @@ def _noted(_number: int, _frame: object) -> None:
     """Only the byte in the pipe matters."""
 
 
-def launch(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], name: str, workers: int = 1) -> int:
+def launch(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], name: str, workers: int = 1,
+           checks: reload.Checks = ()) -> int:
     """Run the service until it is told to stop; the exit status of the process.
 
-    ``make_service`` is called in the process that will serve, so whatever it opens belongs to that process alone.
+    ``make_service`` is called in the process that will serve, so whatever it opens belongs to that process alone. ``checks``:
+    see ``reload.reread``.
     """
+    react = functools.partial(_react, conf, checks)
     if workers == 1:
-        return _serve(conf, make_service, Signals(), None)
-    return _Parent(conf, make_service, name, workers).run()
+        return _serve(conf, make_service, Signals(), None, react)
+    return _Parent(conf, make_service, name, workers, react).run()
 
 
-def _serve(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], signals: Signals, parent: int | None) -> int:
+def _serve(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], signals: Signals, parent: int | None,
+           react: Callable[[str, int], None]) -> int:
     """Start, handle signals until one says stop (or the parent dies), stop."""
     service = make_service()
     service.start()
@@ -108,34 +113,28 @@ def _serve(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], signals: 
         for number in numbers:
             stopping = stopping or number in STOP
             if parent is None:
-                _tell_and_react(conf, service.name, number)
+                _tell_and_react(react, service.name, number)
             else:
-                _react(conf, service.name, number)
+                react(service.name, number)
     if parent is None:
         systemd.notify("STOPPING=1")
     _stop(conf, service)
     return 0
 
 
-def _react(conf: cfg.ConfigOpts, name: str, number: int) -> None:
+def _react(conf: cfg.ConfigOpts, checks: reload.Checks, name: str, number: int) -> None:
     """SIGHUP and SIGUSR2, the same in workers and in their parent."""
     if number == signal.SIGHUP:
-        try:
-            changed = conf.mutate_config_files()
-        except cfg.Error as error:
-            LOG.error("the configuration was not read again: %s", error)
-        else:
-            LOG.info("the configuration was read again; changed: %s",
-                     ", ".join(sorted(f"{group or 'DEFAULT'}.{option}" for group, option in changed)) or "nothing")
+        reload.reread(conf, checks)
     elif number == signal.SIGUSR2:
         reports.write(conf, name)
 
 
-def _tell_and_react(conf: cfg.ConfigOpts, name: str, number: int) -> None:
+def _tell_and_react(react: Callable[[str, int], None], name: str, number: int) -> None:
     """In the process that systemd watches: it wants to know when a reload begins and ends."""
     if number == signal.SIGHUP:
         systemd.notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-    _react(conf, name, number)
+    react(name, number)
     if number == signal.SIGHUP:
         systemd.notify("READY=1")
 
@@ -177,8 +176,9 @@ def _make_own_log_locks() -> None:
 class _Parent:
     """Forks the workers, starts those that died again, passes signals on."""
 
-    def __init__(self, conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], name: str, workers: int) -> None:
-        self.conf, self.make_service, self.name, self.workers = conf, make_service, name, workers
+    def __init__(self, conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], name: str, workers: int,
+                 react: Callable[[str, int], None]) -> None:
+        self.conf, self.make_service, self.name, self.workers, self.react = conf, make_service, name, workers, react
         self.children: set[int] = set()
         self.signals = Signals()
         # a worker sees the end of this pipe when its parent dies
@@ -198,7 +198,7 @@ class _Parent:
                 elif number == signal.SIGCHLD:
                     self._replace_dead()
                 else:
-                    _tell_and_react(self.conf, self.name, number)
+                    _tell_and_react(self.react, self.name, number)
                     self._send(number)
         systemd.notify("STOPPING=1")
         return self._stop()
@@ -230,7 +230,7 @@ class _Parent:
         _make_own_log_locks()
         self.signals.close()
         random.seed()
-        return _serve(self.conf, self.make_service, Signals(), self._alive_reader)
+        return _serve(self.conf, self.make_service, Signals(), self._alive_reader, self.react)
 
     def _reap(self) -> int:
         """Collect the children that ended; how many."""

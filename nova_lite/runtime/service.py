@@ -71,7 +71,7 @@ class Service:
     def transport(self) -> Any:
         """The message bus of this process, shared by all its managers and clients."""
         if self._transport is None:
-            self._transport = rpc.get_transport(self.conf)
+            self._transport = rpc.get_transport(self.conf, self._listen_again)
         return self._transport
 
     def add_rpc_server(self, topic: str, server: str, endpoints: Sequence[object]) -> None:
@@ -138,6 +138,10 @@ class Service:
         """Wait until :meth:`stop` is done."""
         return self._stopped.wait(timeout)
 
+    def _listen_again(self) -> None:
+        for part in self._parts:
+            part.listen_again()
+
     def _start_loop(self, seconds: float, function: Callable[[], Any]) -> None:
         name = getattr(function, "__qualname__", repr(function))
         thread = threading.Thread(target=self._loop, args=(seconds, function, name), name=f"every-{seconds}s-{name}",
@@ -176,22 +180,36 @@ class _Part:
     def start(self) -> None:
         if self.manager is not None:
             self.manager.start()
-        self._rpc = rpc.get_server(self.service.transport, self.topic, self.server, self.endpoints)
-        self._rpc.start()
+        self._rpc = self._listen()
         if self.manager is not None:
             for seconds, function in self.manager.periodics():
                 if seconds > 0:
                     self.service._start_loop(seconds, function)
 
+    def _listen(self) -> Any:
+        made = rpc.get_server(self.service.transport, self.topic, self.server, self.endpoints)
+        made.start()
+        return made
+
+    def listen_again(self) -> None:
+        """The transport has gone over to another broker or user: so do we, before we leave the one that we have."""
+        if self._rpc is not None:
+            old, self._rpc = self._rpc, self._listen()
+            threading.Thread(target=_end, args=(old,), name=f"leave-{self.topic}", daemon=True).start()
+
     def close(self) -> None:
         """Take no more messages; answer those that are here."""
         if self._rpc is not None:
-            self._rpc.stop()
-            self._rpc.wait()
+            _end(self._rpc)
 
     def finish(self) -> None:
         if self.manager is not None:
             self.manager.stop()
+
+
+def _end(rpc_server: Any) -> None:
+    rpc_server.stop()
+    rpc_server.wait()
 
 
 def compute_hosts(conf: cfg.ConfigOpts) -> list[str]:
@@ -257,7 +275,8 @@ def run(name: str, function: Callable[[], int | None]) -> int:
 
 def serve(conf: cfg.ConfigOpts, name: str, build: Callable[[Service], None], *, workers: int = 1,
           check: Sequence[Callable[[cfg.ConfigOpts], None]] = (), listen: Sequence[tuple[str, int]] = ()) -> int:
-    """Ask the neighbours (``check``), take the ports (``listen``), then run until a signal; the exit status.
+    """Ask the neighbours (``check``), take the ports (``listen``), then run until a signal; the exit status. SIGHUP asks the
+    neighbours again, when their URLs have changed.
 
     ``build`` adds the parts to a Service; each worker process calls it for itself.
     """
@@ -270,7 +289,7 @@ def serve(conf: cfg.ConfigOpts, name: str, build: Callable[[Service], None], *, 
         build(runner)
         return runner
 
-    return launcher.launch(conf, make, name, workers)
+    return launcher.launch(conf, make, name, workers, check)
 
 
 def main(name: str, build: Callable[[Service], None], *, workers: Callable[[cfg.ConfigOpts], int] = lambda conf: 1,
