@@ -43,8 +43,8 @@ try() {
 
 not() { ! "$@"; }
 
-guest() { # ADDRESS COMMAND: run in the guest
-    ssh -i "$KEY" -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
+guest() { # ADDRESS COMMAND: run in the guest; a session in whose middle a rule goes would never end
+    timeout 60 ssh -i "$KEY" -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
         -o ConnectTimeout=4 "root@$1" "$2"
 }
 
