@@ -3,14 +3,15 @@
 #
 #   check.sh [guests] [volumes]         default: both
 #
-# guests:  image upload, network, subnet, router, security group, key, two guests: DHCP, metadata and user data through Neutron,
-#          ssh to a floating IP, ping between them, a rule that opens and closes ssh
+# guests:  image upload, network, subnet, router, security group, key, two guests (on two hosts, where there are two): DHCP,
+#          metadata, vendor data, user data and a posted password through Neutron, ssh to a floating IP, ping between them, a rule
+#          that opens and closes ssh, their consoles through the proxies
 # volumes: create, attach, write and read in the guest, detach, boot from volume, delete with and without delete_on_termination,
 #          boot from an encrypted volume; nothing left behind in Cinder, in Neutron, on disk
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-for part in settings progress process infrastructure neutron openvswitch ovn nova_lite check check_guests check_volumes; do
+for part in settings progress process infrastructure neutron openvswitch ovn nova_lite hosts check check_guests check_volumes; do
     # shellcheck source=/dev/null
     . "$here/lib/$part.sh"
 done

@@ -33,7 +33,7 @@ done
 
 "$here/stack.sh"
 [ -n "$keep" ] || trap '"$here/unstack.sh"' EXIT
-for part in settings progress process packages seed infrastructure neutron openvswitch ovn nova_lite check tempest; do
+for part in settings progress process packages seed infrastructure neutron openvswitch ovn nova_lite hosts check tempest; do
     # shellcheck source=/dev/null
     . "$here/lib/$part.sh"
 done

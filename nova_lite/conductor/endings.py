@@ -85,7 +85,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     if operation(action).keeps_state:
         change_device(conn, action, updates or {})
         error = (updates or {}).get("error")
-        actions.finish(conn, [action.id], failed=True, arguments={**action.arguments, "error": error} if error else None)
+        actions.finish(conn, [action.id], message, {**action.arguments, "error": error} if error else None)
         return
     failure: dict[str, Any] = {} if operation(action).ends_in is None else {
         "vm_state": states.ERROR, "fault": fault(message, details)}
@@ -118,7 +118,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         _update_unless_taken_over(conn, action, values)
         left_its_host(conn, [action.instance_uuid], values)
     actions.end_wait(conn, [action], failed=True)
-    actions.finish(conn, [action.id], failed=True)
+    actions.finish(conn, [action.id], message)
 
 
 def _is_soft_deleted(conn: sa.Connection, action: Action) -> bool:
@@ -191,7 +191,7 @@ def cancel(conn: sa.Connection, action: Action) -> None:
     if values:
         instances.update_many(conn, [action.instance_uuid], values)
     actions.end_wait(conn, [action], failed=True)
-    actions.finish(conn, [action.id], failed=True)
+    actions.finish(conn, [action.id], actions.TAKEN_OVER)
 
 
 def _update_unless_taken_over(conn: sa.Connection, action: Action, values: Mapping[str, Any]) -> bool:
@@ -209,7 +209,7 @@ def _close_others(conn: sa.Connection, action: Action) -> None:
     for other in others:
         if other.id != action.id:
             actions.end_wait(conn, [other], failed=True)
-            actions.finish(conn, [other.id], failed=True)
+            actions.finish(conn, [other.id], actions.TAKEN_OVER)
 
 
 def back_to_scheduling(conn: sa.Connection, action: Action, ignore: Sequence[str], lease_seconds: float) -> None:

@@ -138,7 +138,7 @@ class _Run:
         """Whether a claimed action still has its server in the state for it; else it ends."""
         operation = endings.operation(action)       # KeyError for what another version wrote
         if server is None:
-            actions.finish(self.conn, [action.id], failed=not endings.is_delete(action))
+            actions.finish(self.conn, [action.id], None if endings.is_delete(action) else actions.TAKEN_OVER)
             return False
         fits = endings.is_delete(action) or server.task_state in states.working(operation) or (
             (operation.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
@@ -377,7 +377,7 @@ class _Run:
         for some in actions.open_of_instances(self.conn, uuids).values():
             for other in some:
                 if other.id not in ids:
-                    actions.finish(self.conn, [other.id], failed=True)
+                    actions.finish(self.conn, [other.id], actions.TAKEN_OVER)
 
     def _succeeded(self, done: list[Action], updates: Mapping[str, Any]) -> None:
         """Servers end where the table says; one that another operation has taken over in between stays as that left it.

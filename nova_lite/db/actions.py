@@ -28,6 +28,8 @@ E = models.instance_action_events
 OPEN = (objects.PENDING, objects.RUNNING)
 MAY_OWE = ("createImage", "createBackup", "swap_volume")     # see conductor/debts.py
 LOOK_SECONDS = 60.0                     # after which what a failed action owes is looked for, and then again
+REASON_LENGTH = 255
+TAKEN_OVER = "The server was deleted, or something else was begun with it, before this was done"
 WAIT_EVENT = "wait_for_scheduler"
 _OPEN_WAIT = sa.and_(E.c.event == WAIT_EVENT, E.c.finish_time.is_(None))
 
@@ -83,7 +85,8 @@ def record(conn: sa.Connection, context: RequestContext, action: str, instance_u
     made = conn.execute(sa.insert(T).values(
         instance_uuid=instance_uuid, action=action, request_id=context.request_id, user_id=context.user_id,
         project_id=context.project_id, start_time=now, finish_time=now, created_at=now, updated_at=now, arguments={},
-        state=objects.ERROR if error else objects.DONE, message="Error" if error else None, attempts=0))
+        state=objects.ERROR if error else objects.DONE, message=error[:REASON_LENGTH] if error else None,
+        attempts=0))
     return _id_of(made)
 
 
@@ -191,11 +194,12 @@ def hand_over(conn: sa.Connection, ids: Collection[int], lease_seconds: float, s
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
 
 
-def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
+def finish(conn: sa.Connection, ids: Collection[int], error: str | None = None,
            arguments: Mapping[str, Any] | None = None) -> None:
     """Close actions. The owner stays written: it may repeat its report after a lost answer.
 
-    ``arguments`` are what is kept of them (None: as they are). Secrets are kept of none, whatever ``arguments`` say.
+    ``error``: why they have failed, as the server's user may read it. ``arguments`` are what is kept of them (None: as they
+    are). Secrets are kept of none, whatever ``arguments`` say.
     """
     if not ids:
         return
@@ -203,8 +207,9 @@ def finish(conn: sa.Connection, ids: Collection[int], failed: bool = False,
     if notes is not None:
         notes.finish(ids)
     now = units.utcnow()
-    values: dict[str, Any] = {"state": objects.ERROR if failed else objects.DONE, "message": "Error" if failed else None,
-                              "finish_time": now, "updated_at": now, "lease_until": None}
+    failed = error is not None
+    values: dict[str, Any] = {"state": objects.ERROR if failed else objects.DONE, "finish_time": now, "updated_at": now,
+                              "message": error[:REASON_LENGTH] if error is not None else None, "lease_until": None}
     if arguments is not None:
         values["arguments"] = sealed.without(arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
@@ -260,7 +265,7 @@ def event(name: str, host: str | None, start: datetime.datetime, error: str | No
     """One step of an action for os-instance-actions, as plain JSON: it may cross RPC before it is stored."""
     return {"event": name, "host": host, "start_time": start.isoformat(), "traceback": traceback,
             "finish_time": (finish or units.utcnow()).isoformat(), "result": "Error" if error else "Success",
-            "details": error[:255] if error else None}
+            "details": error[:REASON_LENGTH] if error else None}
 
 
 def add_events(conn: sa.Connection, events: Iterable[tuple[int, Mapping[str, Any]]]) -> None:

@@ -190,7 +190,7 @@ instance_actions = sa.Table(
     sa.Column("project_id", sa.String(255)),
     sa.Column("start_time", Time, nullable=False),
     sa.Column("finish_time", Time),
-    sa.Column("message", sa.String(255)),        # "Error" when it failed, as in Nova
+    sa.Column("message", sa.String(255)),        # why it failed, as the user may read it
     sa.Column("state", sa.String(16), nullable=False),         # pending, running, done, error
     sa.Column("stage", sa.String(16)),           # who has to work on it: conductor or compute
     sa.Column("host", sa.String(255)),           # the host, when the stage is compute

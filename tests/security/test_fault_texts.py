@@ -110,6 +110,8 @@ def test_the_fault_of_a_build(cloud, monkeypatch, error):  # noqa: F811
     fault = cloud.wait(server, states.ERROR).fault
     assert not leaks(fault["message"])
     assert leaks(fault["details"])
+    with cloud.db.read() as connection:
+        assert [action.message for action in actions.list_for_instance(connection, server)] == [fault["message"]]
     assert "h1" not in fault["message"]
 
 

@@ -76,11 +76,12 @@ class Cloud:
         wait_for("the guest's counter", lambda: "count 2 of boot" in self.console(made), SLOW, 1)
         return made
 
-    def create(self, host: str, network: dict[str, str], volume: bool = False) -> str:
-        """A server that is ACTIVE on ``host``. ``network``: as the API takes one, {"uuid": ...} or {"port": ...}."""
+    def create(self, host: str, network: dict[str, str], volume: bool = False, script: str = COUNTER) -> str:
+        """A server that is ACTIVE on ``host``. ``network``: as the API takes one, {"uuid": ...} or {"port": ...}. ``script``:
+        what it runs when it boots first."""
         body: dict[str, Any] = {"name": f"two-hosts-{uuid.uuid4().hex[:6]}", "flavorRef": self.flavors["m1.nano"],
                                 "networks": [network], "host": host, "config_drive": True,      # there is no DHCP
-                                "user_data": base64.b64encode(COUNTER.encode()).decode()}
+                                "user_data": base64.b64encode(script.encode()).decode()}
         if volume:
             body["block_device_mapping_v2"] = [{"boot_index": 0, "uuid": self.image, "source_type": "image", "volume_size": 1,
                                                 "destination_type": "volume", "delete_on_termination": True}]
@@ -118,16 +119,24 @@ class Cloud:
         assert isinstance(found, dict)
         return found
 
+    def until_task(self, server: str, *task_states: str) -> None:
+        """Wait until it is in the middle of something."""
+        wait_for(f"{server} to be {task_states}", lambda: self.show(server)["OS-EXT-STS:task_state"] in task_states, SLOW, 0.05)
+
     def does(self, server: str, action: str, body: Any = None, status: str = "ACTIVE") -> None:
         """An action to its end."""
         self.act(server, action, body)
         self.until(server, status)
 
     def live_migrate(self, server: str, during: Callable[[], object] | None = None, status: str = "running") -> str:
-        """To the other host; ``during`` is called while the migration is in ``status``. The new host, when it is completed."""
+        """To the other host; ``during`` is called while the migration is in ``status``, or when the server has come ("moved").
+        The new host, when the migration is completed."""
         before, last = self.host(server), self.begin_live_migration(server)
         if during is not None:
-            self.until_migration(server, last, status)
+            if status == "moved":
+                wait_for("the move", lambda: self.host(server) != before, SLOW, 0.05)
+            else:
+                self.until_migration(server, last, status)
             during()
         self.until_migration(server, last, "completed")
         now = self.until(server, "ACTIVE")["OS-EXT-SRV-ATTR:host"]

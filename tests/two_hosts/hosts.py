@@ -14,6 +14,8 @@ from tests.two_hosts.cloud import STACK_DIR
 
 LOCAL = pathlib.Path(__file__).resolve().parents[2] / "devstack" / "local"
 
+_OF_TRUNKS = ("tpi-", "spi-")       # the ends on br-int of what joins it with the bridges of trunks
+
 
 def run(*command: str | os.PathLike[str], check: bool = True) -> str:
     """The output of a command."""
@@ -39,7 +41,7 @@ class HostFiles:
             "tap": self._guests_taps(),
             "bridge": [name for name in switch if name.startswith("tbr-")],
             "port": [name for name in self._vsctl("list-ports", "br-int").split()
-                     if name.startswith("tap") and self._is_guests(name)],
+                     if name.startswith(_OF_TRUNKS) or (name.startswith("tap") and self._is_guests(name))],
             "file": [path.name for path in self.instances.glob("*") if not path.name.startswith("_base")],
         }
         return [f"{self.name}: {what} {one}" for what, names in found.items() for one in names]
@@ -119,14 +121,19 @@ def mend() -> None:
     """Start again what was killed, as systemd would; power for the host that has none."""
     if _off:
         power("on")
-    for daemon, process in _killed.items():
-        prefix = HOST2.prefix if daemon == HOST2.compute else ()
-        with (STACK_DIR / "log" / f"{daemon}.log").open("ab") as log:
-            began = subprocess.Popen([*prefix, *process.command], env=process.environment, cwd=process.directory,
-                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        since = pathlib.Path(f"/proc/{began.pid}/stat").read_text().rpartition(")")[2].split()[19]
-        (STACK_DIR / "run" / f"{daemon}.pid").write_text(f"{began.pid} {since}\n")
-    _killed.clear()
+    for daemon in list(_killed):
+        revive(daemon)
+
+
+def revive(daemon: str) -> None:
+    """Start again one that was killed."""
+    process = _killed.pop(daemon)
+    prefix = HOST2.prefix if daemon == HOST2.compute else ()
+    with (STACK_DIR / "log" / f"{daemon}.log").open("ab") as log:
+        began = subprocess.Popen([*prefix, *process.command], env=process.environment, cwd=process.directory,
+                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    since = pathlib.Path(f"/proc/{began.pid}/stat").read_text().rpartition(")")[2].split()[19]
+    (STACK_DIR / "run" / f"{daemon}.pid").write_text(f"{began.pid} {since}\n")
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Pings from another machine of the provider network: a network namespace of the test's own."""
+"""Pings from another machine of the provider networks: a network namespace of the test's own."""
 from __future__ import annotations
 
 import re
@@ -10,7 +10,10 @@ from types import TracebackType
 from tests.support.process import wait_for
 from tests.two_hosts.hosts import HERE, run
 
-NAMESPACE, CABLE, ADDRESS = "nl-pinger", "nl-pinger", "172.24.4.3/24"
+NAMESPACE = "nl-pinger"
+VLAN, VLAN_SUBNET = 2007, "172.24.7.0/24"      # of a provider network that a test makes
+_CABLES = (("nl-pinger", "eth0", "172.24.4.3/24", ()), ("nl-pinger-vlan", "eth1", "172.24.7.3/24", (f"tag={VLAN}",)))
+_VSCTL = ("ovs-vsctl", f"--db=unix:{HERE.switch / 'db.sock'}")
 INTERVAL = 0.1
 _ANSWER = re.compile(r"\[(\d+\.\d+)\] \d+ bytes from")
 
@@ -19,20 +22,22 @@ def plug() -> None:
     """Make the machine, on the bridge br-ex of the first host."""
     unplug()
     run("ip", "netns", "add", NAMESPACE)
-    run("ip", "link", "add", CABLE, "type", "veth", "peer", "name", "eth0", "netns", NAMESPACE)
-    run("ethtool", "-K", CABLE, "tx", "off")
-    run("ip", "netns", "exec", NAMESPACE, "ethtool", "-K", "eth0", "tx", "off")
-    run("ip", "-n", NAMESPACE, "address", "add", ADDRESS, "dev", "eth0")
-    run("ip", "-n", NAMESPACE, "link", "set", "eth0", "up")
-    run("ip", "link", "set", CABLE, "up")
-    run("ovs-vsctl", f"--db=unix:{HERE.switch / 'db.sock'}", "--may-exist", "add-port", "br-ex", CABLE)
+    for cable, nic, address, tag in _CABLES:
+        run("ip", "link", "add", cable, "type", "veth", "peer", "name", nic, "netns", NAMESPACE)
+        run("ethtool", "-K", cable, "tx", "off")
+        run("ip", "netns", "exec", NAMESPACE, "ethtool", "-K", nic, "tx", "off")
+        run("ip", "-n", NAMESPACE, "address", "add", address, "dev", nic)
+        run("ip", "-n", NAMESPACE, "link", "set", nic, "up")
+        run("ip", "link", "set", cable, "up")
+        run(*_VSCTL, "--may-exist", "add-port", "br-ex", cable, *tag)
 
 
 def unplug() -> None:
     """Remove it."""
-    run("ovs-vsctl", f"--db=unix:{HERE.switch / 'db.sock'}", "--if-exists", "del-port", CABLE, check=False)
+    for cable, *_ in _CABLES:
+        run(*_VSCTL, "--if-exists", "del-port", cable, check=False)
+        run("ip", "link", "delete", cable, check=False)
     run("ip", "netns", "delete", NAMESPACE, check=False)
-    run("ip", "link", "delete", CABLE, check=False)
 
 
 def answers(address: str) -> bool:

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.process import wait_for
 from tests.two_hosts import hosts
-from tests.two_hosts.cloud import Cloud, counts
+from tests.two_hosts.cloud import SLOW, Cloud, counts
 from tests.two_hosts.pings import Pings, until_it_answers
 
 VICTIMS = ("source", "destination", "conductor", "broker")
@@ -23,7 +24,7 @@ def test_live_migrations(cloud: Cloud, victim: str) -> None:
     address = cloud.address(server)
     until_it_answers(address)
     _, boots = counts(cloud.console(server))
-    for step in ("preparing", "running"):
+    for step in ("preparing", "running", *(("moved",) if victim in ("source", "destination") else ())):
         source = cloud.host(server)
         with Pings(address) as pings:
             cloud.live_migrate(server, lambda source=source: _kill(victim, source), step)
@@ -57,3 +58,17 @@ def test_cold_migrations(cloud: Cloud, victim: str) -> None:
         assert (cloud.host(server) == source) == (end == "revertResize")
         until_it_answers(address)
         print(f"{victim} killed in {end}: it answers", flush=True)
+
+
+def test_shelve_and_unshelve(cloud: Cloud) -> None:
+    server = cloud.boot(cloud.node)
+    cloud.act(server, "shelve")
+    cloud.until_task(server, "shelving_image_uploading")
+    _kill("source", cloud.node)
+    cloud.until(server, "SHELVED_OFFLOADED")
+    cloud.act(server, "unshelve", {"host": hosts.HOST2.name})
+    wait_for("its host", lambda: cloud.host(server) == hosts.HOST2.name, SLOW, 0.05)
+    _kill("source", hosts.HOST2.name)
+    cloud.until(server, "ACTIVE")
+    assert cloud.host(server) == hosts.HOST2.name
+    until_it_answers(cloud.address(server))

@@ -121,12 +121,17 @@ def _state(cloud: Cloud) -> str:
     return str(service["state"])
 
 
-@pytest.mark.parametrize("volume", [False, True])
-def test_servers_of_a_dead_host_are_evacuated(cloud: Cloud, volume: bool) -> None:
+@pytest.mark.parametrize(("volume", "killed"), [(False, False), (True, True)])
+def test_servers_of_a_dead_host_are_evacuated(cloud: Cloud, volume: bool, killed: bool) -> None:
     server = cloud.boot(HOST2, volume)
     hosts.power("off")
     wait_for("the host to be down", lambda: _state(cloud) == "down", 120, 1)
-    cloud.does(server, "evacuate", {"host": cloud.node}, status="SHUTOFF")      # since 2.95
+    cloud.act(server, "evacuate", {"host": cloud.node})
+    if killed:
+        cloud.until_task(server, "rebuild_block_device_mapping", "rebuild_spawning")
+        hosts.kill(hosts.HERE.compute)
+        hosts.revive(hosts.HERE.compute)
+    cloud.until(server, "SHUTOFF")      # since 2.95
     cloud.does(server, "os-start")
     assert cloud.host(server) == cloud.node
     until_it_answers(cloud.address(server))

@@ -43,8 +43,8 @@ try() {
 
 not() { ! "$@"; }
 
-guest() { # ADDRESS COMMAND: run in the guest
-    ssh -i "$KEY" -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
+guest() { # ADDRESS COMMAND: run in the guest; a session in whose middle a rule goes would never end
+    timeout 60 ssh -i "$KEY" -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
         -o ConnectTimeout=4 "root@$1" "$2"
 }
 
@@ -132,18 +132,22 @@ no_names() { [ -z "$(names "$1")" ]; }
 # --- after all servers are gone
 no_ports() { ! OS_CLOUD=nova-lite cloud port list -f value -c ID -c device_owner | grep compute:; }
 no_attachments() { [ -z "$(OS_CLOUD=nova-lite cloud --os-volume-api-version 3.27 volume attachment list --all-projects -f value)" ]; }
-no_taps() { ! ip -o link | grep -E ': (tap|qvo|qvb|vhu)[0-9a-f-]{11}[:@]'; }
-no_files() {
+no_taps() { ! "$@" ip -o link | grep -E ': (tap|qvo|qvb|vhu)[0-9a-f-]{11}[:@]'; }   # COMMAND that runs it where they are
+no_files() { # STATE_PATH
     local found
-    found=$(find "$DATA/nova_lite/instances" -mindepth 1 -not -path "*/_base*" 2>/dev/null)
+    found=$(find "$1/instances" -mindepth 1 -not -path "*/_base*" 2>/dev/null)
     [ -z "$found" ] || { echo "$found"; return 1; }
 }
-no_guests() { [ -z "$(virsh -q -c "qemu+unix:///system?socket=$STACK_DIR/libvirt/run/libvirt-sock" list --all)" ]; }
+no_guests() { [ -z "$(virsh -q -c "qemu+unix:///system?socket=$1/libvirt/run/libvirt-sock" list --all)" ]; } # DIRECTORY
 
 check_leftovers() {
     check "no server's port is left in Neutron" try 20 no_ports
     check "volume attachment list is empty" no_attachments
-    check "no tap is left" no_taps
-    check "no file of a guest is left" no_files
-    check "no domain is left in libvirt" no_guests
+    check "no tap is left" no_taps env
+    check "no file of a guest is left" no_files "$DATA/nova_lite"
+    check "no domain is left in libvirt" no_guests "$STACK_DIR"
+    two_hosts || return 0
+    check "no tap is left on $HOST2" no_taps "${IN_HOST2[@]}"
+    check "no file of a guest is left on $HOST2" no_files "$HOST2_DIR/nova_lite"
+    check "no domain is left in libvirt of $HOST2" no_guests "$HOST2_DIR"
 }

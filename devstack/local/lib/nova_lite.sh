@@ -3,6 +3,7 @@
 
 # the operator's own options are in the second file, which no start writes again
 NOVA_LITE_CONF=$ETC/nova_lite/nova-lite.conf LOCAL_CONF=$ETC/nova_lite/local.conf
+VENDOR_DATA=$ETC/nova_lite/vendor_data.json
 # unstack.sh and check.sh take that which stack.sh used last; stack.sh itself one per checkout
 if [ "$(basename "$0")" != stack.sh ]; then STACK_NOVA_LITE_VENV=${STACK_RUNNING_VENV:-}; fi
 if [ -z "${STACK_NOVA_LITE_VENV:-}" ]; then
@@ -14,7 +15,7 @@ nova_lite_pins() { cat "$STACK_SOURCE/setup.cfg" "$STACK_HERE/constraints.txt" |
 
 install_nova_lite() {
     local venv=$STACK_NOVA_LITE_VENV extras=mysql
-    [ "$STACK_KIND" = api ] || extras=mysql,libvirt,encryption
+    [ "$STACK_KIND" = api ] || extras=mysql,libvirt,encryption,console
     # a virtual environment that others made is taken as it is
     if [ -x "$venv/bin/nova-lite-api" ] && [ ! -f "$venv/.pins" ]; then return 0; fi
     [ "$(cat "$venv/.pins" 2>/dev/null)" != "$extras $(nova_lite_pins)" ] || return 0
@@ -36,6 +37,7 @@ configure_nova_lite() {
     [ "$STACK_KIND$STACK_HOSTS" != real1 ] || same_host=True    # there is no other
     mkdir -p "$ETC/nova_lite" "$DATA/nova_lite"
     chmod 711 "$DATA/nova_lite"     # qemu passes through to the disks
+    echo '{"stack": "nova-lite"}' >"$VENDOR_DATA"
     [ -f "$LOCAL_CONF" ] || echo "# options of yours: stack.sh does not change this file" >"$LOCAL_CONF"
     cat >"$NOVA_LITE_CONF" <<EOF
 [DEFAULT]
@@ -54,6 +56,7 @@ port = $P_COMPUTE
 listen = $STACK_HOST
 port = $P_METADATA
 shared_secret = $(password)
+vendor_data_file = $VENDOR_DATA
 [compute]
 driver = $driver
 allow_resize_to_same_host = $same_host
@@ -111,6 +114,10 @@ start_nova_lite() {
     wait_until nova-lite-api 60 answers "http://$STACK_HOST:$P_COMPUTE/"
     wait_until nova-lite-api-metadata 60 answers "http://$STACK_HOST:$P_METADATA/healthcheck"
     wait_until nova-lite-compute 60 compute_is_up "$STACK_NODE"
+    if [ "$STACK_KIND" != api ]; then
+        wait_until nova-lite-novncproxy 60 answers "http://$STACK_HOST:$P_NOVNC/vnc_lite.html"
+        wait_until nova-lite-serialproxy 60 answers "http://$STACK_HOST:$P_SERIAL/"
+    fi
     seed compute
 }
 

@@ -14,8 +14,8 @@ install_tempest() {
 }
 
 # MINIMUM MAXIMUM, both may be empty. Kind "api": nobody can log in to a fake guest (run_validation); all else that a client can
-# ask for is on, but consoles (vnc_console, spice_console, serial_console). Kind "real": guests of the file STACK_IMAGE, under
-# emulation, so there is time; /tmp is not on their disk.
+# ask for is on, but consoles (vnc_console, spice_console; serial_console, whose test sends a str where its client wants bytes).
+# Kind "real": guests of the file STACK_IMAGE, under emulation, so there is time; /tmp is not on their disk.
 configure_tempest() {
     local public image other guests=False seconds=60 backend=dataless protocol=iSCSI
     if [ "$STACK_KIND" = real ]; then guests=True seconds=300 backend=rbd protocol=ceph; fi

@@ -218,7 +218,7 @@ def _close(connection: sa.Connection, action_id: int, host: str, lease_seconds: 
         return False, False
     actions.add_events(connection, [(action_id, event)])
     if thawed and (error is None or not action.arguments["snapshots"]):
-        actions.finish(connection, [action_id], failed=error is not None)
+        actions.finish(connection, [action_id], error)
         return True, False
     arguments = {**action.arguments, **({"error": error} if error else {})}
     actions.hand_over(connection, [action_id], lease_seconds, action_objects.COMPUTE, host, arguments)

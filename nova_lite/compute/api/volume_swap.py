@@ -47,8 +47,8 @@ class VolumeSwap(Volumes):
         except exception.ServiceUnavailable:      # whether it was reserved nobody knows, and Cinder may yet come to it
             self.db.write(_let_it_run_out, action_id, host, DOUBT * self.conf.service_user.timeout)
             raise
-        except Exception:
-            self.db.write(give_up, action_id)
+        except Exception as error:
+            self.db.write(give_up, action_id, exception.public_of(error))
             raise
         if not self.db.write(_hand_over, action_id, host, attachment.id, self._lease()):
             release.undo(self.volume, instance.uuid, [BlockDevice("", bd.VOLUME, attachment_id=attachment.id)])

@@ -168,12 +168,13 @@ class Volumes(Base):
                 device.attachment_id = self.volume.reserve(context, volume_id, uuid).id
                 if host is None:        # no host will say so before the server is unshelved
                     self.volume.complete(context, device.attachment_id)
-        except exception.ServiceUnavailable:      # whether it was reserved nobody knows
+        except exception.ServiceUnavailable as error:      # whether it was reserved nobody knows
             # it may still be: so the volume is given back by the sweeper, not before Cinder has come to what waits there
-            self.db.write(_turn_into_detach, context, uuid, device.id, action_id, DOUBT * self.conf.service_user.timeout)
+            self.db.write(_turn_into_detach, context, uuid, device.id, action_id, DOUBT * self.conf.service_user.timeout,
+                          error.public)
             raise
-        except Exception:
-            self.db.write(_forget, uuid, device.id, action_id)
+        except Exception as error:
+            self.db.write(_forget, uuid, device.id, action_id, exception.public_of(error))
             raise
         if not self.db.write(_reserved, uuid, device, action_id, host, self._lease()):
             self.volume.release(context, device.attachment_id)
@@ -198,8 +199,8 @@ class Volumes(Base):
         except exception.ServiceUnavailable as error:
             LOG.warning("volume %s does not say that it is being detached: %s", volume_id, error,
                         extra={"instance_uuid": uuid})
-        except Exception:
-            self.db.write(give_up, action_id)
+        except Exception as error:
+            self.db.write(give_up, action_id, exception.public_of(error))
             raise
         if not self.db.write(_hand_over_detach, action_id, host, self._lease()):
             return          # the sweeper was faster, or a delete
@@ -299,7 +300,7 @@ def _reserved(connection: sa.Connection, uuid: str, device: BlockDevice, action_
     return True
 
 
-def _forget(connection: sa.Connection, uuid: str, device_id: str, action_id: int) -> None:
+def _forget(connection: sa.Connection, uuid: str, device_id: str, action_id: int, reason: str) -> None:
     """An attach that the Volume service refused: nothing was taken."""
     action = actions.lock(connection, [action_id])[action_id]
     if action.stage != action_objects.API or action.state != action_objects.PENDING:
@@ -308,14 +309,14 @@ def _forget(connection: sa.Connection, uuid: str, device_id: str, action_id: int
         instances.change_block_device(connection, uuid, device_id, None)
     except exception.InstanceNotFound:
         LOG.info("deleted meanwhile", extra={"instance_uuid": uuid})
-    actions.finish(connection, [action_id], failed=True)
+    actions.finish(connection, [action_id], reason)
 
 
 def _turn_into_detach(connection: sa.Connection, context: RequestContext, uuid: str, device_id: str, action_id: int,
-                      seconds: float) -> None:
+                      seconds: float, reason: str) -> None:
     """Whatever became of an attach is undone, after ``seconds``: until then the action waits as one of a request does."""
     action = actions.lock(connection, [action_id])[action_id]
-    actions.finish(connection, [action_id], failed=True)
+    actions.finish(connection, [action_id], reason)
     actions.create(connection, context, "detach_volume", [uuid], seconds, action_objects.API, action.host,
                    {"device_id": device_id, "volume_id": action.arguments.get("volume_id")})
 
@@ -350,11 +351,11 @@ def _hand_over_detach(connection: sa.Connection, action_id: int, host: str | Non
     return True
 
 
-def give_up(connection: sa.Connection, action_id: int) -> None:
+def give_up(connection: sa.Connection, action_id: int, reason: str) -> None:
     """The Volume service refused: nothing was begun."""
     action = actions.lock(connection, [action_id])[action_id]
     if (action.stage, action.state) == (action_objects.API, action_objects.PENDING):
-        actions.finish(connection, [action_id], failed=True)
+        actions.finish(connection, [action_id], reason)
 
 
 def _set_delete_flag(connection: sa.Connection, uuid: str, volume_id: str, flag: bool) -> None:

@@ -34,6 +34,7 @@ def test_after_a_failure_the_server_is_what_its_guest_is(cloud, before, verb, op
     assert f"[fake] fail = {operation}" in found.fault["message"]
     with cloud.db.read() as conn:
         [event] = actions.events_of(conn, action_id)
+        assert actions.get(conn, action_id).message == found.fault["message"]
     assert (event["result"], event["host"]) == ("Error", found.host)
     assert "DriverRefusal" in event["traceback"]
     cloud.fail()
@@ -175,6 +176,6 @@ def test_what_has_waited_long_for_a_thread_is_asked_for_again(cloud, monkeypatch
     monkeypatch.setattr(manager, "_turns", SimpleNamespace(submit=lambda _uuid, _pool, turn: waiting.append(turn)))
     action_id = cloud.operate(server, "start")
     cloud.wait_for(lambda: waiting)
-    cloud.db.write(actions.finish, [action_id], failed=True)
+    cloud.db.write(actions.finish, [action_id], "it failed")
     waiting[0](False)
     assert cloud.guests(manager.host.name) == {server: states.SHUTDOWN}

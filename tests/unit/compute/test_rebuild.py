@@ -169,7 +169,7 @@ def test_who_lost_it_while_the_image_came_starts_no_guest(cloud, images, monkeyp
     held, go_on = cloud.hold(monkeypatch, "spawn")
     action_id = begin(cloud, server, add_image(images))
     assert held.wait(30)
-    cloud.db.write(actions.finish, [action_id], failed=True)
+    cloud.db.write(actions.finish, [action_id], "it failed")
     go_on.set()
     host = cloud.get(server).host
     cloud.wait_for(lambda: not cloud.hosts[host].leases.in_flight())

@@ -134,7 +134,7 @@ def test_a_rescue_whose_action_is_over_boots_nothing(cloud, image, meddled, monk
 
     def cancelled(*arguments):
         real(*arguments)
-        cloud.db.write(actions.finish, [action_id], failed=True)
+        cloud.db.write(actions.finish, [action_id], "it failed")
     monkeypatch.setattr(driver._real, "cache_image", cancelled)
     action_id = rescue(cloud, server, image, wake=False)
     host = cloud.get(server).host

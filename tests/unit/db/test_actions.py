@@ -21,16 +21,16 @@ def db(tmp_path):
     database.dispose()
 
 
-@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize("error", ["it failed" * 40, None])
 @pytest.mark.parametrize("kept", [None, {"admin_password": "s3cret", "error": ["Invalid", "no"]}])
-def test_whoever_ends_an_action_ends_its_secrets(db, failed, kept):
+def test_whoever_ends_an_action_ends_its_secrets(db, error, kept):
     server = add_server(db).uuid
     arguments = {"admin_password": "s3cret", "step": 1}
     ids = [db.write(actions.create, admin_context(), verb, [server], 60.0, "compute", "h", given)[0]
            for verb, given in (("rescue", arguments), ("stop", {"step": 2}))]
-    db.write(actions.finish, ids, failed=failed, arguments=kept)
+    db.write(actions.finish, ids, error, kept)
     with db.read() as connection:
         ended = [actions.get(connection, one) for one in ids]
     assert not any("s3cret" in str(action.arguments) for action in ended)
-    assert {action.state for action in ended} == {"error" if failed else "done"}
+    assert {(action.state, action.message) for action in ended} == {("error", error[:255]) if error else ("done", None)}
     assert [action.arguments.get("error" if kept else "step") for action in ended] == ([kept["error"]] * 2 if kept else [1, 2])

@@ -258,7 +258,7 @@ def test_the_volume_service_fails_in_the_middle(cloud, method):
     cloud.actions_end(server)
     _nothing_is_left(cloud, server, volume)
     action = cloud.last_action(server)
-    assert (action["action"], action["message"]) == ("attach_volume", "Error")
+    assert (action["action"], action["message"]) == ("attach_volume", "Cinder is unavailable: it does not answer")
     detail = cloud.admin.get(f"/servers/{server}/os-instance-actions/{action['request_id']}")["instanceAction"]
     assert detail["events"][0]["details"] == DOWN.message
     cloud.attach(server, volume)
@@ -286,7 +286,7 @@ def test_the_volume_service_refuses_the_reservation(cloud):
     path = f"/servers/{server}/os-volume_attachments"
     assert "somebody was faster" in cloud.member.fault("POST", path, 400, {"volumeAttachment": {"volumeId": volume}})
     _nothing_is_left(cloud, server, volume)
-    assert cloud.last_action(server)["message"] == "Error"
+    assert cloud.last_action(server)["message"] == "Invalid volume: somebody was faster"
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -333,7 +333,7 @@ def test_a_guest_that_does_not_let_go_keeps_its_volume(cloud):
     cloud.drivers["h1"].fail("detach_volume", exception.DriverRefusal(what="detach", reason="the guest is busy"))
     cloud.detach(server, volume)
     cloud.actions_end(server)
-    assert cloud.last_action(server)["message"] == "Error"
+    assert cloud.last_action(server)["message"] == "detach failed: the guest is busy"
     assert cloud.device(server, volume).attached
     assert cloud.status(volume) == "in-use"
     cloud.detach(server, volume)
@@ -347,7 +347,7 @@ def test_the_volume_service_is_told_before_the_answer_and_may_refuse(cloud):
     cloud.api_volumes.fail("begin_detaching", exception.InvalidVolume(reason="it is being extended"))
     path = f"/servers/{server}/os-volume_attachments/{volume}"
     assert cloud.member.fault("DELETE", path, 400) == "Invalid volume: it is being extended"
-    assert cloud.last_action(server)["message"] == "Error"
+    assert cloud.last_action(server)["message"] == "Invalid volume: it is being extended"
     cloud.api_volumes.fail("begin_detaching")       # who does not answer is asked again by the host
     cloud.detach(server, volume)
     cloud.actions_end(server)
