@@ -5,15 +5,13 @@ calls it (``runtime/rpc_callers.py``).
 """
 from __future__ import annotations
 
-from nova_lite.objects import states
 from nova_lite.runtime.rpc_callers import ANYBODY, CONTROL, Rule
 
-_WAKE_UPS = {operation.method for operation in states.OPERATIONS.values() if operation.method}
 RULES: dict[str, Rule] = {
     # what it answers is no secret
     "cloud": ANYBODY,
     # what has to be done stands in the action
-    **dict.fromkeys(_WAKE_UPS, CONTROL),
+    "wake": CONTROL,
     # what others tell of servers, ports, images
     "look_for_left_behind": CONTROL, "external_instance_event": CONTROL, "refresh_security_rules": CONTROL,
     "cache_images": CONTROL,

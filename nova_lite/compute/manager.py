@@ -324,20 +324,10 @@ class ComputeManager:
             self._take_up(self.leases.drop([action.id]))
 
     # RPC ------------------------------------------------------------------------------------------------------------
-    def build_and_run_instance(self, context: RequestContext, action_id: int | None = None,
-                               action_ids: Sequence[int] = ()) -> None:
-        """A wake-up, as all of these: what has to be done stands in the action, or in several. A host that is not ready yet
-        learns of it when it is, or by its next report."""
+    def wake(self, context: RequestContext, action_ids: Sequence[int]) -> None:
+        """Actions wait for this host. One that is not ready yet learns of them when it is, or by its next report."""
         if self._ready.is_set():
-            self._take_up(action_ids if action_id is None else [action_id])
-
-    terminate_instance = start_instance = stop_instance = reboot_instance = pause_instance = unpause_instance = \
-        suspend_instance = resume_instance = attach_volume = detach_volume = attach_interface = detach_interface = \
-        resize_instance = confirm_resize = revert_resize = swap_volume = set_admin_password = trigger_crash_dump = \
-        snapshot_instance = backup_instance = build_and_run_instance
-    rebuild_instance = rescue_instance = unrescue_instance = shelve_instance = shelve_offload_instance = unshelve_instance = \
-        soft_delete_instance = restore_instance = allow_share = deny_share = live_migrate = \
-        volume_snapshot_create = volume_snapshot_delete = extend_volume = build_and_run_instance
+            self._take_up(action_ids)
 
     def look_for_left_behind(self, context: RequestContext, instance_uuids: list[str]) -> None:
         """Servers that may have left something here were deleted, or are evacuated: nothing of them stays."""

@@ -39,7 +39,7 @@ class Confirmer:
             action_id = self.db.write(self._confirm, context, move)
             if action_id is not None:
                 LOG.info("confirmed after %s s", window, extra={"instance_uuid": move.instance_uuid})
-                self.compute.wake(context, move.source_compute or "", states.OPERATIONS[VERB].method, action_id)
+                self.compute.wake(context, move.source_compute or "", [action_id])
 
     def _confirm(self, conn: sa.Connection, context: RequestContext, move: Migration) -> int | None:
         try:

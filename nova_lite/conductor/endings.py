@@ -98,7 +98,7 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
             failure.pop("vm_state", None)
             if action.verb == "restore":        # who wanted it back gets the whole time to do so
                 failure["deleted_at"] = units.utcnow()
-            actions.add_events(conn, [(action.id, actions.event(f"compute_{operation(action).method}", action.host,
+            actions.add_events(conn, [(action.id, actions.event(f"compute_{operation(action).event}", action.host,
                                                                 units.utcnow(), error=details or message))])
         failure |= move_endings.default_failure(action)
     elif action.arguments.get(RECLAIM) and _is_soft_deleted(conn, action):

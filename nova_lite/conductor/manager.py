@@ -138,7 +138,7 @@ class ConductorManager:
         context = admin_context()
         self.run_action(context, found.run)
         for action in found.compute:
-            self.compute.wake(context, action.host or "", endings.operation(action).method, action.id)
+            self.compute.wake(context, action.host or "", [action.id])
         if found.schedule:      # by a cast: a scheduler that is slow to answer must not keep the sweeper waiting
             self.conductor.schedule_and_build_instances(context, found.schedule)
 

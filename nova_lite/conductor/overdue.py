@@ -67,7 +67,7 @@ class Overdue:
             return      # somebody else has it, or just gives it a volume
         if action_id is not None:
             LOG.info("'%s': its time has come", verb, extra={"instance_uuid": server.uuid})
-            self._compute.wake(context, host, states.OPERATIONS[verb].method, action_id)
+            self._compute.wake(context, host, [action_id])
 
     def _write(self, conn: sa.Connection, context: RequestContext, verb: str, vm_state: str, uuid: str,
                is_due: Callable[[Instance], bool]) -> tuple[int | None, str]:

@@ -56,7 +56,7 @@ class Steps:
             if host is None:
                 self.conductor.run_action(context, [action.id])
                 continue
-            self.compute.wake(RequestContext.from_rpc(action.context or {}), host, endings.operation(action).method, action.id)
+            self.compute.wake(RequestContext.from_rpc(action.context or {}), host, [action.id])
         return answers
 
     def _write(self, conn: sa.Connection,

@@ -122,7 +122,7 @@ class Sweeper:
         reason = exception.GuestMayRun(host=action.host, operation=action.action).message
         if all(event["details"] != reason for event in actions.events_of(conn, action.id)):
             LOG.warning(reason, extra={"instance_uuid": action.instance_uuid})
-            event = actions.event(f"compute_{endings.operation(action).method}", action.host, units.utcnow(), error=reason)
+            event = actions.event(f"compute_{endings.operation(action).event}", action.host, units.utcnow(), error=reason)
             actions.add_events(conn, [(action.id, event)])
         actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
 

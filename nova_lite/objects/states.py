@@ -56,13 +56,14 @@ _GUEST_STAYS = (None, POWERING_OFF, POWERING_ON, REBOOTING, REBOOT_STARTED, REBO
 class Operation:
     """One row: what an operation needs, the task_state that it sets, and where a success ends (``ends_in`` None: where it was).
 
-    ``vm_states`` and ``task_states`` empty: any. ``method`` is the RPC method of the compute manager that does the work.
+    ``vm_states`` and ``task_states`` empty: any. ``event`` is what os-instance-actions calls the work of a host, behind
+    ``compute_``.
     ``verb`` is what errors call it ("Cannot 'reboot' instance ..."), ``action`` the name in os-instance-actions.
     """
 
     verb: str
     action: str
-    method: str
+    event: str
     vm_states: tuple[str, ...]
     task_states: tuple[str | None, ...]
     task_state: str | None

@@ -26,49 +26,9 @@ class ComputeAPI(rpc.Client):
 
     topic = rpc.COMPUTE
 
-    def wake(self, context: RequestContext, host: str, method: str, action_id: int) -> None:
-        """Cast ``method``, a name from ``states.OPERATIONS``, for one action."""
-        self.cast(context, method, server=host, action_id=action_id)
-
-    def wake_many(self, context: RequestContext, host: str, method: str, action_ids: Sequence[int]) -> None:
-        """One cast of ``method`` for several actions."""
-        self.cast(context, method, server=host, action_ids=list(action_ids))
-
-    def build_and_run_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Build a server."""
-        self.wake(context, host, "build_and_run_instance", action_id)
-
-    def terminate_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Delete a server."""
-        self.wake(context, host, "terminate_instance", action_id)
-
-    def start_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Power a server on."""
-        self.wake(context, host, "start_instance", action_id)
-
-    def stop_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Power a server off."""
-        self.wake(context, host, "stop_instance", action_id)
-
-    def reboot_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Reboot a server, soft or hard."""
-        self.wake(context, host, "reboot_instance", action_id)
-
-    def pause_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Pause a server."""
-        self.wake(context, host, "pause_instance", action_id)
-
-    def unpause_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Let a paused server go on."""
-        self.wake(context, host, "unpause_instance", action_id)
-
-    def suspend_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Store a server's memory and power it off."""
-        self.wake(context, host, "suspend_instance", action_id)
-
-    def resume_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Bring a suspended server back."""
-        self.wake(context, host, "resume_instance", action_id)
+    def wake(self, context: RequestContext, host: str, action_ids: Sequence[int]) -> None:
+        """Cast that these actions wait for the host: what has to be done stands in the database."""
+        self.cast(context, "wake", server=host, action_ids=list(action_ids))
 
     def external_instance_event(self, context: RequestContext, host: str, events: Sequence[dict[str, Any]]) -> None:
         """What other services tell of the host's servers: dictionaries with name, server_uuid, tag and status."""
@@ -81,22 +41,6 @@ class ComputeAPI(rpc.Client):
     def refresh_security_rules(self, context: RequestContext, host: str) -> None:
         """Security groups have changed that guests of a host are in, or that their rules speak of."""
         self.cast(context, "refresh_security_rules", server=host)
-
-    def attach_volume(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Give a server a volume."""
-        self.wake(context, host, "attach_volume", action_id)
-
-    def detach_volume(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Take a volume from a server."""
-        self.wake(context, host, "detach_volume", action_id)
-
-    def attach_interface(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Give a server a nic."""
-        self.wake(context, host, "attach_interface", action_id)
-
-    def detach_interface(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Take a nic from a server."""
-        self.wake(context, host, "detach_interface", action_id)
 
     def leave(self, context: RequestContext, host: str, instance_uuid: str, action_id: int,
               owner: str, move: str) -> dict[str, Any] | None:
@@ -116,22 +60,6 @@ class ComputeAPI(rpc.Client):
     def look_for_left_behind(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> None:
         """Servers that were on the move are gone: see that nothing of them stays."""
         self.cast(context, "look_for_left_behind", server=host, instance_uuids=list(instance_uuids))
-
-    def resize_instance(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Take a server in that is resized or migrated, or bring it back."""
-        self.wake(context, host, "resize_instance", action_id)
-
-    def confirm_resize(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Forget what a server that left would need to come back."""
-        self.wake(context, host, "confirm_resize", action_id)
-
-    def revert_resize(self, context: RequestContext, host: str, action_id: int) -> None:
-        """Let a server go back to where, and what, it was."""
-        self.wake(context, host, "revert_resize", action_id)
-
-    def live_migrate(self, context: RequestContext, host: str, action_id: int) -> None:
-        """The next step of a live migration."""
-        self.wake(context, host, "live_migrate", action_id)
 
     def live_migration_facts(self, context: RequestContext, host: str, instance_uuid: str) -> SourceFacts:
         """What a running guest is like, for a host that may take it."""

@@ -23,9 +23,8 @@ def calls(world):
     """method -> arguments about the victim's server."""
     server = {"instance_uuid": world.theirs}
     record = {"instance": world.cloud.get(world.theirs).to_primitive()}
-    waiting = {"action_id": world.wait_for("h1", world.theirs, "stop")}
     return {
-        **{operation.method: waiting for operation in states.OPERATIONS.values()},
+        "wake": {"action_ids": [world.wait_for("h1", world.theirs, "stop")]},
         "look_for_left_behind": {"instance_uuids": [world.theirs]}, "refresh_security_rules": {},
         "cache_images": {"image_ids": ["an image"]},
         "external_instance_event": {"events": [{"server_uuid": world.theirs, "name": "network-vif-deleted",

@@ -90,7 +90,7 @@ class Base:
         if host is None:
             self.wakeups.send(self.conductor_rpc.run_action, context, [action_id])
         else:
-            self.wakeups.send(self.compute_rpc.wake, context, host, states.OPERATIONS[verb].method, action_id)
+            self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
 
     def _begun(self, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any],
                prepare: Prepare | None) -> tuple[int, str | None] | None:

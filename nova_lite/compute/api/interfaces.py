@@ -56,7 +56,7 @@ class Interfaces(Base):
         lease = float(self.conf.conductor.lease_seconds)
         action_id, host = self.db.write(_begin, context, instance.uuid, "attach_interface", request, None, lease)
         LOG.info("attach_interface: action %s on %s", action_id, host, extra={"instance_uuid": instance.uuid})
-        self.wakeups.send(self.compute_rpc.wake, context, host, "attach_interface", action_id)
+        self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
         with _as_nova_answers():
             self._wait(instance.uuid, action_id)
         with self.db.read() as connection:
@@ -72,7 +72,7 @@ class Interfaces(Base):
         lease = float(self.conf.conductor.lease_seconds)
         action_id, host = self.db.write(_begin, context, instance.uuid, "detach_interface", None, port_id, lease)
         LOG.info("detach_interface %s: action %s on %s", port_id, action_id, host, extra={"instance_uuid": instance.uuid})
-        self.wakeups.send(self.compute_rpc.wake, context, host, "detach_interface", action_id)
+        self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
 
     def add_fixed_ip(self, context: RequestContext, instance: Instance, network_id: str) -> None:
         """One more address for a nic that is there. Raises Invalid (400) as ``NetworkAPI.add_address``, InstanceIsLocked."""

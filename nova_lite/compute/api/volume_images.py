@@ -136,7 +136,7 @@ class VolumeImages(ServerImages):
         """False: somebody else has the action, or the server is gone."""
         ours, waits = self.db.write(_close, action_id, host, self.conf.conductor.lease_seconds, event, thawed, error)
         if waits:
-            self.wakeups.send(self.compute_rpc.wake, context, host, states.OPERATIONS[VERB].method, action_id)
+            self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
         return ours
 
     def _give_up(self, context: RequestContext, instance: Instance, action_id: int, host: str, event: Mapping[str, Any],

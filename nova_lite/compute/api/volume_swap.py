@@ -56,7 +56,7 @@ class VolumeSwap(Volumes):
                                      "was reserved for it")
         LOG.info("swap_volume %s for %s: action %s", volume_id, new_volume_id, action_id,
                  extra={"instance_uuid": instance.uuid})
-        self.wakeups.send(self.compute_rpc.wake, context, host, "swap_volume", action_id)
+        self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
 
 
 def _device(instance: Instance, volume_id: str) -> BlockDevice:

@@ -181,7 +181,7 @@ class Volumes(Base):
             raise exception.InstanceNotFound(instance_id=uuid)
         LOG.info("attach_volume %s: action %s", volume_id, action_id, extra={"instance_uuid": uuid})
         if host is not None:
-            self.wakeups.send(self.compute_rpc.wake, context, host, "attach_volume", action_id)
+            self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
         return device
 
     def detach_volume(self, context: RequestContext, uuid: str, volume_id: str) -> None:
@@ -207,7 +207,7 @@ class Volumes(Base):
         if host is None:
             self.wakeups.send(self.conductor_rpc.run_action, context, [action_id])
         else:
-            self.wakeups.send(self.compute_rpc.wake, context, host, "detach_volume", action_id)
+            self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
 
     def _lease(self) -> float:
         return float(self.conf.conductor.lease_seconds)

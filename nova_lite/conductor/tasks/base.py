@@ -13,7 +13,6 @@ from nova_lite.context import RequestContext
 from nova_lite.db import actions, server_groups
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
-from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.scheduling import RequestSpec
@@ -43,7 +42,7 @@ class Tools:
     def wake(self, action: Action, host: str) -> None:
         """Tell a host that an action waits for it."""
         context = RequestContext.from_rpc(action.context or {})
-        self.compute.wake(context, host, states.OPERATIONS[action.verb].method, action.id)
+        self.compute.wake(context, host, [action.id])
 
 
 def request_spec(instance: Instance, action: Action, group: dict[str, Any] | None) -> RequestSpec:

@@ -131,7 +131,7 @@ class BuildTask:
         for action, host in sent:
             by_host[host].append(action.id)
         for host, ids in by_host.items():
-            self.compute.wake_many(context, host, states.OPERATIONS["build"].method, ids)
+            self.compute.wake(context, host, ids)
 
     def _assign(self, conn: sa.Connection, batch: list[Action], spec: RequestSpec, selections: dict[str, list[Selection]],
                 started: datetime.datetime) -> tuple[list[tuple[Action, str]], list[Action]]:

@@ -15,8 +15,7 @@ def server(cloud):  # noqa: F811
 def begin(cloud, server, verb, arguments):  # noqa: F811
     context = RequestContext(user_id="u", project_id="p", overwrite=False)
     action_id, host = cloud.db.write(api._begin, context, server, verb, arguments, cloud.conf.conductor.lease_seconds)
-    method = {"changePassword": "set_admin_password"}.get(verb, verb)
-    cloud.conductor.compute.wake(admin_context(), host, method, action_id)
+    cloud.conductor.compute.wake(admin_context(), host, [action_id])
     return action_id
 
 

@@ -78,7 +78,7 @@ def test_a_stop_while_messages_come_loses_none(make_cloud, tmp_path):
         for number, action_id in enumerate(ids):
             if number == len(ids) // 2:
                 half.set()
-            manager.stop_instance(admin_context(), action_id)
+            manager.wake(admin_context(), [action_id])
     sender = threading.Thread(target=cast)
     sender.start()
     assert half.wait(10)

@@ -30,7 +30,7 @@ def begin(cloud, server, image, wake=True, updates=None, **arguments):
         return api.Prepared({"image": image, "image_ref": image.id, **(updates or {})}, arguments)
     action_id, host = cloud.db.write(api._begin, OWNER, server, "rebuild", {}, cloud.conf.conductor.lease_seconds, prepare)
     if wake:
-        cloud.conductor.compute.wake(admin_context(), host, "rebuild_instance", action_id)
+        cloud.conductor.compute.wake(admin_context(), host, [action_id])
     return action_id
 
 

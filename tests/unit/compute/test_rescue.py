@@ -22,7 +22,7 @@ def rescue(cloud, server, image, wake=True):
     action_id, host = cloud.db.write(api._begin, OWNER, server, "rescue", {"image": image.to_primitive()},
                                      cloud.conf.conductor.lease_seconds)
     if wake:
-        cloud.conductor.compute.wake(admin_context(), host, "rescue_instance", action_id)
+        cloud.conductor.compute.wake(admin_context(), host, [action_id])
     return action_id
 
 
@@ -120,9 +120,9 @@ def test_a_message_that_comes_twice_boots_the_guest_once(cloud, image, meddled):
     server, driver = meddled
     action_id = rescue(cloud, server, image)
     for _ in range(2):
-        cloud.conductor.compute.wake(admin_context(), cloud.get(server).host, "rescue_instance", action_id)
+        cloud.conductor.compute.wake(admin_context(), cloud.get(server).host, [action_id])
     cloud.wait_action(action_id, "done")
-    cloud.conductor.compute.wake(admin_context(), cloud.get(server).host, "rescue_instance", action_id)
+    cloud.conductor.compute.wake(admin_context(), cloud.get(server).host, [action_id])
     cloud.wait_action(cloud.operate(server, "unrescue"), "done")
     assert driver.calls.count("rescue") == 1
 
@@ -138,7 +138,7 @@ def test_a_rescue_whose_action_is_over_boots_nothing(cloud, image, meddled, monk
     monkeypatch.setattr(driver._real, "cache_image", cancelled)
     action_id = rescue(cloud, server, image, wake=False)
     host = cloud.get(server).host
-    cloud.conductor.compute.wake(admin_context(), host, "rescue_instance", action_id)
+    cloud.conductor.compute.wake(admin_context(), host, [action_id])
     cloud.wait_for(lambda: "cache_image" in driver.calls and not cloud.hosts[host].leases.in_flight())
     assert "rescue" not in driver.calls
 

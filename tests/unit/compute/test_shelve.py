@@ -33,7 +33,7 @@ def wake(cloud, action_id):
     if action.host is None:
         cloud.rpc.run_action(admin_context(), [action_id])
     else:
-        cloud.conductor.compute.wake(admin_context(), action.host, "shelve_instance", action_id)
+        cloud.conductor.compute.wake(admin_context(), action.host, [action_id])
     return action_id
 
 

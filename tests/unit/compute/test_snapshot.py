@@ -14,7 +14,6 @@ from nova_lite.compute.api import base as api
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.exception import ServiceUnavailable
 from nova_lite.image import base as image_base
-from nova_lite.objects import states
 
 OWNER = RequestContext(user_id="u", project_id="p", overwrite=False)
 
@@ -38,7 +37,7 @@ def begin(cloud, images, server, verb="createImage", wake=True, **arguments):
     action_id, host = cloud.db.write(api._begin, OWNER, server, verb, {**arguments, "image_id": image.id},
                                      cloud.conf.conductor.lease_seconds)
     if wake:
-        cloud.conductor.compute.wake(admin_context(), host, states.OPERATIONS[verb].method, action_id)
+        cloud.conductor.compute.wake(admin_context(), host, [action_id])
     return action_id, image.id
 
 
@@ -49,7 +48,7 @@ def state(cloud, server):
 
 def wake(cloud, action_id):
     action = cloud.action(action_id)
-    cloud.conductor.compute.wake(admin_context(), action.host, states.OPERATIONS[action.verb].method, action_id)
+    cloud.conductor.compute.wake(admin_context(), action.host, [action_id])
 
 
 def test_the_image_has_the_guests_data_and_the_format_of_the_host(cloud, images, server):

@@ -228,11 +228,11 @@ def test_one_that_was_brought_back_and_deleted_again_while_others_go_has_its_who
         cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(hours=2))
     real, woken = cloud.conductor.compute.wake, []
 
-    def wake(context, host, method, action_id):
-        woken.append(cloud.action(action_id).instance_uuid)
+    def wake(context, host, action_ids):
+        woken.append(cloud.action(action_ids[0]).instance_uuid)
         for other in {*servers} - {*woken}:
             cloud.set(other, deleted_at=units.utcnow())
-        real(context, host, method, action_id)
+        real(context, host, action_ids)
     monkeypatch.setattr(cloud.conductor.compute, "wake", wake)
     cloud.conductor.overdue.run()
     [first] = woken

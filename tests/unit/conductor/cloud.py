@@ -179,7 +179,7 @@ class Cloud:
         if action.stage == objects.CONDUCTOR:
             self.rpc.run_action(admin_context(), [action_id])
         else:
-            self.conductor.compute.wake(admin_context(), action.host, states.OPERATIONS[verb].method, action_id)
+            self.conductor.compute.wake(admin_context(), action.host, [action_id])
         return action_id
 
     def get(self, server):

@@ -42,7 +42,7 @@ def test_a_message_that_comes_twice_builds_one_guest(cloud):
         cloud.rpc.schedule_and_build_instances(ADMIN, [action_id])
     host = cloud.wait(server, states.ACTIVE).host
     for _ in range(3):
-        cloud.conductor.compute.build_and_run_instance(ADMIN, host, action_id)
+        cloud.conductor.compute.wake(ADMIN, host, [action_id])
     assert cloud.claimed() == {host: {server}}
     with cloud.db.read() as conn:
         assert len(actions.events_of(conn, action_id)) == 2

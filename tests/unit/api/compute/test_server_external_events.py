@@ -4,7 +4,7 @@ import uuid
 import pytest
 
 from nova_lite import units
-from nova_lite.db import models
+from nova_lite.db import actions, models
 
 PATH = "/os-server-external-events"
 
@@ -90,8 +90,9 @@ def test_power_update_is_an_operation(cloud, service, sent):
         _event(on, "power-update", tag="POWER_OFF"), _event(off, "power-update", tag="POWER_ON"),
         _event(off, "power-update", tag="POWER_OFF"), _event(locked, "power-update", tag="POWER_OFF")]}, 207)
     assert [e["code"] for e in answer["events"]] == [200, 200, 200, 409]
-    assert [(name, host, method) for name, host, method, _ in sent] == [
-        ("wake", "h1", "stop_instance"), ("wake", "h1", "start_instance")]
+    assert [(name, host) for name, host, _ in sent] == [("wake", "h1")] * 2
+    with cloud.db.read() as conn:
+        assert [actions.get(conn, action_id).verb for _, _, [action_id] in sent] == ["stop", "start"]
 
 
 @pytest.mark.parametrize(("version", "name"), [("2.51", "volume-extended"), ("2.76", "power-update"),
