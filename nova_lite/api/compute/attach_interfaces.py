@@ -5,32 +5,29 @@ from typing import Any
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import attach_interfaces as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.compute.views.attach_interfaces import attachment
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
 
 RULE = "os_compute_api:os-attach-interfaces:"
 PATH = "/servers/{server_id}/os-interface"
 
 
-def index(req: Request, server_id: str) -> dict[str, Any]:
+def index(req: Request, instance: Instance) -> dict[str, Any]:
     """All nics."""
-    instance = find(req, server_id, f"{RULE}list")
     found = req.services.compute.list_interfaces(req.context, instance)
     return {"interfaceAttachments": [attachment(req, vif, state) for vif, state in found]}
 
 
-def show(req: Request, server_id: str, port_id: str) -> dict[str, Any]:
+def show(req: Request, instance: Instance, port_id: str) -> dict[str, Any]:
     """One nic."""
-    instance = find(req, server_id, f"{RULE}show")
     return {"interfaceAttachment": attachment(req, *req.services.compute.get_interface(req.context, instance, port_id))}
 
 
-def create(req: Request, server_id: str) -> dict[str, Any]:
+def create(req: Request, instance: Instance) -> dict[str, Any]:
     """Attach a nic; the answer comes when the guest has it. Without any wish: one on the project's only network."""
-    instance = find(req, server_id, f"{RULE}create")
     wanted = req.json_in.get("interfaceAttachment", {})
     network_id, port_id = wanted.get("net_id"), wanted.get("port_id")
     address = wanted["fixed_ips"][0]["ip_address"] if "fixed_ips" in wanted else None
@@ -44,9 +41,8 @@ def create(req: Request, server_id: str) -> dict[str, Any]:
     return {"interfaceAttachment": attachment(req, vif, state)}
 
 
-def delete(req: Request, server_id: str, port_id: str) -> None:
+def delete(req: Request, instance: Instance, port_id: str) -> None:
     """Detach a nic; it is done after the answer."""
-    instance = find(req, server_id, f"{RULE}delete")
     req.services.compute.detach_interface(req.context, instance, port_id)
 
 

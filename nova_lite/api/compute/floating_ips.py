@@ -5,10 +5,10 @@ from typing import Any
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import floating_ips as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.formats import is_uuid
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import FloatingIP
 
 LAST, LAST_ACTION = "2.35", "2.43"
@@ -45,19 +45,17 @@ def delete(req: Request, floating_id: str) -> None:
     req.services.network.floating_ips.delete(req.context, found.id)
 
 
-def add(req: Request, server_id: str) -> None:
+def add(req: Request, instance: Instance) -> None:
     """Let one lead to a server."""
-    instance = find(req, server_id, f"{_RULE}:add")
     req.services.compute.associate_floating_ip(req.context, instance, req.argument["address"],
                                                req.argument.get("fixed_address"))
 
 
-def remove(req: Request, server_id: str) -> None:
+def remove(req: Request, instance: Instance) -> None:
     """Let one lead to a server no more."""
-    instance = find(req, server_id, f"{_RULE}:remove")
     found = req.services.network.floating_ips.find(req.context, req.argument["address"])
     if found.instance_id != instance.uuid:
-        raise exception.Conflict(f"Floating IP {found.address} is not associated with instance {server_id}.")
+        raise exception.Conflict(f"Floating IP {found.address} is not associated with instance {instance.uuid}.")
     req.services.compute.disassociate_floating_ip(req.context, instance, found)
 
 

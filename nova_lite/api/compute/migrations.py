@@ -6,11 +6,11 @@ from typing import Any
 from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import migrations as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.compute.views import migrations as view
 from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 
 _ALL, _OF = "os_compute_api:os-migrations:", "os_compute_api:servers:migrations:"
 _PATH = "/servers/{server_id}/migrations"
@@ -46,32 +46,28 @@ def _page(req: Request) -> dict[str, Any]:
             "changes_before": times[1] if req.since("2.66") else None}
 
 
-def index_of_server(req: Request, server_id: str) -> dict[str, Any]:
+def index_of_server(req: Request, instance: Instance) -> dict[str, Any]:
     """The live migrations of a server that are under way."""
-    instance = find(req, server_id, f"{_OF}index")
     with_hosts = req.can(f"{_OF}index:host", fatal=False)
     found = req.services.compute.live_migrations_under_way(instance)
     return {"migrations": [view.of_server(req, move, with_hosts) for move in found]}
 
 
-def show(req: Request, server_id: str, migration_id: str) -> dict[str, Any]:
+def show(req: Request, instance: Instance, migration_id: str) -> dict[str, Any]:
     """One of them."""
-    instance = find(req, server_id, f"{_OF}show")
     for move in req.services.compute.live_migrations_under_way(instance):
         if str(move.id) == migration_id:
             return {"migration": view.of_server(req, move, True)}
-    raise exception.NotFound(f"In-progress live migration {migration_id} is not found for server {server_id}.")
+    raise exception.NotFound(f"In-progress live migration {migration_id} is not found for server {instance.uuid}.")
 
 
-def delete(req: Request, server_id: str, migration_id: str) -> None:
+def delete(req: Request, instance: Instance, migration_id: str) -> None:
     """Abort one; one that has not begun to run only since 2.65."""
-    instance = find(req, server_id, f"{_OF}delete")
     req.services.compute.abort_live_migration(req.context, instance, migration_id, req.since("2.65"))
 
 
-def force_complete(req: Request, server_id: str, migration_id: str) -> None:
+def force_complete(req: Request, instance: Instance, migration_id: str) -> None:
     """Let one come to its end, whatever it takes."""
-    instance = find(req, server_id, f"{_OF}force_complete")
     req.services.compute.force_complete_live_migration(req.context, instance, migration_id)
 
 

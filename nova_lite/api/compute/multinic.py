@@ -2,23 +2,21 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import multinic as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 
 LAST, PATH = "2.43", "/servers/{server_id}/action"
 _RULE = "os_compute_api:os-multinic"
 
 
-def add(req: Request, server_id: str) -> None:
+def add(req: Request, instance: Instance) -> None:
     """One more address for the server's nic on a network."""
-    instance = find(req, server_id, f"{_RULE}:add")
     req.services.compute.add_fixed_ip(req.context, instance, str(req.argument["networkId"]))
 
 
-def remove(req: Request, server_id: str) -> None:
+def remove(req: Request, instance: Instance) -> None:
     """One address less."""
-    instance = find(req, server_id, f"{_RULE}:remove")
     req.services.compute.remove_fixed_ip(req.context, instance, req.argument["address"])
 
 

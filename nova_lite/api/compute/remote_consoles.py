@@ -4,28 +4,28 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.compute.schemas import remote_consoles as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 
 _RULE = "os_compute_api:os-remote-consoles"
 
 
-def create(req: Request, server_id: str) -> dict[str, Any]:
+def create(req: Request, instance: Instance) -> dict[str, Any]:
     """A URL of a console, which may be used for some minutes."""
     wanted = req.json_in["remote_console"]
-    url = _open(req, server_id, wanted["protocol"], wanted["type"])
+    url = _open(req, instance, wanted["protocol"], wanted["type"])
     return {"remote_console": {"protocol": wanted["protocol"], "type": wanted["type"], "url": url}}
 
 
-def _open(req: Request, server_id: str, protocol: str, console_type: str) -> str:
-    return req.services.compute.get_console(req.context, find(req, server_id, _RULE), protocol, console_type)
+def _open(req: Request, instance: Instance, protocol: str, console_type: str) -> str:
+    return req.services.compute.get_console(req.context, instance, protocol, console_type)
 
 
 def _action(action: str, protocol: str) -> Route:
-    def handler(req: Request, server_id: str) -> dict[str, Any]:
+    def handler(req: Request, instance: Instance) -> dict[str, Any]:
         console_type = req.argument["type"]
-        return {"console": {"type": console_type, "url": _open(req, server_id, protocol, console_type)}}
+        return {"console": {"type": console_type, "url": _open(req, instance, protocol, console_type)}}
 
     handler.__name__ = action.replace("-", "_")
     handler.__doc__ = f"A URL of a {protocol} console."

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from nova_lite.api.compute.schemas import server_actions as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.compute.api.operations import is_expected_locked_by
 from nova_lite.objects import states
+from nova_lite.objects.instance import Instance
 
 PATH = "/servers/{server_id}/action"
 _UNLOCK = "os_compute_api:os-lock-server:unlock"
@@ -21,61 +21,53 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f]")
 
 def _simple(name: str, policy: str, begin: Callable[[ComputeAPI, Any, str], None]) -> Route:
     """An action without arguments that ``begin`` begins."""
-    def handler(req: Request, server_id: str) -> None:
-        find(req, server_id, policy)
-        begin(req.services.compute, req.context, server_id)
+    def handler(req: Request, instance: Instance) -> None:
+        begin(req.services.compute, req.context, instance.uuid)
 
     handler.__name__ = name.replace("-", "_")
     handler.__doc__ = f"Begin {name}."
     return Route("POST", PATH, handler, policy, action=name, body=schema.no_argument(name), status=202)
 
 
-def reboot(req: Request, server_id: str) -> None:
+def reboot(req: Request, instance: Instance) -> None:
     """Reboot, soft or hard."""
-    find(req, server_id, "os_compute_api:servers:reboot")
-    req.services.compute.reboot(req.context, server_id, req.argument["type"].upper() == "HARD")
+    req.services.compute.reboot(req.context, instance.uuid, req.argument["type"].upper() == "HARD")
 
 
-def lock(req: Request, server_id: str) -> None:
+def lock(req: Request, instance: Instance) -> None:
     """Refuse operations to everybody but admins."""
-    instance = find(req, server_id, "os_compute_api:os-lock-server:lock")
     reason = (req.argument or {}).get("locked_reason") if req.since("2.73") else None
     req.services.compute.lock(req.context, instance, reason)
 
 
-def unlock(req: Request, server_id: str) -> None:
+def unlock(req: Request, instance: Instance) -> None:
     """Allow operations again; the lock of an admin needs the right to override it."""
-    instance = find(req, server_id, _UNLOCK)
     if not is_expected_locked_by(req.context, instance):
-        req.can(f"{_UNLOCK}:unlock_override", {"project_id": instance.project_id, "user_id": instance.user_id})
+        req.can(f"{_UNLOCK}:unlock_override", instance)
     req.services.compute.unlock(req.context, instance)
 
 
-def console_output(req: Request, server_id: str) -> dict[str, Any]:
+def console_output(req: Request, instance: Instance) -> dict[str, Any]:
     """The end of the console log, without control characters."""
-    instance = find(req, server_id, "os_compute_api:os-console-output")
     given = req.argument.get("length")
     length = None if given is None or int(given) < 0 else int(given)
     output = req.services.compute.get_console_output(req.context, instance, length)
     return {"output": _CONTROL.sub("", output)}
 
 
-def reset_state(req: Request, server_id: str) -> None:
+def reset_state(req: Request, instance: Instance) -> None:
     """Declare a server active or in error."""
-    instance = find(req, server_id, "os_compute_api:os-admin-actions:reset_state")
     req.services.compute.reset_state(req.context, instance, req.argument["state"])
 
 
-def change_password(req: Request, server_id: str) -> None:
+def change_password(req: Request, instance: Instance) -> None:
     """Set the password of the administrator inside the guest."""
-    instance = find(req, server_id, "os_compute_api:os-admin-password")
     req.services.compute.change_password(req.context, instance, req.argument["adminPass"])
 
 
-def inject_network_info(req: Request, server_id: str) -> None:
+def inject_network_info(req: Request, instance: Instance) -> None:
     """Nothing: no guest of ours keeps what was injected, it asks DHCP, metadata or its config drive. Nova's drivers of today
     do nothing either."""
-    instance = find(req, server_id, "os_compute_api:os-admin-actions:inject_network_info")
     states.check(states.INJECT_NETWORK_INFO, instance, may_override_lock=bool(req.context.is_admin))
 
 

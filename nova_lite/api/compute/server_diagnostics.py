@@ -4,17 +4,17 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.compute.schemas import server_diagnostics as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.compute.views import server_diagnostics as view
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 
 _RULE = "os_compute_api:os-server-diagnostics"
 
 
-def show(req: Request, server_id: str) -> dict[str, Any]:
+def show(req: Request, instance: Instance) -> dict[str, Any]:
     """Until 2.47 names and numbers as the hypervisor has them, since 2.48 the same form for all hypervisors."""
-    found = req.services.compute.get_diagnostics(req.context, find(req, server_id, _RULE))
+    found = req.services.compute.get_diagnostics(req.context, instance)
     return view.standard(found) if req.since("2.48") else view.plain(found)
 
 

@@ -7,19 +7,19 @@ from oslo_utils import strutils
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import server_evacuate as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.create import password_of
+from nova_lite.objects.instance import Instance
 
 PATH = "/servers/{server_id}/action"
 _POLICY = "os_compute_api:os-evacuate"
 
 
-def evacuate(req: Request, server_id: str) -> dict[str, Any] | None:
+def evacuate(req: Request, instance: Instance) -> dict[str, Any] | None:
     """Build a server of a dead host anew elsewhere. Whether disks are shared the hosts find out themselves; until 2.13 the user
     says so, and then the password in the disk cannot be changed."""
-    instance, asked = find(req, server_id, _POLICY), req.argument
+    asked = req.argument
     shared = not req.since("2.14") and strutils.bool_from_string(asked["onSharedStorage"], strict=True)
     if shared and "adminPass" in asked:
         raise exception.Invalid("admin password can't be changed on existing disk")

@@ -5,20 +5,20 @@ from oslo_utils import strutils
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import server_live_migrations as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 
 PATH = "/servers/{server_id}/action"
 _POLICY = "os_compute_api:os-migrate-server:migrate_live"
 
 
-def migrate_live(req: Request, server_id: str) -> None:
+def migrate_live(req: Request, instance: Instance) -> None:
     """Move a running server. Until 2.33 the answer waits for the checks; until 2.29 the filters do not see a named host."""
-    instance, asked = find(req, server_id, _POLICY), req.argument
+    asked = req.argument
     host, block, over_commit = asked["host"], asked["block_migration"], asked.get("disk_over_commit")
     if host is not None:
-        req.can(f"{_POLICY}:host", {"project_id": instance.project_id, "user_id": instance.user_id})
+        req.can(f"{_POLICY}:host", instance)
     forced = _true(asked.get("force", False))
     if forced and not host:
         raise exception.Invalid("force needs the host that the server is forced onto")

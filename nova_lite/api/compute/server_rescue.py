@@ -5,18 +5,17 @@ from typing import Any
 
 from nova_lite.api.compute.schemas import server_rescue as schema
 from nova_lite.api.compute.schemas.server_actions import no_argument
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.create import password_of
+from nova_lite.objects.instance import Instance
 
 PATH = "/servers/{server_id}/action"
 _RESCUE, _UNRESCUE = "os_compute_api:os-rescue", "os_compute_api:os-unrescue"
 
 
-def rescue(req: Request, server_id: str) -> dict[str, Any]:
+def rescue(req: Request, instance: Instance) -> dict[str, Any]:
     """Begin to boot the server from another disk; the answer is the password that it will have there."""
-    instance = find(req, server_id, _RESCUE)
     asked = req.argument or {}
     password = None
     if req.services.conf.api.enable_instance_password:
@@ -25,10 +24,9 @@ def rescue(req: Request, server_id: str) -> dict[str, Any]:
     return {"adminPass": password} if password is not None else {}
 
 
-def unrescue(req: Request, server_id: str) -> None:
+def unrescue(req: Request, instance: Instance) -> None:
     """Begin to boot the server from its own disk again."""
-    find(req, server_id, _UNRESCUE)
-    req.services.compute.unrescue(req.context, server_id)
+    req.services.compute.unrescue(req.context, instance.uuid)
 
 
 ROUTES = [

@@ -5,37 +5,36 @@ from typing import Any
 
 from nova_lite.api.compute.schemas import server_shares as schema
 from nova_lite.api.compute.schemas.shapes import NO_BODY
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api import shares
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.share import ShareAttachment
 
 FIRST, PATH = "2.97", "/servers/{server_id}/shares"
 _RULE = "os_compute_api:os-server-shares:"
 
 
-def index(req: Request, server_id: str) -> dict[str, Any]:
+def index(_req: Request, instance: Instance) -> dict[str, Any]:
     """All shares of a server."""
-    return {"shares": [_brief(share) for share in find(req, server_id, f"{_RULE}index").shares]}
+    return {"shares": [_brief(share) for share in instance.shares]}
 
 
-def show(req: Request, server_id: str, share_id: str) -> dict[str, Any]:
+def show(req: Request, instance: Instance, share_id: str) -> dict[str, Any]:
     """One share."""
-    return {"share": _full(req, shares.find(find(req, server_id, f"{_RULE}show"), share_id))}
+    return {"share": _full(req, shares.find(instance, share_id))}
 
 
-def create(req: Request, server_id: str) -> dict[str, Any]:
+def create(req: Request, instance: Instance) -> dict[str, Any]:
     """Give a stopped server a share; its guest has it from its next start on."""
-    instance = find(req, server_id, f"{_RULE}create")
     wanted = req.json_in["share"]
     made = req.services.compute.attach_share(req.context, instance, wanted["share_id"], wanted.get("tag"))
     return {"share": _full(req, made)}
 
 
-def delete(req: Request, server_id: str, share_id: str) -> None:
+def delete(req: Request, instance: Instance, share_id: str) -> None:
     """Take a share from a stopped server."""
-    req.services.compute.detach_share(req.context, find(req, server_id, f"{_RULE}delete"), share_id)
+    req.services.compute.detach_share(req.context, instance, share_id)
 
 
 def _brief(share: ShareAttachment) -> dict[str, Any]:

@@ -3,41 +3,38 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import server_shelve as schema
 from nova_lite.api.compute.schemas.server_actions import no_argument
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.shelve import KEEP
+from nova_lite.objects.instance import Instance
 
 PATH = "/servers/{server_id}/action"
 RULE = "os_compute_api:os-shelve:"
 _RESTORE = "os_compute_api:os-deferred-delete:restore"
 
 
-def shelve(req: Request, server_id: str) -> None:
+def shelve(req: Request, instance: Instance) -> None:
     """Begin to shelve the server."""
-    req.services.compute.shelve(req.context, find(req, server_id, f"{RULE}shelve"))
+    req.services.compute.shelve(req.context, instance)
 
 
-def shelve_offload(req: Request, server_id: str) -> None:
+def shelve_offload(req: Request, instance: Instance) -> None:
     """Begin to take the shelved server off its host."""
-    find(req, server_id, f"{RULE}shelve_offload")
-    req.services.compute.shelve_offload(req.context, server_id)
+    req.services.compute.shelve_offload(req.context, instance.uuid)
 
 
-def unshelve(req: Request, server_id: str) -> None:
+def unshelve(req: Request, instance: Instance) -> None:
     """Begin to bring the server back: where the scheduler likes, in a zone (2.77), or on a host (2.91)."""
-    instance = find(req, server_id, f"{RULE}unshelve")
     asked = req.argument if req.since("2.77") and isinstance(req.argument, dict) else {}
     host = asked.get("host")
     if host is not None:
-        req.can(f"{RULE}unshelve_to_host", {"project_id": instance.project_id, "user_id": instance.user_id})
+        req.can(f"{RULE}unshelve_to_host", instance)
     req.services.compute.unshelve(req.context, instance, asked.get("availability_zone", KEEP), host)
 
 
-def restore(req: Request, server_id: str) -> None:
+def restore(req: Request, instance: Instance) -> None:
     """Begin to bring a soft-deleted server back."""
-    find(req, server_id, _RESTORE)
-    req.services.compute.restore(req.context, server_id)
+    req.services.compute.restore(req.context, instance.uuid)
 
 
 ROUTES = [

@@ -7,16 +7,15 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.compute.schemas import server_topology as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 
 _RULE = "compute:server:topology:index"
 
 
-def show(req: Request, server_id: str) -> dict[str, Any]:
+def show(_req: Request, instance: Instance) -> dict[str, Any]:
     """The nodes of a guest: none, for guests without a topology."""
-    find(req, server_id, _RULE)
     return {"nodes": [], "pagesize_kb": None}
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
+from typing import Any, NamedTuple
 
 import webob
 from oslo_utils import strutils
@@ -24,11 +24,22 @@ from nova_lite.objects.instance import Instance
 RULE = "os_compute_api:servers:"
 
 
-def find(req: Request, server_id: str, rule: str, deleted: bool = False) -> Instance:
-    """The server of a request's path, if the caller may do what ``rule`` is about."""
-    instance = req.services.compute.get(req.context, server_id, deleted=deleted)
-    req.can(rule, {"project_id": instance.project_id, "user_id": instance.user_id})
-    return instance
+class Seen(NamedTuple):
+    """Whose a server is, and what its view shows."""
+
+    project_id: str
+    user_id: str
+    view: dict[str, Any]
+
+
+def seen(req: Request, server_id: str, short: bool = False) -> Seen:
+    """A server that the caller may know of, in the statements that its view needs. Raises InstanceNotFound."""
+    view = ServerView(req, short=short)
+    found = req.services.compute.show(req.context, server_id, view.columns(), view.wants_tags, view.wants_hosts,
+                                      view.wants_groups)
+    row = found.rows[0]
+    shown = view.full(row, found.tags.get(server_id), found.hosts, found.groups.get(server_id))
+    return Seen(row["project_id"], row["user_id"], shown)
 
 
 # list and show ----------------------------------------------------------------------------------------------------------
@@ -52,18 +63,9 @@ def detail(req: Request) -> dict[str, Any]:
             **pagination.next_links(req, "servers", [row["uuid"] for row in found.rows], "servers", "detail")}
 
 
-def show(req: Request, server_id: str) -> dict[str, Any]:
+def show(_req: Request, instance: Seen) -> dict[str, Any]:
     """One server."""
-    return {"server": shown(req, server_id, f"{RULE}show")}
-
-
-def shown(req: Request, server_id: str, rule: str, short: bool = False) -> dict[str, Any]:
-    view = ServerView(req, short=short)
-    found = req.services.compute.show(req.context, server_id, view.columns(), view.wants_tags, view.wants_hosts,
-                                      view.wants_groups)
-    row = found.rows[0]
-    req.can(rule, {"project_id": row["project_id"], "user_id": row["user_id"]})
-    return view.full(row, found.tags.get(server_id), found.hosts, found.groups.get(server_id))
+    return {"server": instance.view}
 
 
 def _asks_for_none(req: Request) -> bool:
@@ -177,9 +179,8 @@ def _security_groups(server: dict[str, Any]) -> list[str]:
 
 
 # change and delete ------------------------------------------------------------------------------------------------------
-def update(req: Request, server_id: str) -> dict[str, Any]:
+def update(req: Request, instance: Instance) -> dict[str, Any]:
     """Change what the body names."""
-    find(req, server_id, f"{RULE}update")
     server = req.json_in["server"]
     columns = {"name": "display_name", "description": "display_description", "hostname": "hostname",
                "pinned_availability_zone": "pinned_availability_zone"}
@@ -191,14 +192,13 @@ def update(req: Request, server_id: str) -> dict[str, Any]:
     if "OS-DCF:diskConfig" in server:
         values["auto_disk_config"] = server["OS-DCF:diskConfig"] == "AUTO"
     if values:
-        req.services.compute.update(req.context, server_id, values)
-    return {"server": shown(req, server_id, f"{RULE}update", short=not req.since("2.75"))}
+        req.services.compute.update(req.context, instance.uuid, values)
+    return {"server": seen(req, instance.uuid, short=not req.since("2.75")).view}
 
 
-def delete(req: Request, server_id: str) -> None:
+def delete(req: Request, instance: Instance) -> None:
     """Delete a server."""
-    find(req, server_id, f"{RULE}delete")
-    req.services.compute.delete(req.context, server_id)
+    req.services.compute.delete(req.context, instance.uuid)
 
 
 ROUTES = [
@@ -206,7 +206,7 @@ ROUTES = [
     Route("GET", "/servers/detail", detail, f"{RULE}detail", query=schema.LIST, response=answers.DETAIL),
     Route("POST", "/servers", create, f"{RULE}create", body=schema.CREATE, query=schema.NO_QUERY, response=answers.CREATE,
           status=202, headers=LOCATION),
-    Route("GET", "/servers/{server_id}", show, f"{RULE}show", query=schema.NO_QUERY, response=answers.SHOW),
+    Route("GET", "/servers/{server_id}", show, f"{RULE}show", query=schema.NO_QUERY, response=answers.SHOW, server=seen),
     Route("PUT", "/servers/{server_id}", update, f"{RULE}update", body=schema.UPDATE, query=schema.NO_QUERY,
           response=answers.UPDATE),
     Route("DELETE", "/servers/{server_id}", delete, f"{RULE}delete", query=schema.NO_QUERY, status=204),

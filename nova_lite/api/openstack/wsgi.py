@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import webob
 
 from nova_lite.api.openstack import links, validation
-from nova_lite.api.openstack.routes import as_tuple
+from nova_lite.api.openstack.routes import Owned, as_tuple
 from nova_lite.context import RequestContext
 
 if TYPE_CHECKING:
@@ -43,11 +43,13 @@ class Request(webob.Request):
         """True when the microversion in use is ``version`` or newer."""
         return as_tuple(self.version) >= as_tuple(version)
 
-    def can(self, rule: str, target: dict[str, Any] | None = None, fatal: bool = True) -> bool:
-        """Check a policy rule; ``target`` has project_id and user_id of the resource (None: the caller's own).
+    def can(self, rule: str, target: Owned | dict[str, Any] | None = None, fatal: bool = True) -> bool:
+        """Check a policy rule on a server, or on the project_id and user_id of another resource (None: the caller's own).
 
         Raises PolicyNotAuthorized (403) when ``fatal``.
         """
+        if target is not None and not isinstance(target, dict):
+            target = {"project_id": target.project_id, "user_id": target.user_id}
         return self.services.policy.can(self.context, rule, target, fatal)
 
     def link(self, kind: str, *parts: object) -> str:

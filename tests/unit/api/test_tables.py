@@ -25,8 +25,8 @@ def test_a_row(entry):
     route = entry.route
     assert route.policy is None or route.policy in RULES
     assert as_tuple(microversions.MIN) <= entry.first <= entry.last
-    # the handler takes just what the path names
-    names = re.findall(r"{(\w+)}", route.path)
+    # the handler takes just what the path names; the server itself for its id
+    names = re.findall(r"{(\w+)}", route.path if route.server is None else route.path.replace("{server_id}", "{instance}"))
     inspect.signature(route.handler).bind(None, **dict.fromkeys(names, "x"))
 
 
