@@ -13,8 +13,10 @@ from oslo_config import cfg
 from oslo_policy import generator
 from oslo_policy import policy as oslo_policy
 
-from nova_lite import exception, policies
+from nova_lite import exception
+from nova_lite.api.openstack import rules as api_rules
 from nova_lite.context import RequestContext
+from nova_lite.policies import base
 from nova_lite.policy import Policy
 
 _REFERENCE = re.compile(r"(?<![\w:.%-])rule:([^\s()]+)")
@@ -58,7 +60,7 @@ def allowed(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
                              roles=[role for role in arguments.roles.split(",") if role])
     target = {"project_id": arguments.project, "user_id": arguments.user, **dict(map(_pair, arguments.target or []))}
     rules = _load(conf)
-    names = [rule.name for rule in policies.list_rules() if rule.name not in _BASE]
+    names = [name for name in rules.enforcer.registered_rules if name not in _BASE]
     if arguments.rule and arguments.rule not in rules:
         raise exception.ConfigError(reason=f"there is no rule {arguments.rule}")
     passed = [name for name in ([arguments.rule] if arguments.rule else names)
@@ -110,7 +112,7 @@ def _redundant(enforcer: oslo_policy.Enforcer) -> Iterator[str]:
 def _load(conf: cfg.ConfigOpts) -> Policy:
     getLogger("oslo_policy").setLevel(CRITICAL)     # what it would log is what we print
     try:
-        return Policy(conf)
+        return Policy(conf, api_rules.installed())
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         raise exception.ConfigError(reason=f"{conf.oslo_policy.policy_file}: {error}") from error
 
@@ -131,7 +133,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-_BASE = {rule.name for rule in policies.base.list_rules()}
+_BASE = {rule.name for rule in base.list_rules()}
 COMMANDS = (
     Command("sample", sample, "print all rules with their defaults, as a policy.yaml to start from", (
         ("--output", {"default": "", "help": "a file instead of stdout"}),)),

@@ -9,6 +9,7 @@ from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import assisted_volume_snapshots as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.policies.base import service
 
 PATH = "/os-assisted-volume-snapshots"
 _RULE = "os_compute_api:os-assisted-volume-snapshots:"
@@ -33,6 +34,8 @@ def delete(req: Request, snapshot_id: str) -> None:
 
 
 ROUTES = [
-    Route("POST", PATH, create, f"{_RULE}create", body=schema.CREATE, response=schema.CREATED),
-    Route("DELETE", PATH + "/{snapshot_id}", delete, f"{_RULE}delete", query=schema.DELETE_QUERY, status=204),
+    Route("POST", PATH, create, service(f"{_RULE}create", "Create an assisted volume snapshot."), body=schema.CREATE,
+          response=schema.CREATED),
+    Route("DELETE", PATH + "/{snapshot_id}", delete, service(f"{_RULE}delete", "Delete an assisted volume snapshot."),
+          query=schema.DELETE_QUERY, status=204),
 ]

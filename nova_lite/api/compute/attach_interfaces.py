@@ -5,11 +5,13 @@ from typing import Any
 
 from nova_lite import exception
 from nova_lite.api.compute.schemas import attach_interfaces as schema
+from nova_lite.api.compute.servers import ATTACH_EXTERNAL_NETWORK
 from nova_lite.api.compute.views.attach_interfaces import attachment
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
+from nova_lite.policies.base import member, reader
 
 RULE = "os_compute_api:os-attach-interfaces:"
 PATH = "/servers/{server_id}/os-interface"
@@ -36,7 +38,7 @@ def create(req: Request, instance: Instance) -> dict[str, Any]:
     if address and not network_id:
         raise exception.Invalid("Must input network_id when request IP address")
     request = NetworkRequest(network_id, port_id, address, wanted.get("tag"))
-    external = bool(req.can("network:attach_external_network", fatal=False))
+    external = bool(req.can(ATTACH_EXTERNAL_NETWORK, fatal=False))
     vif, state = req.services.compute.attach_interface(req.context, instance, request, external)
     return {"interfaceAttachment": attachment(req, vif, state)}
 
@@ -47,8 +49,9 @@ def delete(req: Request, instance: Instance, port_id: str) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{RULE}list", response=schema.LISTED),
-    Route("POST", PATH, create, f"{RULE}create", body=schema.CREATE, response=schema.SHOWN),
-    Route("GET", PATH + "/{port_id}", show, f"{RULE}show", response=schema.SHOWN),
-    Route("DELETE", PATH + "/{port_id}", delete, f"{RULE}delete", status=202),
+    Route("GET", PATH, index, reader(f"{RULE}list", "List the interfaces of a server."), response=schema.LISTED),
+    Route("POST", PATH, create, member(f"{RULE}create", "Attach an interface to a server."), body=schema.CREATE,
+          response=schema.SHOWN),
+    Route("GET", PATH + "/{port_id}", show, reader(f"{RULE}show", "Show an interface of a server."), response=schema.SHOWN),
+    Route("DELETE", PATH + "/{port_id}", delete, member(f"{RULE}delete", "Detach an interface from a server."), status=202),
 ]

@@ -10,6 +10,7 @@ from nova_lite.api.compute.services import INTERNAL
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates, services
+from nova_lite.policies.base import admin, anyone
 
 Zones = dict[str, list[dict[str, Any]]]
 
@@ -63,6 +64,7 @@ def _hosts(req: Request, members: list[dict[str, Any]]) -> dict[str, dict[str, A
 
 _RULE = "os_compute_api:os-availability-zone"
 ROUTES = [
-    Route("GET", "/os-availability-zone", index, f"{_RULE}:list", response=schema.LIST),
-    Route("GET", "/os-availability-zone/detail", detail, f"{_RULE}:detail", response=schema.DETAIL),
+    Route("GET", "/os-availability-zone", index, anyone(f"{_RULE}:list", "List availability zones."), response=schema.LIST),
+    Route("GET", "/os-availability-zone/detail", detail, admin(f"{_RULE}:detail", "List availability zones with their hosts."),
+          response=schema.DETAIL),
 ]

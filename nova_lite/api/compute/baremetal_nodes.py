@@ -10,6 +10,7 @@ from nova_lite import exception
 from nova_lite.api.compute.schemas import baremetal_nodes as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.policies.base import admin
 
 LAST = "2.35"
 
@@ -56,9 +57,9 @@ def _refuse(command: str) -> NoReturn:
 _RULE = "os_compute_api:os-baremetal-nodes"
 _ALL, _ONE = "/os-baremetal-nodes", "/os-baremetal-nodes/{node_id}"
 ROUTES = [
-    Route("GET", _ALL, index, f"{_RULE}:list", last=LAST, response=schema.LIST),
+    Route("GET", _ALL, index, admin(f"{_RULE}:list", "List bare metal nodes."), last=LAST, response=schema.LIST),
     Route("POST", _ALL, create, None, last=LAST, status=400, response=schema.FAULT),
-    Route("GET", _ONE, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
+    Route("GET", _ONE, show, admin(f"{_RULE}:show", "Show a bare metal node."), last=LAST, response=schema.SHOW),
     Route("DELETE", _ONE, delete, None, last=LAST, status=400, response=schema.FAULT),
     Route("POST", f"{_ONE}/action", add_interface, None, action="add_interface", last=LAST, status=400, response=schema.FAULT),
     Route("POST", f"{_ONE}/action", remove_interface, None, action="remove_interface", last=LAST, status=400,

@@ -9,8 +9,9 @@ from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.console import SPICE_DIRECT
+from nova_lite.policies.base import admin
 
-_RULE = "os_compute_api:os-console-auth-tokens"
+_RULE = admin("os_compute_api:os-console-auth-tokens", "Show the connection that a console token stands for.")
 _PATH = "/os-console-auth-tokens/{console_token}"
 
 

@@ -10,6 +10,7 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import FloatingIP
+from nova_lite.policies.base import anyone, member, reader
 
 LAST, LAST_ACTION = "2.35", "2.43"
 _RULE = "os_compute_api:os-floating-ips"
@@ -72,13 +73,16 @@ def _view(found: FloatingIP) -> dict[str, Any]:
 
 _ALL, _ONE = "/os-floating-ips", "/os-floating-ips/{floating_id}"
 ROUTES = [
-    Route("GET", "/os-floating-ip-pools", pools, "os_compute_api:os-floating-ip-pools", last=LAST, response=schema.POOLS),
-    Route("GET", _ALL, index, f"{_RULE}:list", last=LAST, response=schema.LIST),
-    Route("POST", _ALL, create, f"{_RULE}:create", last=LAST, body=schema.CREATE, response=schema.SHOW),
-    Route("GET", _ONE, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
-    Route("DELETE", _ONE, delete, f"{_RULE}:delete", last=LAST, response=schema.NOTHING, status=202),
-    Route("POST", _ACTION, add, f"{_RULE}:add", action="addFloatingIp", last=LAST_ACTION, body=schema.ADD,
-          response=schema.NOTHING, status=202),
-    Route("POST", _ACTION, remove, f"{_RULE}:remove", action="removeFloatingIp", last=LAST_ACTION, body=schema.REMOVE,
-          response=schema.NOTHING, status=202),
+    Route("GET", "/os-floating-ip-pools", pools,
+          anyone("os_compute_api:os-floating-ip-pools", "List pools of floating addresses."), last=LAST, response=schema.POOLS),
+    Route("GET", _ALL, index, reader(f"{_RULE}:list", "List floating addresses."), last=LAST, response=schema.LIST),
+    Route("POST", _ALL, create, member(f"{_RULE}:create", "Create a floating address."), last=LAST, body=schema.CREATE,
+          response=schema.SHOW),
+    Route("GET", _ONE, show, reader(f"{_RULE}:show", "Show a floating address."), last=LAST, response=schema.SHOW),
+    Route("DELETE", _ONE, delete, member(f"{_RULE}:delete", "Delete a floating address."), last=LAST, response=schema.NOTHING,
+          status=202),
+    Route("POST", _ACTION, add, member(f"{_RULE}:add", "Give a floating address to a server."), action="addFloatingIp",
+          last=LAST_ACTION, body=schema.ADD, response=schema.NOTHING, status=202),
+    Route("POST", _ACTION, remove, member(f"{_RULE}:remove", "Take a floating address from a server."),
+          action="removeFloatingIp", last=LAST_ACTION, body=schema.REMOVE, response=schema.NOTHING, status=202),
 ]

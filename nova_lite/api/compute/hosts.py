@@ -13,6 +13,7 @@ from nova_lite.api.compute.services import INTERNAL
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates, hypervisors, services
+from nova_lite.policies.base import admin
 
 LAST = "2.42"
 
@@ -99,10 +100,13 @@ def _service(conn: sa.Connection, host: str) -> dict[str, Any]:
 _RULE = "os_compute_api:os-hosts"
 _HOST = "/os-hosts/{host_name}"
 ROUTES = [
-    Route("GET", "/os-hosts", index, f"{_RULE}:list", last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
-    Route("GET", _HOST, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
-    Route("PUT", _HOST, update, f"{_RULE}:update", last=LAST, body=schema.UPDATE, response=schema.UPDATED),
-    Route("GET", f"{_HOST}/startup", startup, f"{_RULE}:start", last=LAST, response=schema.POWER),
-    Route("GET", f"{_HOST}/shutdown", shutdown, f"{_RULE}:shutdown", last=LAST, response=schema.POWER),
-    Route("GET", f"{_HOST}/reboot", reboot, f"{_RULE}:reboot", last=LAST, response=schema.POWER),
+    Route("GET", "/os-hosts", index, admin(f"{_RULE}:list", "List hosts."), last=LAST, query=schema.LIST_QUERY,
+          response=schema.LIST),
+    Route("GET", _HOST, show, admin(f"{_RULE}:show", "Show a host."), last=LAST, response=schema.SHOW),
+    Route("PUT", _HOST, update, admin(f"{_RULE}:update", "Change the status of a host."), last=LAST, body=schema.UPDATE,
+          response=schema.UPDATED),
+    Route("GET", f"{_HOST}/startup", startup, admin(f"{_RULE}:start", "Start a host."), last=LAST, response=schema.POWER),
+    Route("GET", f"{_HOST}/shutdown", shutdown, admin(f"{_RULE}:shutdown", "Shut a host down."), last=LAST,
+          response=schema.POWER),
+    Route("GET", f"{_HOST}/reboot", reboot, admin(f"{_RULE}:reboot", "Reboot a host."), last=LAST, response=schema.POWER),
 ]

@@ -12,9 +12,12 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import actions
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin, reader
 
 RULE = "os_compute_api:os-instance-actions:"
 PATH = "/servers/{server_id}/os-instance-actions"
+_EVENTS = admin(f"{RULE}events", "See the events of an action with their tracebacks.", f"GET {PATH}/{{request_id}}")
+_DETAILS = admin(f"{RULE}events:details", "See the details of failed events (2.84).", f"GET {PATH}/{{request_id}}")
 
 
 def _server(req: Request, server_id: str) -> Instance:
@@ -53,14 +56,17 @@ def show(req: Request, instance: Instance, request_id: str) -> dict[str, Any]:
         record = actions.get_by_request_id(connection, instance.uuid, request_id)
         events = actions.events_of(connection, record.id)
     shown = view.action(req, record)
-    traceback = req.can(f"{RULE}events", instance, fatal=False)
-    details = req.can(f"{RULE}events:details", instance, fatal=False)
+    traceback = req.can(_EVENTS, instance, fatal=False)
+    details = req.can(_DETAILS, instance, fatal=False)
     if traceback or req.since("2.51"):
         shown["events"] = [view.event(req, row, instance.project_id, traceback, details) for row in events]
     return {"instanceAction": shown}
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{RULE}list", query=schema.LIST_QUERY, response=schema.LIST, server=_server),
-    Route("GET", PATH + "/{request_id}", show, f"{RULE}show", response=schema.SHOW, server=_server),
+    Route("GET", PATH, index, reader(f"{RULE}list", "List the actions of a server."), query=schema.LIST_QUERY,
+          response=schema.LIST, server=_server),
+    Route("GET", PATH + "/{request_id}", show, reader(f"{RULE}show", "Show an action of a server."), response=schema.SHOW,
+          server=_server),
 ]
+RULES = [_EVENTS, _DETAILS]

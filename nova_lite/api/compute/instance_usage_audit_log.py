@@ -13,6 +13,7 @@ from nova_lite.api.compute.schemas import instance_usage_audit_log as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import services
+from nova_lite.policies.base import admin
 
 PATH = "/os-instance_usage_audit_log"
 
@@ -57,6 +58,7 @@ def _log(req: Request, before: datetime.datetime) -> dict[str, Any]:
 
 _RULE = "os_compute_api:os-instance-usage-audit-log"
 ROUTES = [
-    Route("GET", PATH, index, f"{_RULE}:list", response=schema.INDEX),
-    Route("GET", PATH + "/{before}", show, f"{_RULE}:show", response=schema.SHOW),
+    Route("GET", PATH, index, admin(f"{_RULE}:list", "List the usage audits of the last period."), response=schema.INDEX),
+    Route("GET", PATH + "/{before}", show, admin(f"{_RULE}:show", "List the usage audits before a time."),
+          response=schema.SHOW),
 ]

@@ -11,22 +11,26 @@ from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin, manager
 
 _ALL, _OF = "os_compute_api:os-migrations:", "os_compute_api:servers:migrations:"
 _PATH = "/servers/{server_id}/migrations"
 _ONE = _PATH + "/{migration_id}"
+_ALL_PROJECTS = admin(f"{_ALL}index:all_projects", "List the migrations of all projects.", "GET /os-migrations")
+_HOSTS = admin(f"{_ALL}index:host", "See the hosts of migrations.", "GET /os-migrations")
+_HOSTS_OF = admin(f"{_OF}index:host", "See the hosts of a server's live migrations.", f"GET {_PATH}")
 
 
 def index(req: Request) -> dict[str, Any]:
     """The moves of all servers, or of those of the caller's project."""
     project = params.last(req, "project_id")
     if project != req.context.project_id:
-        req.can(f"{_ALL}index:all_projects")
+        req.can(_ALL_PROJECTS)
     filters = {name: value for name in ("instance_uuid", "source_compute", "status", "migration_type")
                if (value := params.last(req, name)) is not None}
     filters |= {name: value for name in ("user_id", "project_id")
                 if req.since("2.80") and (value := params.last(req, name)) is not None}
-    with_hosts = req.can(f"{_ALL}index:host", fatal=False)
+    with_hosts = req.can(_HOSTS, fatal=False)
     page: dict[str, Any] = {"host": params.last(req, "host") if with_hosts else None}
     if req.since("2.59"):
         page |= _page(req)
@@ -48,7 +52,7 @@ def _page(req: Request) -> dict[str, Any]:
 
 def index_of_server(req: Request, instance: Instance) -> dict[str, Any]:
     """The live migrations of a server that are under way."""
-    with_hosts = req.can(f"{_OF}index:host", fatal=False)
+    with_hosts = req.can(_HOSTS_OF, fatal=False)
     found = req.services.compute.live_migrations_under_way(instance)
     return {"migrations": [view.of_server(req, move, with_hosts) for move in found]}
 
@@ -72,10 +76,15 @@ def force_complete(req: Request, instance: Instance, migration_id: str) -> None:
 
 
 ROUTES = [
-    Route("GET", "/os-migrations", index, f"{_ALL}index", query=schema.LIST_QUERY, response=schema.LIST),
-    Route("GET", _PATH, index_of_server, f"{_OF}index", first="2.23", response=schema.SERVER_LIST),
-    Route("GET", _ONE, show, f"{_OF}show", first="2.23", response=schema.SERVER_SHOW),
-    Route("DELETE", _ONE, delete, f"{_OF}delete", first="2.24", response=schema.NOTHING, status=202),
-    Route("POST", _ONE + "/action", force_complete, f"{_OF}force_complete", first="2.22", action="force_complete",
-          body=schema.FORCE_COMPLETE, response=schema.NOTHING, status=202),
+    Route("GET", "/os-migrations", index, manager(f"{_ALL}index", "List the migrations of a project, without hosts."),
+          query=schema.LIST_QUERY, response=schema.LIST),
+    Route("GET", _PATH, index_of_server, manager(f"{_OF}index", "List the live migrations of a server, without hosts."),
+          first="2.23", response=schema.SERVER_LIST),
+    Route("GET", _ONE, show, admin(f"{_OF}show", "Show a live migration of a server."), first="2.23",
+          response=schema.SERVER_SHOW),
+    Route("DELETE", _ONE, delete, manager(f"{_OF}delete", "Abort a live migration."), first="2.24", response=schema.NOTHING,
+          status=202),
+    Route("POST", _ONE + "/action", force_complete, manager(f"{_OF}force_complete", "Force a live migration to complete."),
+          first="2.22", action="force_complete", body=schema.FORCE_COMPLETE, response=schema.NOTHING, status=202),
 ]
+RULES = [_ALL_PROJECTS, _HOSTS, _HOSTS_OF]

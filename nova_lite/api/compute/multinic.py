@@ -5,6 +5,7 @@ from nova_lite.api.compute.schemas import multinic as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member
 
 LAST, PATH = "2.43", "/servers/{server_id}/action"
 _RULE = "os_compute_api:os-multinic"
@@ -21,8 +22,8 @@ def remove(req: Request, instance: Instance) -> None:
 
 
 ROUTES = [
-    Route("POST", PATH, add, f"{_RULE}:add", action="addFixedIp", last=LAST, body=schema.ADD, response=schema.NOTHING,
-          status=202),
-    Route("POST", PATH, remove, f"{_RULE}:remove", action="removeFixedIp", last=LAST, body=schema.REMOVE,
-          response=schema.NOTHING, status=202),
+    Route("POST", PATH, add, member(f"{_RULE}:add", "Add a fixed address to a server."), action="addFixedIp", last=LAST,
+          body=schema.ADD, response=schema.NOTHING, status=202),
+    Route("POST", PATH, remove, member(f"{_RULE}:remove", "Take a fixed address from a server."), action="removeFixedIp",
+          last=LAST, body=schema.REMOVE, response=schema.NOTHING, status=202),
 ]

@@ -7,6 +7,7 @@ from nova_lite import exception
 from nova_lite.api.compute.schemas import networks as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.policies.base import reader
 
 LAST = "2.35"
 
@@ -48,9 +49,11 @@ def _tenant_view(network: dict[str, Any]) -> dict[str, Any]:
 
 _RULE, _TENANT_RULE = "os_compute_api:os-networks", "os_compute_api:os-tenant-networks"
 ROUTES = [
-    Route("GET", "/os-networks", index, f"{_RULE}:list", last=LAST, response=schema.NETWORKS),
-    Route("GET", "/os-networks/{network_id}", show, f"{_RULE}:show", last=LAST, response=schema.NETWORK),
-    Route("GET", "/os-tenant-networks", tenant_index, f"{_TENANT_RULE}:list", last=LAST, response=schema.TENANT_NETWORKS),
-    Route("GET", "/os-tenant-networks/{network_id}", tenant_show, f"{_TENANT_RULE}:show", last=LAST,
-          response=schema.TENANT_NETWORK),
+    Route("GET", "/os-networks", index, reader(f"{_RULE}:list", "List networks."), last=LAST, response=schema.NETWORKS),
+    Route("GET", "/os-networks/{network_id}", show, reader(f"{_RULE}:show", "Show a network."), last=LAST,
+          response=schema.NETWORK),
+    Route("GET", "/os-tenant-networks", tenant_index, reader(f"{_TENANT_RULE}:list", "List the networks of a project."),
+          last=LAST, response=schema.TENANT_NETWORKS),
+    Route("GET", "/os-tenant-networks/{network_id}", tenant_show,
+          reader(f"{_TENANT_RULE}:show", "Show a network of a project."), last=LAST, response=schema.TENANT_NETWORK),
 ]

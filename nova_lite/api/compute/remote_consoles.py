@@ -7,8 +7,9 @@ from nova_lite.api.compute.schemas import remote_consoles as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member
 
-_RULE = "os_compute_api:os-remote-consoles"
+_RULE = member("os_compute_api:os-remote-consoles", "Open a console of a server.")
 
 
 def create(req: Request, instance: Instance) -> dict[str, Any]:

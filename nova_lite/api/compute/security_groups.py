@@ -8,6 +8,7 @@ from nova_lite.api.compute.views import security_groups as view
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member, reader
 
 _RULE = "os_compute_api:os-security-groups"
 _ACTION = "/servers/{server_id}/action"
@@ -30,9 +31,10 @@ def remove(req: Request, instance: Instance) -> None:
 
 
 ROUTES = [
-    Route("GET", "/servers/{server_id}/os-security-groups", index_of_server, f"{_RULE}:list", response=schema.LIST),
-    Route("POST", _ACTION, add, f"{_RULE}:add", action="addSecurityGroup", body=schema.ADD, response=schema.NOTHING,
-          status=202),
-    Route("POST", _ACTION, remove, f"{_RULE}:remove", action="removeSecurityGroup", body=schema.REMOVE,
-          response=schema.NOTHING, status=202),
+    Route("GET", "/servers/{server_id}/os-security-groups", index_of_server,
+          reader(f"{_RULE}:list", "List the security groups of a server."), response=schema.LIST),
+    Route("POST", _ACTION, add, member(f"{_RULE}:add", "Give a security group to a server."), action="addSecurityGroup",
+          body=schema.ADD, response=schema.NOTHING, status=202),
+    Route("POST", _ACTION, remove, member(f"{_RULE}:remove", "Take a security group from a server."),
+          action="removeSecurityGroup", body=schema.REMOVE, response=schema.NOTHING, status=202),
 ]

@@ -8,8 +8,7 @@ from nova_lite.api.compute.views import server_diagnostics as view
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
-
-_RULE = "os_compute_api:os-server-diagnostics"
+from nova_lite.policies.base import admin
 
 
 def show(req: Request, instance: Instance) -> dict[str, Any]:
@@ -18,4 +17,7 @@ def show(req: Request, instance: Instance) -> dict[str, Any]:
     return view.standard(found) if req.since("2.48") else view.plain(found)
 
 
-ROUTES = [Route("GET", "/servers/{server_id}/diagnostics", show, _RULE, response=schema.SHOW)]
+ROUTES = [
+    Route("GET", "/servers/{server_id}/diagnostics", show,
+          admin("os_compute_api:os-server-diagnostics", "Show the diagnostics of a server."), response=schema.SHOW),
+]

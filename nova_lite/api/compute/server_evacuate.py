@@ -11,9 +11,9 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.create import password_of
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin
 
 PATH = "/servers/{server_id}/action"
-_POLICY = "os_compute_api:os-evacuate"
 
 
 def evacuate(req: Request, instance: Instance) -> dict[str, Any] | None:
@@ -35,5 +35,7 @@ def evacuate(req: Request, instance: Instance) -> dict[str, Any] | None:
     return {"adminPass": password}
 
 
-ROUTES = [Route("POST", PATH, evacuate, _POLICY, action="evacuate", body=schema.EVACUATE, response=schema.EVACUATE_ANSWER,
-                status=200)]
+ROUTES = [
+    Route("POST", PATH, evacuate, admin("os_compute_api:os-evacuate", "Rebuild a server of a failed host elsewhere."),
+          action="evacuate", body=schema.EVACUATE, response=schema.EVACUATE_ANSWER, status=200),
+]

@@ -6,8 +6,8 @@ import webob
 from nova_lite.api.compute.schemas import server_external_events as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.policies.base import service
 
-RULE = "os_compute_api:os-server-external-events:create"
 OK = 200
 
 
@@ -21,5 +21,7 @@ def create(req: Request) -> webob.Response:
 
 
 ROUTES = [
-    Route("POST", "/os-server-external-events", create, RULE, body=schema.CREATE, response=schema.EVENTS, also=207),
+    Route("POST", "/os-server-external-events", create,
+          service("os_compute_api:os-server-external-events:create", "Report events about servers."), body=schema.CREATE,
+          response=schema.EVENTS, also=207),
 ]

@@ -14,13 +14,18 @@ from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import server_groups
+from nova_lite.policies.base import admin, member, reader
 
 _RULE = "os_compute_api:os-server-groups"
+_ONE = "/os-server-groups/{group_id}"
+_ALL_PROJECTS = admin(f"{_RULE}:index:all_projects", "List the server groups of all projects.", "GET /os-server-groups")
+_SHOW = reader(f"{_RULE}:show", "Show a server group.", f"GET {_ONE}")
+_DELETE = member(f"{_RULE}:delete", "Delete a server group.", f"DELETE {_ONE}")
 
 
 def index(req: Request) -> dict[str, Any]:
     """The groups of the project, or with ``all_projects`` those of all."""
-    everywhere = "all_projects" in req.params_in and req.can(f"{_RULE}:index:all_projects", fatal=False)
+    everywhere = "all_projects" in req.params_in and req.can(_ALL_PROJECTS, fatal=False)
     project = None if everywhere else req.context.project_id
     offset = units.number(params.last(req, "offset") or "0")
     if offset is None:
@@ -35,7 +40,7 @@ def show(req: Request, group_id: str) -> dict[str, Any]:
     """One group."""
     with req.services.db.read() as conn:
         group = server_groups.get(conn, group_id)
-    req.can(f"{_RULE}:show", {"project_id": group["project_id"]})
+    req.can(_SHOW, {"project_id": group["project_id"]})
     return {"server_group": _view(req, group)}
 
 
@@ -58,7 +63,7 @@ def delete(req: Request, group_id: str) -> None:
 
 
 def _delete(conn: sa.Connection, req: Request, group_id: str) -> None:
-    req.can(f"{_RULE}:delete", {"project_id": server_groups.get(conn, group_id)["project_id"]})
+    req.can(_DELETE, {"project_id": server_groups.get(conn, group_id)["project_id"]})
     server_groups.delete(conn, group_id)
 
 
@@ -74,8 +79,11 @@ def _view(req: Request, group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("GET", "/os-server-groups", index, f"{_RULE}:index", query=schema.LIST_QUERY, response=schema.LIST),
-    Route("POST", "/os-server-groups", create, f"{_RULE}:create", body=schema.CREATE, response=schema.GROUP),
-    Route("GET", "/os-server-groups/{group_id}", show, None, response=schema.GROUP),
-    Route("DELETE", "/os-server-groups/{group_id}", delete, None, status=204),
+    Route("GET", "/os-server-groups", index, reader(f"{_RULE}:index", "List server groups."), query=schema.LIST_QUERY,
+          response=schema.LIST),
+    Route("POST", "/os-server-groups", create, member(f"{_RULE}:create", "Create a server group."), body=schema.CREATE,
+          response=schema.GROUP),
+    Route("GET", _ONE, show, None, response=schema.GROUP),
+    Route("DELETE", _ONE, delete, None, status=204),
 ]
+RULES = [_ALL_PROJECTS, _SHOW, _DELETE]

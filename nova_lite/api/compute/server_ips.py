@@ -9,6 +9,7 @@ from nova_lite.api.compute.views.servers import addresses
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import reader
 
 PATH = "/servers/{server_id}/ips"
 
@@ -31,6 +32,7 @@ def show(_req: Request, instance: Instance, network: str) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("GET", PATH, index, "os_compute_api:ips:index", response=schema.LIST),
-    Route("GET", PATH + "/{network}", show, "os_compute_api:ips:show", response=schema.SHOW),
+    Route("GET", PATH, index, reader("os_compute_api:ips:index", "List the addresses of a server."), response=schema.LIST),
+    Route("GET", PATH + "/{network}", show, reader("os_compute_api:ips:show", "Show the addresses of a server in one network."),
+          response=schema.SHOW),
 ]

@@ -8,9 +8,12 @@ from nova_lite.api.compute.schemas import server_live_migrations as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin, manager
 
 PATH = "/servers/{server_id}/action"
-_POLICY = "os_compute_api:os-migrate-server:migrate_live"
+_RULE = "os_compute_api:os-migrate-server:migrate_live"
+_TO_HOST = admin(f"{_RULE}:host", "Migrate a running server to a named host.",
+                 "POST /servers/{server_id}/action (os-migrateLive)")
 
 
 def migrate_live(req: Request, instance: Instance) -> None:
@@ -18,7 +21,7 @@ def migrate_live(req: Request, instance: Instance) -> None:
     asked = req.argument
     host, block, over_commit = asked["host"], asked["block_migration"], asked.get("disk_over_commit")
     if host is not None:
-        req.can(f"{_POLICY}:host", instance)
+        req.can(_TO_HOST, instance)
     forced = _true(asked.get("force", False))
     if forced and not host:
         raise exception.Invalid("force needs the host that the server is forced onto")
@@ -32,4 +35,8 @@ def _true(value: object) -> bool:
     return bool(strutils.bool_from_string(value, strict=True))
 
 
-ROUTES = [Route("POST", PATH, migrate_live, _POLICY, action="os-migrateLive", body=schema.MIGRATE_LIVE, status=202)]
+ROUTES = [
+    Route("POST", PATH, migrate_live, manager(_RULE, "Migrate a running server without naming a host."),
+          action="os-migrateLive", body=schema.MIGRATE_LIVE, status=202),
+]
+RULES = [_TO_HOST]

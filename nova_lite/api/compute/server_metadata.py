@@ -8,6 +8,7 @@ from nova_lite.api.compute.schemas import server_metadata as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member, reader
 
 RULE = "os_compute_api:server-metadata:"
 PATH = "/servers/{server_id}/metadata"
@@ -59,10 +60,13 @@ def delete(req: Request, instance: Instance, key: str) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{RULE}index", response=schema.BODY),
-    Route("POST", PATH, create, f"{RULE}create", body=schema.BODY, response=schema.BODY),
-    Route("PUT", PATH, update_all, f"{RULE}update_all", body=schema.BODY, response=schema.BODY),
-    Route("GET", PATH + "/{key}", show, f"{RULE}show", response=schema.ITEM),
-    Route("PUT", PATH + "/{key}", update, f"{RULE}update", body=schema.ITEM, response=schema.ITEM),
-    Route("DELETE", PATH + "/{key}", delete, f"{RULE}delete", status=204),
+    Route("GET", PATH, index, reader(f"{RULE}index", "List the metadata of a server."), response=schema.BODY),
+    Route("POST", PATH, create, member(f"{RULE}create", "Add metadata items to a server."), body=schema.BODY,
+          response=schema.BODY),
+    Route("PUT", PATH, update_all, member(f"{RULE}update_all", "Replace the metadata of a server."), body=schema.BODY,
+          response=schema.BODY),
+    Route("GET", PATH + "/{key}", show, reader(f"{RULE}show", "Show a metadata item of a server."), response=schema.ITEM),
+    Route("PUT", PATH + "/{key}", update, member(f"{RULE}update", "Set a metadata item of a server."), body=schema.ITEM,
+          response=schema.ITEM),
+    Route("DELETE", PATH + "/{key}", delete, member(f"{RULE}delete", "Delete a metadata item of a server."), status=204),
 ]

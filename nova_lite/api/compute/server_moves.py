@@ -5,10 +5,11 @@ from nova_lite.api.compute.schemas import server_actions as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin, manager, member, nobody
 
 PATH = "/servers/{server_id}/action"
-_RESIZE, _CONFIRM, _REVERT = (f"os_compute_api:servers:{name}" for name in ("resize", "confirm_resize", "revert_resize"))
-_MIGRATE = "os_compute_api:os-migrate-server:migrate"
+_SERVERS, _MIGRATE = "os_compute_api:servers:", "os_compute_api:os-migrate-server:migrate"
+_TO_HOST = admin(f"{_MIGRATE}:host", "Migrate a server to a named host.", "POST /servers/{server_id}/action (migrate)")
 
 
 def resize(req: Request, instance: Instance) -> None:
@@ -31,14 +32,19 @@ def migrate(req: Request, instance: Instance) -> None:
     """Begin to move a server to another host."""
     host = (req.argument or {}).get("host") if req.since("2.56") else None
     if host is not None:
-        req.can(f"{_MIGRATE}:host", instance)
+        req.can(_TO_HOST, instance)
     req.services.compute.migrate(req.context, instance, host)
 
 
 ROUTES = [
-    Route("POST", PATH, resize, _RESIZE, action="resize", body=schema.RESIZE, status=202),
-    Route("POST", PATH, confirm_resize, _CONFIRM, action="confirmResize", body=schema.no_argument("confirmResize"),
-          status=204),
-    Route("POST", PATH, revert_resize, _REVERT, action="revertResize", body=schema.no_argument("revertResize"), status=202),
-    Route("POST", PATH, migrate, _MIGRATE, action="migrate", body=schema.MIGRATE, status=202),
+    Route("POST", PATH, resize, member(f"{_SERVERS}resize", "Resize a server."), action="resize", body=schema.RESIZE,
+          status=202),
+    Route("POST", PATH, confirm_resize, member(f"{_SERVERS}confirm_resize", "Confirm a resize."), action="confirmResize",
+          body=schema.no_argument("confirmResize"), status=204),
+    Route("POST", PATH, revert_resize, member(f"{_SERVERS}revert_resize", "Revert a resize."), action="revertResize",
+          body=schema.no_argument("revertResize"), status=202),
+    Route("POST", PATH, migrate, manager(_MIGRATE, "Migrate a server without naming a host."), action="migrate",
+          body=schema.MIGRATE, status=202),
 ]
+RULES = [_TO_HOST, nobody("compute:servers:resize:cross_cell", "Resize a server to another cell.",
+                          "POST /servers/{server_id}/action (resize)")]

@@ -8,6 +8,7 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import server_passwords
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member, reader
 
 RULE = "os_compute_api:os-server-password:"
 PATH = "/servers/{server_id}/os-server-password"
@@ -24,6 +25,6 @@ def clear(req: Request, instance: Instance) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, show, f"{RULE}show", response=schema.PASSWORD),
-    Route("DELETE", PATH, clear, f"{RULE}clear", status=204),
+    Route("GET", PATH, show, reader(f"{RULE}show", "Show the encrypted password of a server."), response=schema.PASSWORD),
+    Route("DELETE", PATH, clear, member(f"{RULE}clear", "Forget the encrypted password of a server."), status=204),
 ]

@@ -14,9 +14,11 @@ from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.create import password_of
 from nova_lite.compute.api.rebuild import RebuildRequest
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member
 
 PATH = "/servers/{server_id}/action"
-_POLICY = f"{RULE}rebuild"
+_TRUSTED_CERTS = member(f"{RULE}rebuild:trusted_certs", "Rebuild a server with trusted image certificates (2.63).",
+                        "POST /servers/{server_id}/action (rebuild)")
 _COLUMNS = {"name": "display_name", "description": "display_description", "hostname": "hostname", "user_data": "user_data"}
 
 
@@ -29,7 +31,7 @@ def rebuild(req: Request, instance: Instance) -> webob.Response:
         disk_config=asked.get("OS-DCF:diskConfig"), trusted_certs=asked.get("trusted_image_certificates"),
         preserve_ephemeral=strutils.bool_from_string(asked.get("preserve_ephemeral")), onto_volume=req.since("2.93"))
     if "trusted_image_certificates" in asked:
-        req.can(f"{_POLICY}:trusted_certs", instance)
+        req.can(_TRUSTED_CERTS, instance)
     if req.services.conf.api.enable_instance_password:
         request.admin_password = password_of(asked)
     req.services.compute.rebuild(req.context, instance, request)
@@ -63,6 +65,7 @@ def _answer(req: Request, server_id: str, request: RebuildRequest) -> dict[str, 
 
 
 ROUTES = [
-    Route("POST", PATH, rebuild, _POLICY, action="rebuild", body=schema.REBUILD, response=schema.REBUILD_ANSWER, status=202,
-          headers=LOCATION),
+    Route("POST", PATH, rebuild, member(f"{RULE}rebuild", "Rebuild a server."), action="rebuild", body=schema.REBUILD,
+          response=schema.REBUILD_ANSWER, status=202, headers=LOCATION),
 ]
+RULES = [_TRUSTED_CERTS]

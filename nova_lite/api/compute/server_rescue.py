@@ -9,9 +9,9 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.create import password_of
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member
 
 PATH = "/servers/{server_id}/action"
-_RESCUE, _UNRESCUE = "os_compute_api:os-rescue", "os_compute_api:os-unrescue"
 
 
 def rescue(req: Request, instance: Instance) -> dict[str, Any]:
@@ -30,6 +30,8 @@ def unrescue(req: Request, instance: Instance) -> None:
 
 
 ROUTES = [
-    Route("POST", PATH, rescue, _RESCUE, action="rescue", body=schema.RESCUE, response=schema.RESCUE_ANSWER),
-    Route("POST", PATH, unrescue, _UNRESCUE, action="unrescue", body=no_argument("unrescue"), status=202),
+    Route("POST", PATH, rescue, member("os_compute_api:os-rescue", "Rescue a server."), action="rescue", body=schema.RESCUE,
+          response=schema.RESCUE_ANSWER),
+    Route("POST", PATH, unrescue, member("os_compute_api:os-unrescue", "End the rescue of a server."), action="unrescue",
+          body=no_argument("unrescue"), status=202),
 ]

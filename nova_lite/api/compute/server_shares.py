@@ -10,6 +10,7 @@ from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api import shares
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.share import ShareAttachment
+from nova_lite.policies.base import member, reader
 
 FIRST, PATH = "2.97", "/servers/{server_id}/shares"
 _RULE = "os_compute_api:os-server-shares:"
@@ -48,8 +49,12 @@ def _full(req: Request, share: ShareAttachment) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{_RULE}index", first=FIRST, query=schema.NO_QUERY, response=schema.LIST),
-    Route("POST", PATH, create, f"{_RULE}create", first=FIRST, body=schema.CREATE, response=schema.SHARE, status=201),
-    Route("GET", PATH + "/{share_id}", show, f"{_RULE}show", first=FIRST, query=schema.NO_QUERY, response=schema.SHARE),
-    Route("DELETE", PATH + "/{share_id}", delete, f"{_RULE}delete", first=FIRST, response=NO_BODY),
+    Route("GET", PATH, index, reader(f"{_RULE}index", "List the shares of a server."), first=FIRST, query=schema.NO_QUERY,
+          response=schema.LIST),
+    Route("POST", PATH, create, member(f"{_RULE}create", "Attach a share to a server."), first=FIRST, body=schema.CREATE,
+          response=schema.SHARE, status=201),
+    Route("GET", PATH + "/{share_id}", show, reader(f"{_RULE}show", "Show a share of a server."), first=FIRST,
+          query=schema.NO_QUERY, response=schema.SHARE),
+    Route("DELETE", PATH + "/{share_id}", delete, member(f"{_RULE}delete", "Detach a share from a server."), first=FIRST,
+          response=NO_BODY),
 ]

@@ -7,10 +7,12 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.shelve import KEEP
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin, member
 
 PATH = "/servers/{server_id}/action"
 RULE = "os_compute_api:os-shelve:"
-_RESTORE = "os_compute_api:os-deferred-delete:restore"
+_TO_HOST = admin(f"{RULE}unshelve_to_host", "Unshelve a server to a named host (2.91).",
+                 "POST /servers/{server_id}/action (unshelve)")
 
 
 def shelve(req: Request, instance: Instance) -> None:
@@ -28,7 +30,7 @@ def unshelve(req: Request, instance: Instance) -> None:
     asked = req.argument if req.since("2.77") and isinstance(req.argument, dict) else {}
     host = asked.get("host")
     if host is not None:
-        req.can(f"{RULE}unshelve_to_host", instance)
+        req.can(_TO_HOST, instance)
     req.services.compute.unshelve(req.context, instance, asked.get("availability_zone", KEEP), host)
 
 
@@ -38,9 +40,13 @@ def restore(req: Request, instance: Instance) -> None:
 
 
 ROUTES = [
-    Route("POST", PATH, shelve, f"{RULE}shelve", action="shelve", body=no_argument("shelve"), status=202),
-    Route("POST", PATH, shelve_offload, f"{RULE}shelve_offload", action="shelveOffload", body=no_argument("shelveOffload"),
+    Route("POST", PATH, shelve, member(f"{RULE}shelve", "Shelve a server."), action="shelve", body=no_argument("shelve"),
           status=202),
-    Route("POST", PATH, unshelve, f"{RULE}unshelve", action="unshelve", body=schema.UNSHELVE, status=202),
-    Route("POST", PATH, restore, _RESTORE, action="restore", body=no_argument("restore"), status=202),
+    Route("POST", PATH, shelve_offload, admin(f"{RULE}shelve_offload", "Take a shelved server off its host."),
+          action="shelveOffload", body=no_argument("shelveOffload"), status=202),
+    Route("POST", PATH, unshelve, member(f"{RULE}unshelve", "Unshelve a server."), action="unshelve", body=schema.UNSHELVE,
+          status=202),
+    Route("POST", PATH, restore, member("os_compute_api:os-deferred-delete:restore", "Restore a soft-deleted server."),
+          action="restore", body=no_argument("restore"), status=202),
 ]
+RULES = [_TO_HOST]

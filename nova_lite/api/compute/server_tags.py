@@ -14,6 +14,7 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.validation import Validator
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member, reader
 
 RULE = "os_compute_api:os-server-tags:"
 PATH = "/servers/{server_id}/tags"
@@ -57,11 +58,12 @@ def delete(req: Request, instance: Instance, tag: str) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{RULE}index", first="2.26", response=schema.BODY),
-    Route("PUT", PATH, update_all, f"{RULE}update_all", first="2.26", body=schema.BODY, response=schema.BODY),
-    Route("DELETE", PATH, delete_all, f"{RULE}delete_all", first="2.26", status=204),
-    Route("GET", PATH + "/{tag}", show, f"{RULE}show", first="2.26", status=204),
-    Route("PUT", PATH + "/{tag}", update, f"{RULE}update", first="2.26", status=201, also=204, response=NO_BODY,
-          headers=LOCATION),
-    Route("DELETE", PATH + "/{tag}", delete, f"{RULE}delete", first="2.26", status=204),
+    Route("GET", PATH, index, reader(f"{RULE}index", "List the tags of a server."), first="2.26", response=schema.BODY),
+    Route("PUT", PATH, update_all, member(f"{RULE}update_all", "Replace the tags of a server."), first="2.26", body=schema.BODY,
+          response=schema.BODY),
+    Route("DELETE", PATH, delete_all, member(f"{RULE}delete_all", "Delete the tags of a server."), first="2.26", status=204),
+    Route("GET", PATH + "/{tag}", show, reader(f"{RULE}show", "Look whether a server has a tag."), first="2.26", status=204),
+    Route("PUT", PATH + "/{tag}", update, member(f"{RULE}update", "Add a tag to a server."), first="2.26", status=201, also=204,
+          response=NO_BODY, headers=LOCATION),
+    Route("DELETE", PATH + "/{tag}", delete, member(f"{RULE}delete", "Delete a tag of a server."), first="2.26", status=204),
 ]

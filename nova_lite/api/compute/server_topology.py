@@ -10,8 +10,7 @@ from nova_lite.api.compute.schemas import server_topology as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
-
-_RULE = "compute:server:topology:index"
+from nova_lite.policies.base import admin, reader
 
 
 def show(_req: Request, instance: Instance) -> dict[str, Any]:
@@ -19,4 +18,9 @@ def show(_req: Request, instance: Instance) -> dict[str, Any]:
     return {"nodes": [], "pagesize_kb": None}
 
 
-ROUTES = [Route("GET", "/servers/{server_id}/topology", show, _RULE, first="2.78", response=schema.SHOW)]
+ROUTES = [
+    Route("GET", "/servers/{server_id}/topology", show,
+          reader("compute:server:topology:index", "Show the NUMA topology of a server."), first="2.78", response=schema.SHOW),
+]
+RULES = [admin("compute:server:topology:host:index", "See the host's side of a server's NUMA topology.",
+               "GET /servers/{server_id}/topology")]

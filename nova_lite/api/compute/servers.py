@@ -11,6 +11,7 @@ from nova_lite import exception
 from nova_lite.api.compute.schemas import servers as schema
 from nova_lite.api.compute.schemas import servers_response as answers
 from nova_lite.api.compute.schemas.shapes import LOCATION
+from nova_lite.api.compute.views import servers as views
 from nova_lite.api.compute.views.servers import BRIEF, ServerView
 from nova_lite.api.openstack import links, pagination
 from nova_lite.api.openstack.routes import Route
@@ -20,8 +21,27 @@ from nova_lite.compute.api.create import CreateRequest, password_of
 from nova_lite.compute.api.listing import ListRequest, sort_pairs
 from nova_lite.network.default_group import NAME as DEFAULT_GROUP
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin, member, reader
 
 RULE = "os_compute_api:servers:"
+_ALL_TENANTS = {
+    "index": admin(f"{RULE}index:get_all_tenants", "List the servers of all projects.", "GET /servers"),
+    "detail": admin(f"{RULE}detail:get_all_tenants", "List the servers of all projects with details.", "GET /servers/detail")}
+_ALL_FILTERS = admin(f"{RULE}allow_all_filters", "Filter the list of servers by every attribute.", "GET /servers",
+                     "GET /servers/detail")
+_FORCED_HOST = admin(f"{RULE}create:forced_host",
+                     "Create a server on the host that availability_zone names, without the scheduler's check.",
+                     "POST /servers")
+_DESTINATION = admin("compute:servers:create:requested_destination",
+                     "Create a server on a requested host or hypervisor (2.74).", "POST /servers")
+_WITH_VOLUME = member(f"{RULE}create:attach_volume", "Create a server with volumes.", "POST /servers")
+_WITH_NETWORK = member(f"{RULE}create:attach_network", "Create a server with requested networks or ports.", "POST /servers")
+_TRUSTED_CERTS = member(f"{RULE}create:trusted_certs", "Create a server with trusted image certificates (2.63).",
+                        "POST /servers")
+_ZERO_DISK = admin(f"{RULE}create:zero_disk_flavor", "Create a server from an image with a flavor whose disk is 0.",
+                   "POST /servers")
+ATTACH_EXTERNAL_NETWORK = admin("network:attach_external_network", "Attach a server to an external network.",
+                                "POST /servers", "POST /servers/{server_id}/os-interface")
 
 
 class Seen(NamedTuple):
@@ -81,14 +101,14 @@ def _question(req: Request, which: str) -> ListRequest:
     statuses = params.pop("status", [])
     params.pop("limit", None)
     params.pop("marker", None)
-    everything = req.can(f"{RULE}allow_all_filters", fatal=False)
+    everything = req.can(_ALL_FILTERS, fatal=False)
     wrong = [name for name in params if name.startswith("_") or name in schema.NO_FILTERS]
     if wrong and everything:
         raise exception.Invalid(f"Invalid filter field: {wrong[0]}.")
     filters = {name: values[-1] for name, values in params.items() if name not in wrong}
     all_tenants = "all_tenants" in filters and _is_true("all_tenants", filters["all_tenants"])
     if all_tenants:
-        req.can(f"{RULE}{which}:get_all_tenants")
+        req.can(_ALL_TENANTS[which])
     return ListRequest(filters, statuses, sort_pairs(keys, directions), pagination.limit(req), pagination.marker(req),
                        everything, all_tenants, req.since)
 
@@ -134,29 +154,29 @@ def _creation(req: Request, server: dict[str, Any]) -> CreateRequest:
         tags=list(dict.fromkeys(server.get("tags", []))), trusted_certs=server.get("trusted_image_certificates"),
         block_devices=server.get("block_device_mapping_v2", []),
         legacy_block_devices=server.get("block_device_mapping", []),
-        allow_zero_disk=req.can(f"{RULE}create:zero_disk_flavor", fatal=False),
-        allow_external_network=req.can("network:attach_external_network", fatal=False),
+        allow_zero_disk=req.can(_ZERO_DISK, fatal=False),
+        allow_external_network=req.can(ATTACH_EXTERNAL_NETWORK, fatal=False),
         allow_multiattach=req.since("2.60"))
     if req.services.conf.api.enable_instance_password:
         request.admin_password = password_of(server)
     _choose_host(req, server, request)
     if request.networks and not isinstance(request.networks, str):
-        req.can(f"{RULE}create:attach_network")
+        req.can(_WITH_NETWORK)
     if request.trusted_certs:
-        req.can(f"{RULE}create:trusted_certs")
+        req.can(_TRUSTED_CERTS)
     if request.block_devices or request.legacy_block_devices:
-        req.can(f"{RULE}create:attach_volume")
+        req.can(_WITH_VOLUME)
     return request
 
 
 def _choose_host(req: Request, server: dict[str, Any], request: CreateRequest) -> None:
     """The host of the zone (forced) or of 2.74 (the scheduler still has its say); both are for admins."""
     if request.force:
-        req.can(f"{RULE}create:forced_host")
+        req.can(_FORCED_HOST)
     host, node = server.get("host"), server.get("hypervisor_hostname")
     if not host and not node:
         return
-    req.can("compute:servers:create:requested_destination")
+    req.can(_DESTINATION)
     if request.force:
         raise exception.Invalid("Specifying a host in availability_zone together with host or hypervisor_hostname is not "
                                 "supported.")
@@ -202,12 +222,17 @@ def delete(req: Request, instance: Instance) -> None:
 
 
 ROUTES = [
-    Route("GET", "/servers", index, f"{RULE}index", query=schema.LIST, response=answers.INDEX),
-    Route("GET", "/servers/detail", detail, f"{RULE}detail", query=schema.LIST, response=answers.DETAIL),
-    Route("POST", "/servers", create, f"{RULE}create", body=schema.CREATE, query=schema.NO_QUERY, response=answers.CREATE,
-          status=202, headers=LOCATION),
-    Route("GET", "/servers/{server_id}", show, f"{RULE}show", query=schema.NO_QUERY, response=answers.SHOW, server=seen),
-    Route("PUT", "/servers/{server_id}", update, f"{RULE}update", body=schema.UPDATE, query=schema.NO_QUERY,
-          response=answers.UPDATE),
-    Route("DELETE", "/servers/{server_id}", delete, f"{RULE}delete", query=schema.NO_QUERY, status=204),
+    Route("GET", "/servers", index, reader(f"{RULE}index", "List servers."), query=schema.LIST, response=answers.INDEX),
+    Route("GET", "/servers/detail", detail, reader(f"{RULE}detail", "List servers with details."), query=schema.LIST,
+          response=answers.DETAIL),
+    Route("POST", "/servers", create, member(f"{RULE}create", "Create servers."), body=schema.CREATE, query=schema.NO_QUERY,
+          response=answers.CREATE, status=202, headers=LOCATION),
+    Route("GET", "/servers/{server_id}", show, reader(f"{RULE}show", "Show a server."), query=schema.NO_QUERY,
+          response=answers.SHOW, server=seen),
+    Route("PUT", "/servers/{server_id}", update, member(f"{RULE}update", "Change a server."), body=schema.UPDATE,
+          query=schema.NO_QUERY, response=answers.UPDATE),
+    Route("DELETE", "/servers/{server_id}", delete, member(f"{RULE}delete", "Delete a server."), query=schema.NO_QUERY,
+          status=204),
 ]
+RULES = [*views.RULES, *_ALL_TENANTS.values(), _ALL_FILTERS, _FORCED_HOST, _DESTINATION, _WITH_VOLUME, _WITH_NETWORK,
+         _TRUSTED_CERTS, _ZERO_DISK, ATTACH_EXTERNAL_NETWORK]

@@ -15,6 +15,7 @@ from nova_lite.api.openstack.formats import is_uuid
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates, services
+from nova_lite.policies.base import admin
 
 INTERNAL = "internal"
 """The zone of services that host no servers."""
@@ -122,11 +123,13 @@ def _view(req: Request, service: Mapping[str, Any], zones: Mapping[str, str]) ->
 
 
 _RULE = "os_compute_api:os-services"
+_UPDATE = admin(f"{_RULE}:update", "Enable, disable or force down a service.")
 ROUTES = [
-    Route("GET", "/os-services", index, f"{_RULE}:list", query=schema.LIST_QUERY, response=schema.LIST),
-    Route("PUT", "/os-services/{service_id}", update_by_word, f"{_RULE}:update", last="2.52", body=schema.UPDATE,
+    Route("GET", "/os-services", index, admin(f"{_RULE}:list", "List services."), query=schema.LIST_QUERY,
+          response=schema.LIST),
+    Route("PUT", "/os-services/{service_id}", update_by_word, _UPDATE, last="2.52", body=schema.UPDATE,
           response=schema.UPDATED),
-    Route("PUT", "/os-services/{service_id}", update, f"{_RULE}:update", first="2.53", body=schema.UPDATE,
+    Route("PUT", "/os-services/{service_id}", update, _UPDATE, first="2.53", body=schema.UPDATE,
           response=schema.UPDATED),
-    Route("DELETE", "/os-services/{service_id}", delete, f"{_RULE}:delete", status=204),
+    Route("DELETE", "/os-services/{service_id}", delete, admin(f"{_RULE}:delete", "Delete a service."), status=204),
 ]

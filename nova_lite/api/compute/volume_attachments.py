@@ -16,9 +16,12 @@ from nova_lite.objects import block_device as bd
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member, reader, service
 
 RULE = "os_compute_api:os-volumes-attachments:"
 PATH = "/servers/{server_id}/os-volume_attachments"
+_UPDATE = member(f"{RULE}update", "Change the attachment of a volume (2.85).", f"PUT {PATH}/{{volume_id}}")
+_SWAP = service(f"{RULE}swap", "Exchange a volume of a server for another.", f"PUT {PATH}/{{volume_id}}")
 _SHELVED = (states.SHELVED, states.SHELVED_OFFLOADED)
 
 
@@ -53,7 +56,7 @@ def update(req: Request, instance: Instance, volume_id: str) -> None:
     service may ask for while it migrates one."""
     wanted = req.json_in["volumeAttachment"]
     swap = wanted["volumeId"] != volume_id or not req.since("2.85")
-    req.can(RULE + ("swap" if swap else "update"), instance)
+    req.can(_SWAP if swap else _UPDATE, instance)
     if req.since("2.85"):
         device = _device(instance, volume_id)
         _check_unchanged(wanted, attachment(req, instance.uuid, device) | {"id": volume_id})
@@ -90,10 +93,12 @@ def _check_shelved(req: Request, instance: Instance, verb: str) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{RULE}index", query=schema.INDEX_QUERY, response=schema.LISTED),
-    Route("POST", PATH, create, f"{RULE}create", body=schema.CREATE, response=schema.CREATED,
-          status={"2.1": 200, "2.101": 202}),
-    Route("GET", PATH + "/{volume_id}", show, f"{RULE}show", response=schema.SHOWN),
+    Route("GET", PATH, index, reader(f"{RULE}index", "List the volumes of a server."), query=schema.INDEX_QUERY,
+          response=schema.LISTED),
+    Route("POST", PATH, create, member(f"{RULE}create", "Attach a volume to a server."), body=schema.CREATE,
+          response=schema.CREATED, status={"2.1": 200, "2.101": 202}),
+    Route("GET", PATH + "/{volume_id}", show, reader(f"{RULE}show", "Show a volume of a server."), response=schema.SHOWN),
     Route("PUT", PATH + "/{volume_id}", update, None, body=schema.UPDATE, status=202),
-    Route("DELETE", PATH + "/{volume_id}", delete, f"{RULE}delete", status=202),
+    Route("DELETE", PATH + "/{volume_id}", delete, member(f"{RULE}delete", "Detach a volume from a server."), status=202),
 ]
+RULES = [_UPDATE, _SWAP]

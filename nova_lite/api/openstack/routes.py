@@ -2,7 +2,8 @@
 
 Each module named by the entry points ``nova_lite.api.v21.extensions`` has ``ROUTES: list[Route]``. The table serves routing,
 microversions, validation, policy, the tests (response schemas) and the documentation. Actions of
-``POST /servers/{server_id}/action`` are rows with ``action`` set to the body's single key.
+``POST /servers/{server_id}/action`` are rows with ``action`` set to the body's single key. Policy rules that no row names, but
+handlers ask, stand in the module's ``RULES: list[Rule]``.
 
 A handler is a plain function ``handler(req, **path_parameters)``: it gets an :class:`~nova_lite.api.openstack.wsgi.Request`
 and, where the path has ``{server_id}``, the server itself as ``instance`` in place of that parameter. It answers a dictionary
@@ -18,6 +19,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nova_lite.api.openstack.parameters import NULL
+from nova_lite.policies.base import Rule
 
 if TYPE_CHECKING:
     from nova_lite.api.openstack.wsgi import Request
@@ -47,9 +49,10 @@ class Route:
     """One method of one path, from ``first`` to ``last`` microversion (last None: to the newest).
 
     Two routes with one method and path must not overlap in versions. ``path`` is written as ``/flavors/{flavor_id}``.
-    ``policy`` is a rule of ``nova_lite.policies``. It is checked before the handler. Its target is the server of the path, or
-    else the caller's own project and user. A handler that works on another resource checks it again by
-    ``req.can(rule, target)``; policy None: the handler does all checks itself.
+    ``policy`` is the rule that is checked before the handler: a :class:`Rule`, which the row thereby declares, or the name of
+    one that is declared elsewhere. Its target is the server of the path, or else the caller's own project and user. A handler
+    that works on another resource checks it again by ``req.can(rule, target)``; policy None: the handler does all checks
+    itself, by rules of its module's ``RULES``.
 
     ``server`` fetches the server of ``{server_id}``, once, for the framework and the handler. It raises InstanceNotFound for
     one that the caller may not know of, so that a stranger gets 404 before any policy says 403. A route that needs other
@@ -73,7 +76,7 @@ class Route:
     method: str
     path: str
     handler: Callable[..., Any]
-    policy: str | None
+    policy: Rule | str | None
     first: str = "2.1"
     last: str | None = None
     body: Versioned | Schema | None = None
@@ -84,6 +87,16 @@ class Route:
     also: int | None = None
     headers: Versioned | Schema | None = None
     server: Callable[[Request, str], Owned] | None = living_server
+
+    @property
+    def rule(self) -> str | None:
+        """The name of ``policy``."""
+        return self.policy.name if isinstance(self.policy, Rule) else self.policy
+
+    @property
+    def operation(self) -> str:
+        """As the documentation of policies writes it: ``GET /path`` or ``POST /path (action)``."""
+        return f"{self.method} {self.path}" + (f" ({self.action})" if self.action else "")
 
 
 def status_at(route: Route, version: str) -> int:
