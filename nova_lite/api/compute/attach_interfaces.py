@@ -4,14 +4,37 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import attach_interfaces as schema
+from nova_lite.api.compute.schemas.servers import DEVICE_TAG
+from nova_lite.api.compute.schemas.shapes import MAYBE_STRING, STRING, closed, listing, wrapped
 from nova_lite.api.compute.servers import ATTACH_EXTERNAL_NETWORK
 from nova_lite.api.compute.views.attach_interfaces import attachment
+from nova_lite.api.openstack import parameters as p
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import NetworkRequest
 from nova_lite.policies.base import member, reader
+
+Json = dict[str, Any]
+
+_ADDRESS: Json = {"type": "object", "required": ["ip_address"], "additionalProperties": False,
+                  "properties": {"ip_address": p.IP_ADDRESS}}
+_CREATE: Json = {"net_id": p.UUID, "port_id": p.UUID,
+                 "fixed_ips": {"type": "array", "minItems": 1, "maxItems": 1, "items": _ADDRESS}}
+
+
+def _body(properties: Json) -> Json:
+    wanted = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {"type": "object", "properties": {"interfaceAttachment": wanted}, "additionalProperties": False}
+
+
+CREATE: dict[str, Json] = {"2.1": _body(_CREATE), "2.49": _body({**_CREATE, "tag": DEVICE_TAG})}
+
+_SHOWN: Json = {"fixed_ips": {"type": "array", "items": closed({"ip_address": STRING, "subnet_id": STRING})},
+                "mac_addr": STRING, "net_id": STRING, "port_id": STRING, "port_state": STRING}
+_VIEWS: dict[str, Json] = {"2.1": _SHOWN, "2.70": {**_SHOWN, "tag": MAYBE_STRING}}
+SHOWN: dict[str, Json] = {v: wrapped("interfaceAttachment", closed(view)) for v, view in _VIEWS.items()}
+LISTED: dict[str, Json] = {v: listing("interfaceAttachments", closed(view)) for v, view in _VIEWS.items()}
 
 RULE = "os_compute_api:os-attach-interfaces:"
 PATH = "/servers/{server_id}/os-interface"
@@ -49,9 +72,9 @@ def delete(req: Request, instance: Instance, port_id: str) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, index, reader(f"{RULE}list", "List the interfaces of a server."), response=schema.LISTED),
-    Route("POST", PATH, create, member(f"{RULE}create", "Attach an interface to a server."), body=schema.CREATE,
-          response=schema.SHOWN),
-    Route("GET", PATH + "/{port_id}", show, reader(f"{RULE}show", "Show an interface of a server."), response=schema.SHOWN),
+    Route("GET", PATH, index, reader(f"{RULE}list", "List the interfaces of a server."), response=LISTED),
+    Route("POST", PATH, create, member(f"{RULE}create", "Attach an interface to a server."), body=CREATE,
+          response=SHOWN),
+    Route("GET", PATH + "/{port_id}", show, reader(f"{RULE}show", "Show an interface of a server."), response=SHOWN),
     Route("DELETE", PATH + "/{port_id}", delete, member(f"{RULE}delete", "Detach an interface from a server."), status=202),
 ]

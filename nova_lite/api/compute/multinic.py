@@ -1,11 +1,17 @@
 """POST /servers/{server_id}/action: addFixedIp and removeFixedIp, until 2.43. Newer clients ask the network itself."""
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import multinic as schema
+from nova_lite.api.compute.schemas import shapes
+from nova_lite.api.openstack import parameters
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import member
+
+_NETWORK: shapes.Json = {"type": ["string", "number"], "minLength": 1, "maxLength": 255}
+ADD = shapes.wrapped("addFixedIp", shapes.closed({"networkId": _NETWORK}))
+REMOVE = shapes.wrapped("removeFixedIp", shapes.closed({"address": parameters.IP_ADDRESS}))
+NOTHING = shapes.NO_BODY
 
 LAST, PATH = "2.43", "/servers/{server_id}/action"
 _RULE = "os_compute_api:os-multinic"
@@ -23,7 +29,7 @@ def remove(req: Request, instance: Instance) -> None:
 
 ROUTES = [
     Route("POST", PATH, add, member(f"{_RULE}:add", "Add a fixed address to a server."), action="addFixedIp", last=LAST,
-          body=schema.ADD, response=schema.NOTHING, status=202),
+          body=ADD, response=NOTHING, status=202),
     Route("POST", PATH, remove, member(f"{_RULE}:remove", "Take a fixed address from a server."), action="removeFixedIp",
-          last=LAST, body=schema.REMOVE, response=schema.NOTHING, status=202),
+          last=LAST, body=REMOVE, response=NOTHING, status=202),
 ]

@@ -3,11 +3,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute.schemas import remote_consoles as schema
+from nova_lite.api.compute.schemas.shapes import STRING, Json, closed, wrapped
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import member
+
+_PROTOCOLS = ["vnc", "spice", "rdp", "serial"]
+_TYPES = ["novnc", "xvpvnc", "spice-html5", "rdp-html5", "serial"]
+
+
+def _create(protocols: list[str], types: list[str]) -> Json:
+    return wrapped("remote_console", closed({"protocol": {"type": "string", "enum": protocols},
+                                             "type": {"type": "string", "enum": types}}))
+
+
+CREATE = {"2.6": _create(_PROTOCOLS, _TYPES), "2.8": _create([*_PROTOCOLS, "mks"], [*_TYPES, "webmks"]),
+          "2.99": _create([*_PROTOCOLS, "mks"], [*_TYPES, "webmks", "spice-direct"])}
+CREATED = wrapped("remote_console", closed({"protocol": STRING, "type": STRING, "url": {**STRING, "format": "uri"}}))
+
+
+def _body(action: str, *types: str) -> Json:
+    return wrapped(action, closed({"type": {"type": "string", "enum": list(types)}}))
+
+
+ACTIONS = {"os-getVNCConsole": _body("os-getVNCConsole", "novnc", "xvpvnc"),
+           "os-getSPICEConsole": _body("os-getSPICEConsole", "spice-html5"),
+           "os-getSerialConsole": _body("os-getSerialConsole", "serial")}
+ACTION_ANSWER = wrapped("console", closed({"type": STRING, "url": {**STRING, "format": "uri"}}))
 
 _RULE = member("os_compute_api:os-remote-consoles", "Open a console of a server.")
 
@@ -31,12 +54,12 @@ def _action(action: str, protocol: str) -> Route:
     handler.__name__ = action.replace("-", "_")
     handler.__doc__ = f"A URL of a {protocol} console."
     return Route("POST", "/servers/{server_id}/action", handler, _RULE, last="2.5", action=action,
-                 body=schema.ACTIONS[action], response=schema.ACTION_ANSWER)
+                 body=ACTIONS[action], response=ACTION_ANSWER)
 
 
 ROUTES = [
-    Route("POST", "/servers/{server_id}/remote-consoles", create, _RULE, first="2.6", body=schema.CREATE,
-          response=schema.CREATED),
+    Route("POST", "/servers/{server_id}/remote-consoles", create, _RULE, first="2.6", body=CREATE,
+          response=CREATED),
     _action("os-getVNCConsole", "vnc"),
     _action("os-getSPICEConsole", "spice"),
     _action("os-getSerialConsole", "serial"),

@@ -4,12 +4,18 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import server_ips as schema
+from nova_lite.api.compute.schemas import servers_response
 from nova_lite.api.compute.views.servers import addresses
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import reader
+
+Json = dict[str, Any]
+
+LIST: Json = {"type": "object", "properties": {"addresses": servers_response.addresses(False)}, "required": ["addresses"],
+              "additionalProperties": False}
+SHOW: Json = {**servers_response.addresses(False), "minProperties": 1, "maxProperties": 1}
 
 PATH = "/servers/{server_id}/ips"
 
@@ -32,7 +38,7 @@ def show(_req: Request, instance: Instance, network: str) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("GET", PATH, index, reader("os_compute_api:ips:index", "List the addresses of a server."), response=schema.LIST),
+    Route("GET", PATH, index, reader("os_compute_api:ips:index", "List the addresses of a server."), response=LIST),
     Route("GET", PATH + "/{network}", show, reader("os_compute_api:ips:show", "Show the addresses of a server in one network."),
-          response=schema.SHOW),
+          response=SHOW),
 ]

@@ -1,14 +1,35 @@
 """POST /servers/{server_id}/action: os-migrateLive."""
 from __future__ import annotations
 
+from typing import Any
+
 from oslo_utils import strutils
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import server_live_migrations as schema
+from nova_lite.api.openstack import parameters as p
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import admin, manager
+
+Json = dict[str, Any]
+_HOST: Json = {**p.HOST, "type": ["string", "null"]}
+_AUTO: Json = {"enum": [*p.BOOLEAN["enum"], "auto"]}
+_COMMON: Json = {"host": _HOST, "block_migration": _AUTO}
+
+
+def _body(properties: Json, *required: str) -> Json:
+    argument = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {"type": "object", "properties": {"os-migrateLive": argument}, "required": ["os-migrateLive"],
+            "additionalProperties": False}
+
+
+MIGRATE_LIVE = {
+    "2.1": _body({"host": _HOST, "block_migration": p.BOOLEAN, "disk_over_commit": p.BOOLEAN}, "host", "block_migration",
+                 "disk_over_commit"),
+    "2.25": _body(_COMMON, "host", "block_migration"),
+    "2.30": _body({**_COMMON, "force": p.BOOLEAN}, "host", "block_migration"),
+    "2.68": _body(_COMMON, "host", "block_migration")}
 
 PATH = "/servers/{server_id}/action"
 _RULE = "os_compute_api:os-migrate-server:migrate_live"
@@ -37,6 +58,6 @@ def _true(value: object) -> bool:
 
 ROUTES = [
     Route("POST", PATH, migrate_live, manager(_RULE, "Migrate a running server without naming a host."),
-          action="os-migrateLive", body=schema.MIGRATE_LIVE, status=202),
+          action="os-migrateLive", body=MIGRATE_LIVE, status=202),
 ]
 RULES = [_TO_HOST]

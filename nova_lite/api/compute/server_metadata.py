@@ -4,11 +4,18 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import server_metadata as schema
+from nova_lite.api.compute.schemas.servers import METADATA
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import member, reader
+
+Json = dict[str, Any]
+
+BODY: Json = {"type": "object", "properties": {"metadata": METADATA}, "required": ["metadata"],
+              "additionalProperties": False}
+ITEM: Json = {"type": "object", "properties": {"meta": {**METADATA, "minProperties": 1, "maxProperties": 1}},
+              "required": ["meta"], "additionalProperties": False}
 
 RULE = "os_compute_api:server-metadata:"
 PATH = "/servers/{server_id}/metadata"
@@ -60,13 +67,13 @@ def delete(req: Request, instance: Instance, key: str) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, index, reader(f"{RULE}index", "List the metadata of a server."), response=schema.BODY),
-    Route("POST", PATH, create, member(f"{RULE}create", "Add metadata items to a server."), body=schema.BODY,
-          response=schema.BODY),
-    Route("PUT", PATH, update_all, member(f"{RULE}update_all", "Replace the metadata of a server."), body=schema.BODY,
-          response=schema.BODY),
-    Route("GET", PATH + "/{key}", show, reader(f"{RULE}show", "Show a metadata item of a server."), response=schema.ITEM),
-    Route("PUT", PATH + "/{key}", update, member(f"{RULE}update", "Set a metadata item of a server."), body=schema.ITEM,
-          response=schema.ITEM),
+    Route("GET", PATH, index, reader(f"{RULE}index", "List the metadata of a server."), response=BODY),
+    Route("POST", PATH, create, member(f"{RULE}create", "Add metadata items to a server."), body=BODY,
+          response=BODY),
+    Route("PUT", PATH, update_all, member(f"{RULE}update_all", "Replace the metadata of a server."), body=BODY,
+          response=BODY),
+    Route("GET", PATH + "/{key}", show, reader(f"{RULE}show", "Show a metadata item of a server."), response=ITEM),
+    Route("PUT", PATH + "/{key}", update, member(f"{RULE}update", "Set a metadata item of a server."), body=ITEM,
+          response=ITEM),
     Route("DELETE", PATH + "/{key}", delete, member(f"{RULE}delete", "Delete a metadata item of a server."), status=204),
 ]

@@ -3,12 +3,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute.schemas import server_password as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import server_passwords
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import member, reader
+
+PASSWORD: dict[str, Any] = {"type": "object", "properties": {"password": {"type": "string"}}, "required": ["password"],
+                            "additionalProperties": False}
 
 RULE = "os_compute_api:os-server-password:"
 PATH = "/servers/{server_id}/os-server-password"
@@ -25,6 +27,6 @@ def clear(req: Request, instance: Instance) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, show, reader(f"{RULE}show", "Show the encrypted password of a server."), response=schema.PASSWORD),
+    Route("GET", PATH, show, reader(f"{RULE}show", "Show the encrypted password of a server."), response=PASSWORD),
     Route("DELETE", PATH, clear, member(f"{RULE}clear", "Forget the encrypted password of a server."), status=204),
 ]

@@ -3,13 +3,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute.schemas import server_rescue as schema
 from nova_lite.api.compute.schemas.server_actions import no_argument
+from nova_lite.api.compute.schemas.servers import PASSWORD
+from nova_lite.api.openstack import parameters as p
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.create import password_of
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import member
+
+Json = dict[str, Any]
+RESCUE: Json = {"type": "object", "required": ["rescue"], "additionalProperties": False, "properties": {
+    "rescue": {"type": ["object", "null"], "additionalProperties": False,
+               "properties": {"adminPass": PASSWORD, "rescue_image_ref": p.UUID}}}}
+# without [api] enable_instance_password there is no password to tell
+RESCUE_ANSWER: Json = {"type": "object", "additionalProperties": False, "properties": {"adminPass": {"type": "string"}}}
 
 PATH = "/servers/{server_id}/action"
 
@@ -30,8 +38,8 @@ def unrescue(req: Request, instance: Instance) -> None:
 
 
 ROUTES = [
-    Route("POST", PATH, rescue, member("os_compute_api:os-rescue", "Rescue a server."), action="rescue", body=schema.RESCUE,
-          response=schema.RESCUE_ANSWER),
+    Route("POST", PATH, rescue, member("os_compute_api:os-rescue", "Rescue a server."), action="rescue", body=RESCUE,
+          response=RESCUE_ANSWER),
     Route("POST", PATH, unrescue, member("os_compute_api:os-unrescue", "End the rescue of a server."), action="unrescue",
           body=no_argument("unrescue"), status=202),
 ]

@@ -1,13 +1,32 @@
 """POST /servers/{server_id}/action: shelve, shelveOffload, unshelve and restore."""
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import server_shelve as schema
+from typing import Any
+
 from nova_lite.api.compute.schemas.server_actions import no_argument
+from nova_lite.api.openstack import parameters as p
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.shelve import KEEP
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import admin, member
+
+Json = dict[str, Any]
+_ZONE: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00]*$"}
+
+
+def _unshelve(argument: Json) -> Json:
+    return {"type": "object", "required": ["unshelve"], "additionalProperties": False, "properties": {"unshelve": argument}}
+
+
+def _place(properties: Json, required: list[str]) -> Json:
+    return {"type": ["object", "null"], "additionalProperties": False, "properties": properties, "required": required}
+
+
+UNSHELVE: dict[str, Json] = {
+    "2.1": no_argument("unshelve"),
+    "2.77": _unshelve(_place({"availability_zone": _ZONE}, ["availability_zone"])),
+    "2.91": _unshelve(_place({"availability_zone": {"oneOf": [_ZONE, {"type": "null"}]}, "host": p.HOST}, []))}
 
 PATH = "/servers/{server_id}/action"
 RULE = "os_compute_api:os-shelve:"
@@ -44,7 +63,7 @@ ROUTES = [
           status=202),
     Route("POST", PATH, shelve_offload, admin(f"{RULE}shelve_offload", "Take a shelved server off its host."),
           action="shelveOffload", body=no_argument("shelveOffload"), status=202),
-    Route("POST", PATH, unshelve, member(f"{RULE}unshelve", "Unshelve a server."), action="unshelve", body=schema.UNSHELVE,
+    Route("POST", PATH, unshelve, member(f"{RULE}unshelve", "Unshelve a server."), action="unshelve", body=UNSHELVE,
           status=202),
     Route("POST", PATH, restore, member("os_compute_api:os-deferred-delete:restore", "Restore a soft-deleted server."),
           action="restore", body=no_argument("restore"), status=202),

@@ -6,8 +6,7 @@ from typing import Any
 import webob
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import server_tags as schema
-from nova_lite.api.compute.schemas.servers import TAG
+from nova_lite.api.compute.schemas.servers import TAG, TAGS
 from nova_lite.api.compute.schemas.shapes import LOCATION, NO_BODY
 from nova_lite.api.openstack.request_body import read_body
 from nova_lite.api.openstack.routes import Route
@@ -15,6 +14,10 @@ from nova_lite.api.openstack.validation import Validator
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
 from nova_lite.policies.base import member, reader
+
+Json = dict[str, Any]
+
+BODY: Json = {"type": "object", "properties": {"tags": TAGS}, "required": ["tags"], "additionalProperties": False}
 
 RULE = "os_compute_api:os-server-tags:"
 PATH = "/servers/{server_id}/tags"
@@ -58,9 +61,9 @@ def delete(req: Request, instance: Instance, tag: str) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, index, reader(f"{RULE}index", "List the tags of a server."), first="2.26", response=schema.BODY),
-    Route("PUT", PATH, update_all, member(f"{RULE}update_all", "Replace the tags of a server."), first="2.26", body=schema.BODY,
-          response=schema.BODY),
+    Route("GET", PATH, index, reader(f"{RULE}index", "List the tags of a server."), first="2.26", response=BODY),
+    Route("PUT", PATH, update_all, member(f"{RULE}update_all", "Replace the tags of a server."), first="2.26", body=BODY,
+          response=BODY),
     Route("DELETE", PATH, delete_all, member(f"{RULE}delete_all", "Delete the tags of a server."), first="2.26", status=204),
     Route("GET", PATH + "/{tag}", show, reader(f"{RULE}show", "Look whether a server has a tag."), first="2.26", status=204),
     Route("PUT", PATH + "/{tag}", update, member(f"{RULE}update", "Add a tag to a server."), first="2.26", status=201, also=204,
