@@ -17,17 +17,15 @@ from nova_lite.policies.base import admin, anyone, reader
 
 _RULE = "os_compute_api:os-quota-sets"
 _ONE = "/os-quota-sets/{project_id}"
-_SHOW = reader(f"{_RULE}:show", "Show the quotas of a project.", f"GET {_ONE}")
-_DETAIL = reader(f"{_RULE}:detail", "Show the quotas of a project with their use.", f"GET {_ONE}/detail")
-_DEFAULTS = anyone(f"{_RULE}:defaults", "List the default quotas.", f"GET {_ONE}/defaults")
-_UPDATE = admin(f"{_RULE}:update", "Change the quotas of a project or user.", f"PUT {_ONE}")
-_DELETE = admin(f"{_RULE}:delete", "Give a project the default quotas again.", f"DELETE {_ONE}")
 MAX_ID = 255
+
+
+def _project(_req: Request, project_id: str) -> dict[str, Any]:
+    return {"project_id": project_id}
 
 
 def show(req: Request, project_id: str) -> dict[str, Any]:
     """The limits of a project, or of ``user_id`` in it."""
-    req.can(_SHOW, {"project_id": project_id})
     req.services.projects.check(req.context, project_id)
     with req.services.db.read() as conn:
         limits = quotas.limits_for(conn, req.services.conf, project_id, params.last(req, "user_id") or "")
@@ -36,7 +34,6 @@ def show(req: Request, project_id: str) -> dict[str, Any]:
 
 def detail(req: Request, project_id: str) -> dict[str, Any]:
     """The same with what is in use."""
-    req.can(_DETAIL, {"project_id": project_id})
     req.services.projects.check(req.context, project_id)
     user = params.last(req, "user_id") or ""
     with req.services.db.read() as conn:
@@ -48,7 +45,6 @@ def detail(req: Request, project_id: str) -> dict[str, Any]:
 
 def defaults(req: Request, project_id: str) -> dict[str, Any]:
     """What a project may use of which nothing else was said."""
-    req.can(_DEFAULTS, {"project_id": project_id})
     req.services.projects.check(req.context, project_id)
     with req.services.db.read() as conn:
         return {"quota_set": {"id": project_id, **_limits(req, quotas.defaults(conn, req.services.conf))}}
@@ -56,7 +52,6 @@ def defaults(req: Request, project_id: str) -> dict[str, Any]:
 
 def update(req: Request, project_id: str) -> dict[str, Any]:
     """Set limits of a project, or of ``user_id`` in it; not below what is in use unless ``force`` says so."""
-    req.can(_UPDATE, {"project_id": project_id})
     req.services.projects.check(req.context, project_id)
     if len(project_id) > MAX_ID:
         raise exception.InvalidInput(reason=f"the id of a project has at most {MAX_ID} characters")
@@ -73,7 +68,6 @@ def update(req: Request, project_id: str) -> dict[str, Any]:
 
 def delete(req: Request, project_id: str) -> None:
     """Back to the defaults."""
-    req.can(_DELETE, {"project_id": project_id})
     req.services.db.write(quotas.delete_limits, project_id, params.last(req, "user_id") or "")
 
 
@@ -99,10 +93,14 @@ def _limits(req: Request, limits: Mapping[str, int]) -> dict[str, int]:
 
 
 ROUTES = [
-    Route("GET", _ONE, show, None, query=schema.QUERY, response=schema.QUOTA_SET),
-    Route("GET", f"{_ONE}/detail", detail, None, query=schema.QUERY, response=schema.DETAIL),
-    Route("GET", f"{_ONE}/defaults", defaults, None, response=schema.QUOTA_SET),
-    Route("PUT", _ONE, update, None, body=schema.UPDATE, query=schema.QUERY, response=schema.UPDATED),
-    Route("DELETE", _ONE, delete, None, query=schema.QUERY, status=202),
+    Route("GET", _ONE, show, reader(f"{_RULE}:show", "Show the quotas of a project."), target=_project, query=schema.QUERY,
+          response=schema.QUOTA_SET),
+    Route("GET", f"{_ONE}/detail", detail, reader(f"{_RULE}:detail", "Show the quotas of a project with their use."),
+          target=_project, query=schema.QUERY, response=schema.DETAIL),
+    Route("GET", f"{_ONE}/defaults", defaults, anyone(f"{_RULE}:defaults", "List the default quotas."), target=_project,
+          response=schema.QUOTA_SET),
+    Route("PUT", _ONE, update, admin(f"{_RULE}:update", "Change the quotas of a project or user."), target=_project,
+          body=schema.UPDATE, query=schema.QUERY, response=schema.UPDATED),
+    Route("DELETE", _ONE, delete, admin(f"{_RULE}:delete", "Give a project the default quotas again."), target=_project,
+          query=schema.QUERY, status=202),
 ]
-RULES = [_SHOW, _DETAIL, _DEFAULTS, _UPDATE, _DELETE]

@@ -40,9 +40,12 @@ def index(req: Request) -> dict[str, Any]:
             **_links(req, "tenant_usages", found)}
 
 
+def _project(req: Request, project_id: str) -> dict[str, Any]:
+    return {"project_id": project_id, "user_id": req.context.user_id}
+
+
 def show(req: Request, project_id: str) -> dict[str, Any]:
     """One project with its servers; nothing of one that had none."""
-    req.can(_SHOW, {"project_id": project_id, "user_id": req.context.user_id})
     period = _period(req)
     found = _servers(req, period, project_id)
     return {"tenant_usage": view.project(period, found, True) if found else {},
@@ -88,10 +91,9 @@ def _time(text: str) -> datetime.datetime | None:
 
 
 _RULE = "os_compute_api:os-simple-tenant-usage"
-_SHOW = reader(f"{_RULE}:show", "Show the usage of a project.", f"GET {PATH}/{{project_id}}")
 ROUTES = [
     Route("GET", PATH, index, admin(f"{_RULE}:list", "List the usage of all projects."), query=schema.LIST_QUERY,
           response=schema.LIST),
-    Route("GET", PATH + "/{project_id}", show, None, query=schema.SHOW_QUERY, response=schema.SHOW),
+    Route("GET", PATH + "/{project_id}", show, reader(f"{_RULE}:show", "Show the usage of a project."), target=_project,
+          query=schema.SHOW_QUERY, response=schema.SHOW),
 ]
-RULES = [_SHOW]

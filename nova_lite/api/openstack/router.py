@@ -88,7 +88,7 @@ class Router:
         if route.server is not None and "server_id" in parameters:
             parameters["instance"] = instance = route.server(request, parameters.pop("server_id"))
         if route.policy is not None:
-            request.can(route.policy, instance)
+            request.can(route.policy, route.target(request, **parameters) if route.target is not None else instance)
         result = route.handler(request, **parameters)
         return self._write(entry, bound, result)
 

@@ -50,9 +50,9 @@ class Route:
 
     Two routes with one method and path must not overlap in versions. ``path`` is written as ``/flavors/{flavor_id}``.
     ``policy`` is the rule that is checked before the handler: a :class:`Rule`, which the row thereby declares, or the name of
-    one that is declared elsewhere. Its target is the server of the path, or else the caller's own project and user. A handler
-    that works on another resource checks it again by ``req.can(rule, target)``; policy None: the handler does all checks
-    itself, by rules of its module's ``RULES``.
+    one that is declared elsewhere. Its target is the server of the path, or what ``target`` answers, which is called like the
+    handler, or else the caller's own project and user. A handler that finds somebody's resource itself checks it by
+    ``req.can(rule, target)``; policy None: the handler does all checks itself, by rules of its module's ``RULES``.
 
     ``server`` fetches the server of ``{server_id}``, once, for the framework and the handler. It raises InstanceNotFound for
     one that the caller may not know of, so that a stranger gets 404 before any policy says 403. A route that needs other
@@ -87,6 +87,7 @@ class Route:
     also: int | None = None
     headers: Versioned | Schema | None = None
     server: Callable[[Request, str], Owned] | None = living_server
+    target: Callable[..., dict[str, Any]] | None = None
 
     @property
     def rule(self) -> str | None:

@@ -26,7 +26,8 @@ def test_a_row(entry):
     assert as_tuple(microversions.MIN) <= entry.first <= entry.last
     # the handler takes just what the path names; the server itself for its id
     names = re.findall(r"{(\w+)}", route.path if route.server is None else route.path.replace("{server_id}", "{instance}"))
-    inspect.signature(route.handler).bind(None, **dict.fromkeys(names, "x"))
+    for function in filter(None, (route.handler, route.target)):
+        inspect.signature(function).bind(None, **dict.fromkeys(names, "x"))
 
 
 @pytest.mark.parametrize("entry", TABLE.entries, ids=str)
