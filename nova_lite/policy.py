@@ -1,18 +1,16 @@
-"""Policy: may this caller do that? oslo.policy with the defaults of ``nova_lite.policies`` and the operator's policy.yaml."""
+"""Policy: may this caller do that? oslo.policy with the defaults that it is given and the operator's policy.yaml."""
 from __future__ import annotations
 
-import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
 from oslo_policy import opts, policy
 
-from nova_lite import conf as nova_lite_conf
-from nova_lite import exception, policies
+from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.policies import third_party
 
 REFRESH = 1.0
 """Seconds between two looks at the policy files; decisions are remembered no longer than that."""
@@ -29,10 +27,10 @@ class Policy:
     of a hundred servers. So the files are looked at once a second, and an answer holds until then.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, rules: Sequence[policy.RuleDefault]) -> None:
         opts.set_defaults(conf, policy_file="policy.yaml")
         self.enforcer = policy.Enforcer(conf)
-        self.enforcer.register_defaults([*policies.list_rules(), *third_party.list_rules()])
+        self.enforcer.register_defaults(rules)
         self._lock = threading.Lock()
         self._next_refresh = 0.0
         self._decisions: dict[tuple[str, Key, Key], bool] = {}
@@ -100,9 +98,3 @@ def credentials(context: RequestContext) -> tuple[dict[str, Any], Key]:
         identity = tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in values.items())
         known = context.__dict__[_CREDENTIALS] = (values, identity)
     return known
-
-
-def get_enforcer() -> policy.Enforcer:
-    """The enforcer for oslo.policy's own commands (oslopolicy-list-redundant and the like); they parse the command line."""
-    argv = [word for word in sys.argv[1:] if word.startswith("--config")]
-    return Policy(nova_lite_conf.load(argv)).enforcer

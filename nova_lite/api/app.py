@@ -1,7 +1,9 @@
 """What API handlers may call, made once per process."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from oslo_config import cfg
@@ -37,8 +39,12 @@ class Services:
         self.projects = Projects(self.conf)
 
 
-def make_services(conf: cfg.ConfigOpts) -> Services:
-    """Everything from the configuration; nothing connects before its first use."""
+def make_services(conf: cfg.ConfigOpts, modules: Sequence[ModuleType] | None = None) -> Services:
+    """Everything from the configuration; nothing connects before its first use.
+
+    ``modules`` are the API's resources, which bring the policy rules; None: those of the entry points.
+    """
+    from nova_lite.api.openstack import rules
     from nova_lite.compute.api import ComputeAPI
     from nova_lite.conductor.security_group_notifier import SecurityGroupNotifier
     from nova_lite.db.port_store import DatabasePortStore
@@ -52,4 +58,4 @@ def make_services(conf: cfg.ConfigOpts) -> Services:
     network = network_base.load(conf, DatabasePortStore(db, SecurityGroupNotifier(db, rpcapi.ComputeAPI(transport, to_hosts))))
     volume = volume_base.load(conf)
     compute = ComputeAPI(conf, db, transport, image, network, volume)
-    return Services(conf, db, Policy(conf), image, network, volume, compute)
+    return Services(conf, db, Policy(conf, rules.installed(modules)), image, network, volume, compute)

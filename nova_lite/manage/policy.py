@@ -13,9 +13,10 @@ from oslo_config import cfg
 from oslo_policy import generator
 from oslo_policy import policy as oslo_policy
 
-from nova_lite import exception, policies
+from nova_lite import exception
+from nova_lite.api.openstack import rules as api_rules
 from nova_lite.context import RequestContext
-from nova_lite.policies import third_party
+from nova_lite.policies import base, third_party
 from nova_lite.policy import Policy
 
 _REFERENCE = re.compile(r"(?<![\w:.%-])rule:([^\s()]+)")
@@ -112,7 +113,7 @@ def _redundant(enforcer: oslo_policy.Enforcer) -> Iterator[str]:
 def _load(conf: cfg.ConfigOpts) -> Policy:
     getLogger("oslo_policy").setLevel(CRITICAL)     # what it would log is what we print
     try:
-        return Policy(conf)
+        return Policy(conf, api_rules.installed())
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         raise exception.ConfigError(reason=f"{conf.oslo_policy.policy_file}: {error}") from error
 
@@ -133,7 +134,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-_BASE = {rule.name for rule in policies.base.list_rules()}
+_BASE = {rule.name for rule in base.list_rules()}
 COMMANDS = (
     Command("sample", sample, "print all rules with their defaults, as a policy.yaml to start from", (
         ("--output", {"default": "", "help": "a file instead of stdout"}),)),

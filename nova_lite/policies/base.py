@@ -1,8 +1,13 @@
 """The rules that others stand on, and one constructor for each persona.
 
+A :class:`Rule` stands in the row of a route or in the list ``RULES`` of a resource's module.
+
 Keystone implies admin > manager > member > reader. Each persona's rule also admits the admin, of any project.
 """
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from oslo_policy import policy
 
@@ -26,47 +31,61 @@ def list_rules() -> list[policy.RuleDefault]:
     return rules + [policy.RuleDefault(name, check, text) for name, check, text in _BASE]
 
 
-def _rule(name: str, check: str, description: str, operations: tuple[str, ...]) -> policy.DocumentedRuleDefault:
-    pairs = [operation.partition(" ")[::2] for operation in operations]
-    return policy.DocumentedRuleDefault(name, check, description, [{"method": m, "path": p} for m, p in pairs],
-                                        scope_types=["project"])
+@dataclass(frozen=True)
+class Rule:
+    """A rule of the API with its default check.
+
+    ``operations`` are written ``"GET /path"`` or ``"POST /path (action)"``. The routes that name the rule need not stand there.
+    """
+
+    name: str
+    check: str
+    description: str
+    operations: tuple[str, ...] = ()
+
+    def default(self, operations: Iterable[str] = ()) -> policy.DocumentedRuleDefault:
+        """The rule as oslo.policy knows it; ``operations`` are those of its routes."""
+        pairs = [operation.partition(" ")[::2] for operation in dict.fromkeys((*operations, *self.operations))]
+        return policy.DocumentedRuleDefault(self.name, self.check, self.description,
+                                            [{"method": method, "path": path} for method, path in pairs],
+                                            scope_types=["project"])
 
 
-def admin(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
-    """A rule for administrators; an operation is written ``"GET /path"``."""
-    return _rule(name, "rule:context_is_admin", description, operations)
+def admin(name: str, description: str, *operations: str) -> Rule:
+    """A rule for administrators."""
+    return Rule(name, "rule:context_is_admin", description, operations)
 
 
-def manager(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+def manager(name: str, description: str, *operations: str) -> Rule:
     """A rule for the managers of a project."""
-    return _rule(name, "rule:project_manager_or_admin", description, operations)
+    return Rule(name, "rule:project_manager_or_admin", description, operations)
 
 
-def member(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+def member(name: str, description: str, *operations: str) -> Rule:
     """A rule for the members of a project."""
-    return _rule(name, "rule:project_member_or_admin", description, operations)
+    return Rule(name, "rule:project_member_or_admin", description, operations)
 
 
-def reader(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+def reader(name: str, description: str, *operations: str) -> Rule:
     """A rule for whoever may read a project."""
-    return _rule(name, "rule:project_reader_or_admin", description, operations)
+    return Rule(name, "rule:project_reader_or_admin", description, operations)
 
 
-def service(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+def service(name: str, description: str, *operations: str) -> Rule:
     """A rule for other services."""
-    return _rule(name, "rule:service_or_admin", description, operations)
+    return Rule(name, "rule:service_or_admin", description, operations)
 
 
-def owner(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+def owner(name: str, description: str, *operations: str) -> Rule:
     """A rule for what belongs to a user."""
-    return _rule(name, "rule:context_is_admin or user_id:%(user_id)s", description, operations)
+    return Rule(name, "rule:context_is_admin or user_id:%(user_id)s", description, operations)
 
 
-def anyone(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+def anyone(name: str, description: str, *operations: str) -> Rule:
     """A rule for every authenticated caller."""
-    return _rule(name, "@", description, operations)
+    return Rule(name, "@", description, operations)
 
 
-def nobody(name: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+def nobody(name: str, description: str, *operations: str) -> Rule:
     """A rule that an operator must open first."""
-    return _rule(name, "!", description, operations)
+    return Rule(name, "!", description, operations)

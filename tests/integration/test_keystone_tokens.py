@@ -9,6 +9,7 @@ import pytest
 
 from nova_lite import conf as nova_conf
 from nova_lite.api import wsgi
+from nova_lite.api.openstack import rules
 from nova_lite.policy import Policy
 from tests.support.fault_proxy import HANG, FaultProxy
 from tests.support.neighbours import Neighbours
@@ -35,7 +36,7 @@ def make(neighbours: Neighbours, keystone: FaultProxy, tmp_path: pathlib.Path) -
         file.write_text("[api]\nauth_strategy = keystone\n[service_user]\ntimeout = 2\n[keystone_authtoken]\n"
                         + "".join(f"{k} = {v}\n" for k, v in options.items()))
         conf = nova_conf.load([], config_files=[str(file)])
-        services = Services(conf, Policy(conf))
+        services = Services(conf, Policy(conf, rules.installed()))
         return Client(wsgi.loadapp(conf, "compute", services, [module("third_party", ROUTES)]))  # type: ignore[arg-type]
     return made
 

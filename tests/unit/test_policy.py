@@ -9,8 +9,10 @@ import yaml
 from oslo_policy import generator
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, policies, policy
+from nova_lite import exception, policy
+from nova_lite.api.openstack import rules as api_rules
 from nova_lite.context import RequestContext
+from nova_lite.policies import base
 from nova_lite.policy import Policy
 
 SHOW, CREATE, ADMIN = ("os_compute_api:servers:show", "os_compute_api:servers:create", "os_compute_api:os-services:list")
@@ -27,20 +29,20 @@ def who(*roles: str, **values) -> RequestContext:
 
 @pytest.fixture
 def rules() -> Policy:
-    return Policy(nova_conf.load([], config_files=[]))
+    return Policy(nova_conf.load([], config_files=[]), api_rules.installed())
 
 
 def test_every_rule_of_nova_is_there_with_its_default():
-    checks = collections.Counter(rule.check_str for rule in policies.list_rules() if rule.name not in _base())
+    checks = collections.Counter(rule.check_str for rule in api_rules.list_rules() if rule.name not in _base())
     assert checks == {"rule:context_is_admin": 73, "rule:project_member_or_admin": 68, "rule:project_reader_or_admin": 42,
                       "rule:project_manager_or_admin": 6, "@": 5, "rule:service_or_admin": 4, "!": 1,
                       "rule:context_is_admin or user_id:%(user_id)s": 4}
-    names = [rule.name for rule in policies.list_rules()]
+    names = [rule.name for rule in api_rules.list_rules()]
     assert len(names) == len(set(names))
 
 
 def _base() -> set[str]:
-    return {rule.name for rule in policies.base.list_rules()}
+    return {rule.name for rule in base.list_rules()}
 
 
 @pytest.mark.parametrize(("roles", "target", "allowed"), [
@@ -94,7 +96,7 @@ def test_the_operators_file_wins_and_is_read_again(tmp_path, monkeypatch):
     file.write_text(f'"{ADMIN}": "role:auditor"\n')
     conf_file = tmp_path / "nova-lite.conf"
     conf_file.write_text(f"[oslo_policy]\npolicy_file = {file}\n")
-    rules = Policy(nova_conf.load([], config_files=[str(conf_file)]))
+    rules = Policy(nova_conf.load([], config_files=[str(conf_file)]), api_rules.installed())
     assert rules.can(who("auditor"), ADMIN)
     assert not rules.can(who("admin"), ADMIN, fatal=False)
     file.write_text(f'"{ADMIN}": "role:nobody or role:other"\n')

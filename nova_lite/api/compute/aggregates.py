@@ -11,6 +11,7 @@ from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates
+from nova_lite.policies.base import admin
 
 # what had, or has, an effect in the metadata of aggregates with some version of Nova, and has none here: what does that job
 _NO_EFFECT = {
@@ -108,16 +109,20 @@ def _view(req: Request, aggregate: Mapping[str, Any]) -> dict[str, Any]:
 _RULE = "os_compute_api:os-aggregates"
 _ONE = "/os-aggregates/{aggregate_id}"
 ROUTES = [
-    Route("GET", "/os-aggregates", index, f"{_RULE}:index", response=schema.LIST),
-    Route("POST", "/os-aggregates", create, f"{_RULE}:create", body=schema.CREATE, response=schema.NEW),
-    Route("GET", _ONE, show, f"{_RULE}:show", response=schema.AGGREGATE),
-    Route("PUT", _ONE, update, f"{_RULE}:update", body=schema.UPDATE, response=schema.AGGREGATE),
-    Route("DELETE", _ONE, delete, f"{_RULE}:delete", response=NO_BODY),
-    Route("POST", f"{_ONE}/action", add_host, f"{_RULE}:add_host", action="add_host", body=schema.ADD_HOST,
+    Route("GET", "/os-aggregates", index, admin(f"{_RULE}:index", "List aggregates."), response=schema.LIST),
+    Route("POST", "/os-aggregates", create, admin(f"{_RULE}:create", "Create an aggregate."), body=schema.CREATE,
+          response=schema.NEW),
+    Route("GET", _ONE, show, admin(f"{_RULE}:show", "Show an aggregate."), response=schema.AGGREGATE),
+    Route("PUT", _ONE, update, admin(f"{_RULE}:update", "Change name or zone of an aggregate."), body=schema.UPDATE,
           response=schema.AGGREGATE),
-    Route("POST", f"{_ONE}/action", remove_host, f"{_RULE}:remove_host", action="remove_host", body=schema.REMOVE_HOST,
-          response=schema.AGGREGATE),
-    Route("POST", f"{_ONE}/action", set_metadata, f"{_RULE}:set_metadata", action="set_metadata",
-          body=schema.SET_METADATA, response=schema.AGGREGATE),
-    Route("POST", f"{_ONE}/images", cache_images, "compute:aggregates:images", first="2.81", body=schema.CACHE, status=202),
+    Route("DELETE", _ONE, delete, admin(f"{_RULE}:delete", "Delete an aggregate."), response=NO_BODY),
+    Route("POST", f"{_ONE}/action", add_host, admin(f"{_RULE}:add_host", "Add a host to an aggregate."), action="add_host",
+          body=schema.ADD_HOST, response=schema.AGGREGATE),
+    Route("POST", f"{_ONE}/action", remove_host, admin(f"{_RULE}:remove_host", "Take a host out of an aggregate."),
+          action="remove_host", body=schema.REMOVE_HOST, response=schema.AGGREGATE),
+    Route("POST", f"{_ONE}/action", set_metadata, admin(f"{_RULE}:set_metadata", "Set or remove the metadata of an aggregate."),
+          action="set_metadata", body=schema.SET_METADATA, response=schema.AGGREGATE),
+    Route("POST", f"{_ONE}/images", cache_images,
+          admin("compute:aggregates:images", "Cache images on the hosts of an aggregate."), first="2.81", body=schema.CACHE,
+          status=202),
 ]

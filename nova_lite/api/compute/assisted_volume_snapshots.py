@@ -5,9 +5,19 @@ from typing import Any
 
 from nova_lite import exception, json_in
 from nova_lite.api.compute import params
-from nova_lite.api.compute.schemas import assisted_volume_snapshots as schema
+from nova_lite.api.compute.schemas import shapes
+from nova_lite.api.openstack import parameters as p
 from nova_lite.api.openstack.routes import Route
+from nova_lite.api.openstack.validation import multi
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.policies.base import service
+
+_TEXT: shapes.Json = {"type": "string", "minLength": 1, "pattern": r"^[^\x00]*$"}
+_INFO = shapes.closed({"snapshot_id": _TEXT, "type": {"type": "string", "enum": ["qcow2"]}, "new_file": _TEXT}, {"id": _TEXT})
+CREATE = shapes.wrapped("snapshot", shapes.closed({"volume_id": _TEXT, "create_info": _INFO}))
+CREATED = shapes.wrapped("snapshot", shapes.closed({"id": shapes.MAYBE_STRING, "volumeId": shapes.STRING}))
+_QUERY: shapes.Json = {"type": "object", "properties": {"delete_info": multi(p.STRING)}}
+DELETE_QUERY = {"2.1": {**_QUERY, "additionalProperties": True}, "2.75": {**_QUERY, "additionalProperties": False}}
 
 PATH = "/os-assisted-volume-snapshots"
 _RULE = "os_compute_api:os-assisted-volume-snapshots:"
@@ -33,6 +43,8 @@ def delete(req: Request, snapshot_id: str) -> None:
 
 
 ROUTES = [
-    Route("POST", PATH, create, f"{_RULE}create", body=schema.CREATE, response=schema.CREATED),
-    Route("DELETE", PATH + "/{snapshot_id}", delete, f"{_RULE}delete", query=schema.DELETE_QUERY, status=204),
+    Route("POST", PATH, create, service(f"{_RULE}create", "Create an assisted volume snapshot."), body=CREATE,
+          response=CREATED),
+    Route("DELETE", PATH + "/{snapshot_id}", delete, service(f"{_RULE}delete", "Delete an assisted volume snapshot."),
+          query=DELETE_QUERY, status=204),
 ]

@@ -5,11 +5,18 @@ from collections import defaultdict
 from typing import Any
 
 from nova_lite import units
-from nova_lite.api.compute.schemas import availability_zone as schema
+from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.compute.services import INTERNAL
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates, services
+from nova_lite.policies.base import admin, anyone
+
+_STATE = {"zoneName": shapes.STRING, "zoneState": shapes.closed({"available": shapes.BOOLEAN})}
+_SERVICE = shapes.closed({"available": shapes.BOOLEAN, "active": shapes.BOOLEAN, "updated_at": shapes.MAYBE_TIME})
+_HOSTS = {"type": ["object", "null"], "additionalProperties": {"type": "object", "additionalProperties": _SERVICE}}
+LIST = shapes.listing("availabilityZoneInfo", shapes.closed({**_STATE, "hosts": {"type": "null"}}))
+DETAIL = shapes.listing("availabilityZoneInfo", shapes.closed({**_STATE, "hosts": _HOSTS}))
 
 Zones = dict[str, list[dict[str, Any]]]
 
@@ -63,6 +70,7 @@ def _hosts(req: Request, members: list[dict[str, Any]]) -> dict[str, dict[str, A
 
 _RULE = "os_compute_api:os-availability-zone"
 ROUTES = [
-    Route("GET", "/os-availability-zone", index, f"{_RULE}:list", response=schema.LIST),
-    Route("GET", "/os-availability-zone/detail", detail, f"{_RULE}:detail", response=schema.DETAIL),
+    Route("GET", "/os-availability-zone", index, anyone(f"{_RULE}:list", "List availability zones."), response=LIST),
+    Route("GET", "/os-availability-zone/detail", detail, admin(f"{_RULE}:detail", "List availability zones with their hosts."),
+          response=DETAIL),
 ]

@@ -7,9 +7,17 @@ from __future__ import annotations
 from typing import NoReturn
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import baremetal_nodes as schema
+from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.policies.base import admin
+
+_NODE = shapes.closed({**dict.fromkeys(("id", "host"), shapes.STRING), "task_state": shapes.MAYBE_STRING,
+                       **dict.fromkeys(("cpus", "memory_mb", "disk_gb"), {}), "interfaces": {"type": "array"}})
+LIST = shapes.listing("nodes", _NODE)
+SHOW = shapes.wrapped("node", shapes.plus(_NODE, {"instance_uuid": shapes.MAYBE_STRING}))
+FAULT = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": shapes.closed(
+    {"code": shapes.INTEGER, "message": shapes.STRING})}
 
 LAST = "2.35"
 
@@ -56,11 +64,11 @@ def _refuse(command: str) -> NoReturn:
 _RULE = "os_compute_api:os-baremetal-nodes"
 _ALL, _ONE = "/os-baremetal-nodes", "/os-baremetal-nodes/{node_id}"
 ROUTES = [
-    Route("GET", _ALL, index, f"{_RULE}:list", last=LAST, response=schema.LIST),
-    Route("POST", _ALL, create, None, last=LAST, status=400, response=schema.FAULT),
-    Route("GET", _ONE, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
-    Route("DELETE", _ONE, delete, None, last=LAST, status=400, response=schema.FAULT),
-    Route("POST", f"{_ONE}/action", add_interface, None, action="add_interface", last=LAST, status=400, response=schema.FAULT),
+    Route("GET", _ALL, index, admin(f"{_RULE}:list", "List bare metal nodes."), last=LAST, response=LIST),
+    Route("POST", _ALL, create, None, last=LAST, status=400, response=FAULT),
+    Route("GET", _ONE, show, admin(f"{_RULE}:show", "Show a bare metal node."), last=LAST, response=SHOW),
+    Route("DELETE", _ONE, delete, None, last=LAST, status=400, response=FAULT),
+    Route("POST", f"{_ONE}/action", add_interface, None, action="add_interface", last=LAST, status=400, response=FAULT),
     Route("POST", f"{_ONE}/action", remove_interface, None, action="remove_interface", last=LAST, status=400,
-          response=schema.FAULT),
+          response=FAULT),
 ]

@@ -4,13 +4,28 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import console_auth_tokens as schema
-from nova_lite.api.compute.schemas.shapes import NO_BODY
+from nova_lite.api.compute.schemas.shapes import (
+    INTEGER,
+    MAYBE_INTEGER,
+    MAYBE_STRING,
+    NO_BODY,
+    STRING,
+    closed,
+    plus,
+    query,
+    wrapped,
+)
+from nova_lite.api.openstack import parameters
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.console import SPICE_DIRECT
+from nova_lite.policies.base import admin
 
-_RULE = "os_compute_api:os-console-auth-tokens"
+_CONSOLE = closed({"instance_uuid": parameters.UUID, "host": STRING, "port": INTEGER, "internal_access_path": MAYBE_STRING})
+SHOW = {"2.31": wrapped("console", _CONSOLE), "2.99": wrapped("console", plus(_CONSOLE, {}, {"tls_port": MAYBE_INTEGER}))}
+QUERY = {"2.31": query({}), "2.99": query({}, strict=True)}
+
+_RULE = admin("os_compute_api:os-console-auth-tokens", "Show the connection that a console token stands for.")
 _PATH = "/os-console-auth-tokens/{console_token}"
 
 
@@ -30,4 +45,4 @@ def refuse(_req: Request, console_token: str) -> None:
 
 
 ROUTES = [Route("GET", _PATH, refuse, _RULE, last="2.30", response=NO_BODY),
-          Route("GET", _PATH, show, _RULE, first="2.31", query=schema.QUERY, response=schema.SHOW)]
+          Route("GET", _PATH, show, _RULE, first="2.31", query=QUERY, response=SHOW)]

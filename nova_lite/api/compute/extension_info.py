@@ -6,6 +6,7 @@ from typing import Any
 from nova_lite.api.openstack import faults
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.policies.base import anyone
 
 NAMESPACE = "http://docs.openstack.org/compute/ext/fake_xml"
 UPDATED = "2014-12-03T00:00:00Z"
@@ -148,13 +149,13 @@ _EXTENSION = {"type": "object", "additionalProperties": False,
               "required": ["alias", "name", "description", "links", "namespace", "updated"],
               "properties": {"alias": _TEXT, "name": _TEXT, "description": _TEXT, "links": {"type": "array", "maxItems": 0},
                              "namespace": _TEXT, "updated": {"type": "string", "format": "date-time"}}}
-POLICY = "os_compute_api:extensions"
+_RULE = anyone("os_compute_api:extensions", "List or show extensions.")
 
 ROUTES = [
-    Route("GET", "/extensions", index, POLICY, response={
+    Route("GET", "/extensions", index, _RULE, response={
         "type": "object", "required": ["extensions"], "additionalProperties": False,
         "properties": {"extensions": {"type": "array", "items": _EXTENSION}}}),
-    Route("GET", "/extensions/{alias}", show, POLICY, response={
+    Route("GET", "/extensions/{alias}", show, _RULE, response={
         "type": "object", "required": ["extension"], "additionalProperties": False,
         "properties": {"extension": _EXTENSION}}),
 ]

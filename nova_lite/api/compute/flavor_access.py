@@ -6,11 +6,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import flavor_access as schema
+from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import flavors
 from nova_lite.objects.flavor import Flavor
+from nova_lite.policies.base import admin
+
+_PROJECT = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^\S(.*\S)?$"}
+ADD = shapes.wrapped("addTenantAccess", shapes.closed({"tenant": _PROJECT}))
+REMOVE = shapes.wrapped("removeTenantAccess", shapes.closed({"tenant": _PROJECT}))
+ACCESS = shapes.listing("flavor_access", shapes.closed({"flavor_id": shapes.STRING, "tenant_id": shapes.STRING}))
 
 
 def index(req: Request, flavor_id: str) -> dict[str, Any]:
@@ -54,9 +60,11 @@ def _view(conn: sa.Connection, flavor: Flavor) -> dict[str, Any]:
 
 _RULE = "os_compute_api:os-flavor-access"
 ROUTES = [
-    Route("GET", "/flavors/{flavor_id}/os-flavor-access", index, _RULE, response=schema.ACCESS),
-    Route("POST", "/flavors/{flavor_id}/action", add, f"{_RULE}:add_tenant_access", action="addTenantAccess",
-          body=schema.ADD, response=schema.ACCESS),
-    Route("POST", "/flavors/{flavor_id}/action", remove, f"{_RULE}:remove_tenant_access", action="removeTenantAccess",
-          body=schema.REMOVE, response=schema.ACCESS),
+    Route("GET", "/flavors/{flavor_id}/os-flavor-access", index, admin(_RULE, "List the projects with access to a flavor."),
+          response=ACCESS),
+    Route("POST", "/flavors/{flavor_id}/action", add, admin(f"{_RULE}:add_tenant_access", "Give a project access to a flavor."),
+          action="addTenantAccess", body=ADD, response=ACCESS),
+    Route("POST", "/flavors/{flavor_id}/action", remove,
+          admin(f"{_RULE}:remove_tenant_access", "Take a project's access to a flavor away."), action="removeTenantAccess",
+          body=REMOVE, response=ACCESS),
 ]

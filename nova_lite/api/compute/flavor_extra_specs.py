@@ -6,11 +6,20 @@ from typing import Any
 from nova_lite import exception
 from nova_lite.api.compute import extra_spec_names
 from nova_lite.api.compute.flavors import visible_to
-from nova_lite.api.compute.schemas import flavor_extra_specs as schema
+from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.compute.schemas.shapes import NO_BODY
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import flavors
+from nova_lite.policies.base import admin, reader
+
+_KEY = r"^[a-zA-Z0-9-_:. ]{1,255}$"
+_VALUE = {"anyOf": [{"type": "string", "maxLength": 255}, {"type": "number", "minimum": -2 ** 63, "maximum": 2 ** 64}]}
+CREATE = shapes.wrapped("extra_specs", {"type": "object", "patternProperties": {_KEY: _VALUE}, "additionalProperties": False})
+UPDATE = {"type": "object", "patternProperties": {_KEY: _VALUE}, "minProperties": 1, "maxProperties": 1,
+          "additionalProperties": False}
+SPECS = shapes.wrapped("extra_specs", {"type": "object", "additionalProperties": shapes.STRING})
+SPEC = {"type": "object", "additionalProperties": shapes.STRING, "minProperties": 1, "maxProperties": 1}
 
 
 def index(req: Request, flavor_id: str) -> dict[str, Any]:
@@ -60,9 +69,15 @@ def _check(req: Request, specs: dict[str, str]) -> None:
 _PATH = "/flavors/{flavor_id}/os-extra_specs"
 _RULE = "os_compute_api:os-flavor-extra-specs"
 ROUTES = [
-    Route("GET", _PATH, index, f"{_RULE}:index", response=schema.SPECS),
-    Route("POST", _PATH, create, f"{_RULE}:create", body=schema.CREATE, response=schema.SPECS),
-    Route("GET", _PATH + "/{key}", show, f"{_RULE}:show", response=schema.SPEC),
-    Route("PUT", _PATH + "/{key}", update, f"{_RULE}:update", body=schema.UPDATE, response=schema.SPEC),
-    Route("DELETE", _PATH + "/{key}", delete, f"{_RULE}:delete", response=NO_BODY),
+    Route("GET", _PATH, index,
+          reader(f"{_RULE}:index",
+                 "List the extra specs of a flavor; from 2.61 they are in the view of flavors, from 2.47 in that of servers.",
+                 "GET /flavors/detail", "GET /flavors/{flavor_id}", "POST /flavors", "PUT /flavors/{flavor_id}"),
+          response=SPECS),
+    Route("POST", _PATH, create, admin(f"{_RULE}:create", "Create extra specs of a flavor."), body=CREATE,
+          response=SPECS),
+    Route("GET", _PATH + "/{key}", show, reader(f"{_RULE}:show", "Show an extra spec of a flavor."), response=SPEC),
+    Route("PUT", _PATH + "/{key}", update, admin(f"{_RULE}:update", "Change an extra spec of a flavor."), body=UPDATE,
+          response=SPEC),
+    Route("DELETE", _PATH + "/{key}", delete, admin(f"{_RULE}:delete", "Delete an extra spec of a flavor."), response=NO_BODY),
 ]

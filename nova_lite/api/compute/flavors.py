@@ -15,6 +15,7 @@ from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import flavors
 from nova_lite.objects.flavor import Flavor
+from nova_lite.policies.base import admin
 
 SORT_KEYS = {"created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public", "memory_mb", "name",
              "root_gb", "rxtx_factor", "swap", "updated_at", "vcpus", "vcpu_weight"}
@@ -131,9 +132,10 @@ _MANAGE = "os_compute_api:os-flavor-manage"
 ROUTES = [
     Route("GET", "/flavors", index, None, query=schema.LIST_QUERY, response=schema.LIST),
     Route("GET", "/flavors/detail", detail, None, query=schema.LIST_QUERY, response=schema.DETAIL),
-    Route("POST", "/flavors", create, f"{_MANAGE}:create", body=schema.CREATE, response=schema.FLAVOR),
-    Route("GET", "/flavors/{flavor_id}", show, None, response=schema.FLAVOR),
-    Route("PUT", "/flavors/{flavor_id}", update, f"{_MANAGE}:update", first="2.55", body=schema.UPDATE,
+    Route("POST", "/flavors", create, admin(f"{_MANAGE}:create", "Create a flavor."), body=schema.CREATE,
           response=schema.FLAVOR),
-    Route("DELETE", "/flavors/{flavor_id}", delete, f"{_MANAGE}:delete", status=202),
+    Route("GET", "/flavors/{flavor_id}", show, None, response=schema.FLAVOR),
+    Route("PUT", "/flavors/{flavor_id}", update, admin(f"{_MANAGE}:update", "Change the description of a flavor."),
+          first="2.55", body=schema.UPDATE, response=schema.FLAVOR),
+    Route("DELETE", "/flavors/{flavor_id}", delete, admin(f"{_MANAGE}:delete", "Delete a flavor."), status=202),
 ]

@@ -4,12 +4,24 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import floating_ips as schema
-from nova_lite.api.compute.servers import find
+from nova_lite.api.compute.schemas import shapes
+from nova_lite.api.openstack import parameters
 from nova_lite.api.openstack.formats import is_uuid
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import FloatingIP
+from nova_lite.policies.base import anyone, member, reader
+
+POOLS = shapes.listing("floating_ip_pools", shapes.closed({"name": shapes.STRING}))
+_FLOATING = shapes.closed({"id": shapes.STRING, "ip": shapes.STRING, "fixed_ip": shapes.MAYBE_STRING,
+                           "instance_id": shapes.MAYBE_STRING, "pool": shapes.STRING})
+LIST, SHOW = shapes.listing("floating_ips", _FLOATING), shapes.wrapped("floating_ip", _FLOATING)
+NOTHING = shapes.NO_BODY
+CREATE: shapes.Json = {"type": ["object", "null"], "properties": {"pool": shapes.MAYBE_STRING}}
+_ADDRESS = parameters.IP_ADDRESS
+ADD = shapes.wrapped("addFloatingIp", shapes.closed({"address": _ADDRESS}, {"fixed_address": _ADDRESS}))
+REMOVE = shapes.wrapped("removeFloatingIp", shapes.closed({"address": _ADDRESS}))
 
 LAST, LAST_ACTION = "2.35", "2.43"
 _RULE = "os_compute_api:os-floating-ips"
@@ -45,19 +57,17 @@ def delete(req: Request, floating_id: str) -> None:
     req.services.network.floating_ips.delete(req.context, found.id)
 
 
-def add(req: Request, server_id: str) -> None:
+def add(req: Request, instance: Instance) -> None:
     """Let one lead to a server."""
-    instance = find(req, server_id, f"{_RULE}:add")
     req.services.compute.associate_floating_ip(req.context, instance, req.argument["address"],
                                                req.argument.get("fixed_address"))
 
 
-def remove(req: Request, server_id: str) -> None:
+def remove(req: Request, instance: Instance) -> None:
     """Let one lead to a server no more."""
-    instance = find(req, server_id, f"{_RULE}:remove")
     found = req.services.network.floating_ips.find(req.context, req.argument["address"])
     if found.instance_id != instance.uuid:
-        raise exception.Conflict(f"Floating IP {found.address} is not associated with instance {server_id}.")
+        raise exception.Conflict(f"Floating IP {found.address} is not associated with instance {instance.uuid}.")
     req.services.compute.disassociate_floating_ip(req.context, instance, found)
 
 
@@ -74,13 +84,16 @@ def _view(found: FloatingIP) -> dict[str, Any]:
 
 _ALL, _ONE = "/os-floating-ips", "/os-floating-ips/{floating_id}"
 ROUTES = [
-    Route("GET", "/os-floating-ip-pools", pools, "os_compute_api:os-floating-ip-pools", last=LAST, response=schema.POOLS),
-    Route("GET", _ALL, index, f"{_RULE}:list", last=LAST, response=schema.LIST),
-    Route("POST", _ALL, create, f"{_RULE}:create", last=LAST, body=schema.CREATE, response=schema.SHOW),
-    Route("GET", _ONE, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
-    Route("DELETE", _ONE, delete, f"{_RULE}:delete", last=LAST, response=schema.NOTHING, status=202),
-    Route("POST", _ACTION, add, f"{_RULE}:add", action="addFloatingIp", last=LAST_ACTION, body=schema.ADD,
-          response=schema.NOTHING, status=202),
-    Route("POST", _ACTION, remove, f"{_RULE}:remove", action="removeFloatingIp", last=LAST_ACTION, body=schema.REMOVE,
-          response=schema.NOTHING, status=202),
+    Route("GET", "/os-floating-ip-pools", pools,
+          anyone("os_compute_api:os-floating-ip-pools", "List pools of floating addresses."), last=LAST, response=POOLS),
+    Route("GET", _ALL, index, reader(f"{_RULE}:list", "List floating addresses."), last=LAST, response=LIST),
+    Route("POST", _ALL, create, member(f"{_RULE}:create", "Create a floating address."), last=LAST, body=CREATE,
+          response=SHOW),
+    Route("GET", _ONE, show, reader(f"{_RULE}:show", "Show a floating address."), last=LAST, response=SHOW),
+    Route("DELETE", _ONE, delete, member(f"{_RULE}:delete", "Delete a floating address."), last=LAST, response=NOTHING,
+          status=202),
+    Route("POST", _ACTION, add, member(f"{_RULE}:add", "Give a floating address to a server."), action="addFloatingIp",
+          last=LAST_ACTION, body=ADD, response=NOTHING, status=202),
+    Route("POST", _ACTION, remove, member(f"{_RULE}:remove", "Take a floating address from a server."),
+          action="removeFloatingIp", last=LAST_ACTION, body=REMOVE, response=NOTHING, status=202),
 ]

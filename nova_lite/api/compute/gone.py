@@ -49,10 +49,9 @@ def _rows() -> Iterator[Route]:
         for path, methods in paths.items():
             for method in methods.split():
                 name = f"{method.lower()}{path.translate({ord('/'): '.', ord('{'): None, ord('}'): None})}"
-                yield Route(method, path, _handler(name, release), None, status=410, response=_FAULT)
+                yield Route(method, path, _handler(name, release), None, status=410, response=_FAULT, server=None)
     for path, action, release in _REMOVED_ACTIONS:
-        yield Route("POST", path, _handler(action, release), None, action=action, status=410,
-                    response=_FAULT)
+        yield Route("POST", path, _handler(action, release), None, action=action, status=410, response=_FAULT, server=None)
 
 
 def rdp_console(_req: Request, server_id: str) -> NoReturn:
@@ -61,4 +60,5 @@ def rdp_console(_req: Request, server_id: str) -> NoReturn:
 
 
 ROUTES = [*_rows(), Route("POST", "/servers/{server_id}/action", rdp_console, None, action="os-getRDPConsole", last="2.5",
-                          body=server_actions.no_argument("os-getRDPConsole"), status=400, response=_FAULT)]
+                          body=server_actions.no_argument("os-getRDPConsole"), status=400, response=_FAULT,
+                          server=None)]

@@ -8,11 +8,23 @@ import sqlalchemy as sa
 
 from nova_lite import exception
 from nova_lite.api.compute import params
-from nova_lite.api.compute.schemas import hosts as schema
+from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.compute.services import INTERNAL
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates, hypervisors, services
+from nova_lite.policies.base import admin
+
+LIST_QUERY = shapes.query({"zone": shapes.ANY_PARAM})
+LIST = shapes.listing("hosts", shapes.closed(dict.fromkeys(("host_name", "service", "zone"), shapes.STRING)))
+_RESOURCE = shapes.closed({**dict.fromkeys(("cpu", "disk_gb", "memory_mb"), shapes.INTEGER), "host": shapes.STRING,
+                           "project": shapes.STRING})
+SHOW = shapes.listing("host", shapes.wrapped("resource", _RESOURCE))
+_SWITCH = {"enum": ["enable", "Enable", "ENABLE", "disable", "Disable", "DISABLE"]}
+UPDATE = shapes.closed({}, {"status": _SWITCH, "maintenance_mode": _SWITCH}, minProperties=1)
+UPDATED = shapes.closed({"host": shapes.STRING}, {"status": {"enum": ["enabled", "disabled"]},
+                                                  "maintenance_mode": {"enum": ["on_maintenance", "off_maintenance"]}})
+POWER = shapes.closed({"host": shapes.STRING, "power_action": {"enum": ["startup", "shutdown", "reboot"]}})
 
 LAST = "2.42"
 
@@ -99,10 +111,13 @@ def _service(conn: sa.Connection, host: str) -> dict[str, Any]:
 _RULE = "os_compute_api:os-hosts"
 _HOST = "/os-hosts/{host_name}"
 ROUTES = [
-    Route("GET", "/os-hosts", index, f"{_RULE}:list", last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
-    Route("GET", _HOST, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
-    Route("PUT", _HOST, update, f"{_RULE}:update", last=LAST, body=schema.UPDATE, response=schema.UPDATED),
-    Route("GET", f"{_HOST}/startup", startup, f"{_RULE}:start", last=LAST, response=schema.POWER),
-    Route("GET", f"{_HOST}/shutdown", shutdown, f"{_RULE}:shutdown", last=LAST, response=schema.POWER),
-    Route("GET", f"{_HOST}/reboot", reboot, f"{_RULE}:reboot", last=LAST, response=schema.POWER),
+    Route("GET", "/os-hosts", index, admin(f"{_RULE}:list", "List hosts."), last=LAST, query=LIST_QUERY,
+          response=LIST),
+    Route("GET", _HOST, show, admin(f"{_RULE}:show", "Show a host."), last=LAST, response=SHOW),
+    Route("PUT", _HOST, update, admin(f"{_RULE}:update", "Change the status of a host."), last=LAST, body=UPDATE,
+          response=UPDATED),
+    Route("GET", f"{_HOST}/startup", startup, admin(f"{_RULE}:start", "Start a host."), last=LAST, response=POWER),
+    Route("GET", f"{_HOST}/shutdown", shutdown, admin(f"{_RULE}:shutdown", "Shut a host down."), last=LAST,
+          response=POWER),
+    Route("GET", f"{_HOST}/reboot", reboot, admin(f"{_RULE}:reboot", "Reboot a host."), last=LAST, response=POWER),
 ]

@@ -14,6 +14,7 @@ from nova_lite.api.openstack.formats import is_uuid
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import hypervisors
+from nova_lite.policies.base import admin
 
 Nodes = list[dict[str, Any]]
 
@@ -132,14 +133,19 @@ def _links(req: Request, found: Nodes, *path: str) -> dict[str, Any]:
 
 _RULE = "os_compute_api:os-hypervisors"
 ROUTES = [
-    Route("GET", "/os-hypervisors", index, f"{_RULE}:list", query=schema.LIST_QUERY, response=schema.LIST),
-    Route("GET", "/os-hypervisors/detail", detail, f"{_RULE}:list-detail", query=schema.LIST_QUERY,
-          response=schema.DETAIL),
-    Route("GET", "/os-hypervisors/statistics", statistics, f"{_RULE}:statistics", last="2.87", query=schema.NO_QUERY,
-          response=schema.STATISTICS),
-    Route("GET", "/os-hypervisors/{hypervisor_id}", show, f"{_RULE}:show", query=schema.SHOW_QUERY, response=schema.SHOW),
-    Route("GET", "/os-hypervisors/{hypervisor_id}/uptime", uptime, f"{_RULE}:uptime", last="2.87", query=schema.NO_QUERY,
+    Route("GET", "/os-hypervisors", index, admin(f"{_RULE}:list", "List hypervisors."), query=schema.LIST_QUERY,
+          response=schema.LIST),
+    Route("GET", "/os-hypervisors/detail", detail, admin(f"{_RULE}:list-detail", "List hypervisors with details."),
+          query=schema.LIST_QUERY, response=schema.DETAIL),
+    Route("GET", "/os-hypervisors/statistics", statistics, admin(f"{_RULE}:statistics", "Sum up all hypervisors (up to 2.87)."),
+          last="2.87", query=schema.NO_QUERY, response=schema.STATISTICS),
+    Route("GET", "/os-hypervisors/{hypervisor_id}", show, admin(f"{_RULE}:show", "Show a hypervisor."), query=schema.SHOW_QUERY,
+          response=schema.SHOW),
+    Route("GET", "/os-hypervisors/{hypervisor_id}/uptime", uptime,
+          admin(f"{_RULE}:uptime", "Show the uptime of a hypervisor (up to 2.87)."), last="2.87", query=schema.NO_QUERY,
           response=schema.UPTIME),
-    Route("GET", "/os-hypervisors/{pattern}/search", search, f"{_RULE}:search", last="2.52", response=schema.SEARCH),
-    Route("GET", "/os-hypervisors/{pattern}/servers", servers_of, f"{_RULE}:servers", last="2.52", response=schema.SERVERS),
+    Route("GET", "/os-hypervisors/{pattern}/search", search,
+          admin(f"{_RULE}:search", "Search hypervisors by name (up to 2.52)."), last="2.52", response=schema.SEARCH),
+    Route("GET", "/os-hypervisors/{pattern}/servers", servers_of,
+          admin(f"{_RULE}:servers", "List the servers of hypervisors (up to 2.52)."), last="2.52", response=schema.SERVERS),
 ]

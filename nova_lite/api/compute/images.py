@@ -6,13 +6,35 @@ from typing import Any
 
 from nova_lite import exception, units
 from nova_lite.api.compute import params
-from nova_lite.api.compute.schemas import images as schema
+from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.compute.views import images as view
-from nova_lite.api.openstack import pagination
+from nova_lite.api.openstack import pagination, parameters, validation
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import quotas
 from nova_lite.objects.image import ImageMeta
+
+_COUNT = validation.multi({**parameters.QUERY_NUMBER, "minimum": 1})
+_FILTERS = ("name", "status", "minRam", "minDisk", "server", "type", "changes-since")
+LIST_QUERY = {"type": "object", "properties": {
+    "marker": shapes.ANY_PARAM, **dict.fromkeys(("limit", "page_size", "offset"), _COUNT),
+    **dict.fromkeys(_FILTERS, shapes.ANY_PARAM)},
+              "patternProperties": {r"^property-": shapes.ANY_PARAM}, "additionalProperties": True}
+_BRIEF = shapes.closed({"id": shapes.STRING, "name": shapes.MAYBE_STRING, "links": shapes.LINKS})
+_FULL = shapes.plus(_BRIEF, {
+    "status": {"enum": ["ACTIVE", "SAVING", "DELETED", "ERROR", "UNKNOWN"]}, "progress": shapes.INTEGER,
+    "minDisk": shapes.INTEGER, "minRam": shapes.INTEGER, "metadata": shapes.TEXTS, "created": shapes.MAYBE_STRING,
+    "updated": shapes.MAYBE_STRING, "OS-EXT-IMG-SIZE:size": shapes.INTEGER}, {
+    "OS-DCF:diskConfig": {"enum": ["AUTO", "MANUAL"]},
+    "server": shapes.closed({"id": shapes.STRING, "links": shapes.LINKS})})
+LIST = shapes.listing("images", _BRIEF, paged=True)
+DETAIL = shapes.listing("images", _FULL, paged=True)
+IMAGE = shapes.wrapped("image", _FULL)
+
+METADATA_IN = shapes.wrapped("metadata", parameters.METADATA)
+META_IN = shapes.wrapped("meta", {**parameters.METADATA, "minProperties": 1, "maxProperties": 1})
+METADATA = shapes.wrapped("metadata", shapes.TEXTS)
+META = shapes.wrapped("meta", {**shapes.TEXTS, "minProperties": 1, "maxProperties": 1})
 
 LAST, LAST_METADATA = "2.35", "2.38"
 
@@ -147,17 +169,17 @@ def _links(req: Request, found: list[ImageMeta], *path: str) -> dict[str, Any]:
 # no policy: the image service decides who may see and change what
 _METADATA = "/images/{image_id}/metadata"
 ROUTES = [
-    Route("GET", "/images", index, None, last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
-    Route("GET", "/images/detail", detail, None, last=LAST, query=schema.LIST_QUERY, response=schema.DETAIL),
-    Route("GET", "/images/{image_id}", show, None, last=LAST, response=schema.IMAGE),
+    Route("GET", "/images", index, None, last=LAST, query=LIST_QUERY, response=LIST),
+    Route("GET", "/images/detail", detail, None, last=LAST, query=LIST_QUERY, response=DETAIL),
+    Route("GET", "/images/{image_id}", show, None, last=LAST, response=IMAGE),
     Route("DELETE", "/images/{image_id}", delete, None, last=LAST, status=204),
-    Route("GET", _METADATA, metadata_index, None, last=LAST_METADATA, response=schema.METADATA),
-    Route("POST", _METADATA, metadata_create, None, last=LAST_METADATA, body=schema.METADATA_IN,
-          response=schema.METADATA),
-    Route("PUT", _METADATA, metadata_update_all, None, last=LAST_METADATA, body=schema.METADATA_IN,
-          response=schema.METADATA),
-    Route("GET", _METADATA + "/{key}", metadata_show, None, last=LAST_METADATA, response=schema.META),
-    Route("PUT", _METADATA + "/{key}", metadata_update, None, last=LAST_METADATA, body=schema.META_IN,
-          response=schema.META),
+    Route("GET", _METADATA, metadata_index, None, last=LAST_METADATA, response=METADATA),
+    Route("POST", _METADATA, metadata_create, None, last=LAST_METADATA, body=METADATA_IN,
+          response=METADATA),
+    Route("PUT", _METADATA, metadata_update_all, None, last=LAST_METADATA, body=METADATA_IN,
+          response=METADATA),
+    Route("GET", _METADATA + "/{key}", metadata_show, None, last=LAST_METADATA, response=META),
+    Route("PUT", _METADATA + "/{key}", metadata_update, None, last=LAST_METADATA, body=META_IN,
+          response=META),
     Route("DELETE", _METADATA + "/{key}", metadata_delete, None, last=LAST_METADATA, status=204),
 ]

@@ -6,20 +6,26 @@ from typing import Any
 from nova_lite import exception, units
 from nova_lite.api.compute import params
 from nova_lite.api.compute.schemas import instance_actions as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.compute.views import instance_actions as view
 from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import actions
+from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin, reader
 
 RULE = "os_compute_api:os-instance-actions:"
 PATH = "/servers/{server_id}/os-instance-actions"
+_EVENTS = admin(f"{RULE}events", "See the events of an action with their tracebacks.", f"GET {PATH}/{{request_id}}")
+_DETAILS = admin(f"{RULE}events:details", "See the details of failed events (2.84).", f"GET {PATH}/{{request_id}}")
 
 
-def index(req: Request, server_id: str) -> dict[str, Any]:
+def _server(req: Request, server_id: str) -> Instance:
+    return req.services.compute.get(req.context, server_id, deleted=req.since("2.21"))
+
+
+def index(req: Request, instance: Instance) -> dict[str, Any]:
     """Actions, newest first; in pages from 2.58 on."""
-    instance = find(req, server_id, f"{RULE}list", deleted=req.since("2.21"))
     paging: dict[str, Any] = {}
     if req.since("2.58"):
         paging = {"limit": pagination.limit(req), "marker": pagination.marker(req),
@@ -32,7 +38,8 @@ def index(req: Request, server_id: str) -> dict[str, Any]:
         found = actions.list_for_instance(connection, instance.uuid, **paging)
     answer: dict[str, Any] = {"instanceActions": [view.action(req, record) for record in found]}
     if paging:
-        more = pagination.next_links(req, "more", [a.request_id for a in found], "servers", server_id, "os-instance-actions")
+        more = pagination.next_links(req, "more", [a.request_id for a in found], "servers", instance.uuid,
+                                     "os-instance-actions")
         if more:
             answer["links"] = more["more_links"]
     return answer
@@ -43,22 +50,23 @@ def _time(req: Request, name: str) -> Any:
     return units.parse_time(text) if text else None
 
 
-def show(req: Request, server_id: str, request_id: str) -> dict[str, Any]:
+def show(req: Request, instance: Instance, request_id: str) -> dict[str, Any]:
     """One action; its events for admins, from 2.51 on for everybody, but without tracebacks."""
-    instance = find(req, server_id, f"{RULE}show", deleted=req.since("2.21"))
-    target = {"project_id": instance.project_id, "user_id": instance.user_id}
     with req.services.db.read() as connection:
         record = actions.get_by_request_id(connection, instance.uuid, request_id)
         events = actions.events_of(connection, record.id)
     shown = view.action(req, record)
-    traceback = req.can(f"{RULE}events", target, fatal=False)
-    details = req.can(f"{RULE}events:details", target, fatal=False)
+    traceback = req.can(_EVENTS, instance, fatal=False)
+    details = req.can(_DETAILS, instance, fatal=False)
     if traceback or req.since("2.51"):
         shown["events"] = [view.event(req, row, instance.project_id, traceback, details) for row in events]
     return {"instanceAction": shown}
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{RULE}list", query=schema.LIST_QUERY, response=schema.LIST),
-    Route("GET", PATH + "/{request_id}", show, f"{RULE}show", response=schema.SHOW),
+    Route("GET", PATH, index, reader(f"{RULE}list", "List the actions of a server."), query=schema.LIST_QUERY,
+          response=schema.LIST, server=_server),
+    Route("GET", PATH + "/{request_id}", show, reader(f"{RULE}show", "Show an action of a server."), response=schema.SHOW,
+          server=_server),
 ]
+RULES = [_EVENTS, _DETAILS]

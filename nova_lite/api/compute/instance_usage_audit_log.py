@@ -9,10 +9,20 @@ import datetime
 from typing import Any
 
 from nova_lite import exception, units
-from nova_lite.api.compute.schemas import instance_usage_audit_log as schema
+from nova_lite.api.compute.schemas import shapes
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import services
+from nova_lite.policies.base import admin
+
+_TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$"}
+_HOST = shapes.closed({"errors": shapes.INTEGER, "instances": shapes.INTEGER, "message": shapes.STRING, "state": shapes.STRING})
+_LOG = shapes.closed({
+    "hosts_not_run": {"type": "array", "items": shapes.STRING}, "log": {"type": "object", "additionalProperties": _HOST},
+    "num_hosts": shapes.INTEGER, "num_hosts_done": shapes.INTEGER, "num_hosts_not_run": shapes.INTEGER,
+    "num_hosts_running": shapes.INTEGER, "overall_status": shapes.STRING, "period_beginning": _TIME, "period_ending": _TIME,
+    "total_errors": shapes.INTEGER, "total_instances": shapes.INTEGER})
+INDEX, SHOW = shapes.wrapped("instance_usage_audit_logs", _LOG), shapes.wrapped("instance_usage_audit_log", _LOG)
 
 PATH = "/os-instance_usage_audit_log"
 
@@ -57,6 +67,7 @@ def _log(req: Request, before: datetime.datetime) -> dict[str, Any]:
 
 _RULE = "os_compute_api:os-instance-usage-audit-log"
 ROUTES = [
-    Route("GET", PATH, index, f"{_RULE}:list", response=schema.INDEX),
-    Route("GET", PATH + "/{before}", show, f"{_RULE}:show", response=schema.SHOW),
+    Route("GET", PATH, index, admin(f"{_RULE}:list", "List the usage audits of the last period."), response=INDEX),
+    Route("GET", PATH + "/{before}", show, admin(f"{_RULE}:show", "List the usage audits before a time."),
+          response=SHOW),
 ]

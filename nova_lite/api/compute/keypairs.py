@@ -12,6 +12,7 @@ from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import keypairs
+from nova_lite.policies.base import owner
 
 SAFE = set(string.ascii_letters + string.digits + "_- ")
 SAFE_292 = SAFE | set("@.")
@@ -20,7 +21,7 @@ _RULE = "os_compute_api:os-keypairs"
 
 def index(req: Request) -> dict[str, Any]:
     """A user's key pairs by name."""
-    user = _user(req, "index")
+    user = _user(req)
     size, marker = (pagination.limit(req), params.last(req, "marker")) if req.since("2.35") else (None, None)
     with req.services.db.read() as conn:
         found = keypairs.list_page(conn, user, size, marker)
@@ -31,7 +32,7 @@ def index(req: Request) -> dict[str, Any]:
 
 def show(req: Request, keypair_name: str) -> dict[str, Any]:
     """One key pair."""
-    user = _user(req, "show")
+    user = _user(req)
     with req.services.db.read() as conn:
         keypair = keypairs.get(conn, user, keypair_name)
     return {"keypair": _brief(req, keypair) | {
@@ -42,8 +43,7 @@ def show(req: Request, keypair_name: str) -> dict[str, Any]:
 def create(req: Request) -> dict[str, Any]:
     """Store a key, or make a pair (until 2.91): its private key is in this answer and nowhere else."""
     body = req.json_in["keypair"]
-    user = body.get("user_id", req.context.user_id)
-    req.can(f"{_RULE}:create", {"user_id": user, "project_id": req.context.project_id})
+    user = _owner_of_new(req)["user_id"]
     name, kind, public = body["name"], body.get("type", "ssh"), body.get("public_key")
     if set(name) - (SAFE_292 if req.since("2.92") else SAFE):
         raise exception.InvalidKeypair(reason="Keypair name contains unsafe characters")
@@ -66,13 +66,19 @@ def create(req: Request) -> dict[str, Any]:
 
 def delete(req: Request, keypair_name: str) -> None:
     """Forget a key pair; servers that have it keep it."""
-    req.services.db.write(keypairs.delete, _user(req, "delete"), keypair_name)
+    req.services.db.write(keypairs.delete, _user(req), keypair_name)
 
 
-def _user(req: Request, verb: str) -> str:
-    user: str = (params.last(req, "user_id") if req.since("2.10") else None) or req.context.user_id or ""
-    req.can(f"{_RULE}:{verb}", {"user_id": user, "project_id": req.context.project_id})
-    return user
+def _user(req: Request) -> str:
+    return (params.last(req, "user_id") if req.since("2.10") else None) or req.context.user_id or ""
+
+
+def _owner(req: Request, **_path: str) -> dict[str, Any]:
+    return {"user_id": _user(req), "project_id": req.context.project_id}
+
+
+def _owner_of_new(req: Request) -> dict[str, Any]:
+    return {"user_id": req.json_in["keypair"].get("user_id", req.context.user_id), "project_id": req.context.project_id}
 
 
 def _brief(req: Request, keypair: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,9 +89,12 @@ def _brief(req: Request, keypair: Mapping[str, Any]) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("GET", "/os-keypairs", index, None, query=schema.LIST_QUERY, response=schema.LIST),
-    Route("POST", "/os-keypairs", create, None, body=schema.CREATE, response=schema.CREATED,
-          status={"2.1": 200, "2.2": 201}),
-    Route("GET", "/os-keypairs/{keypair_name}", show, None, query=schema.ONE_QUERY, response=schema.KEYPAIR),
-    Route("DELETE", "/os-keypairs/{keypair_name}", delete, None, query=schema.ONE_QUERY, status={"2.1": 202, "2.2": 204}),
+    Route("GET", "/os-keypairs", index, owner(f"{_RULE}:index", "List key pairs."), target=_owner, query=schema.LIST_QUERY,
+          response=schema.LIST),
+    Route("POST", "/os-keypairs", create, owner(f"{_RULE}:create", "Create a key pair."), target=_owner_of_new,
+          body=schema.CREATE, response=schema.CREATED, status={"2.1": 200, "2.2": 201}),
+    Route("GET", "/os-keypairs/{keypair_name}", show, owner(f"{_RULE}:show", "Show a key pair."), target=_owner,
+          query=schema.ONE_QUERY, response=schema.KEYPAIR),
+    Route("DELETE", "/os-keypairs/{keypair_name}", delete, owner(f"{_RULE}:delete", "Delete a key pair."), target=_owner,
+          query=schema.ONE_QUERY, status={"2.1": 202, "2.2": 204}),
 ]

@@ -8,8 +8,9 @@ from nova_lite.api.compute.schemas import limits as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import quotas
+from nova_lite.policies.base import admin, anyone
 
-_RULE = "os_compute_api:limits"
+_OTHER_PROJECT = admin("os_compute_api:limits:other_project", "Show the limits of another project.", "GET /limits")
 NAMES = {"metadata_items": "maxServerMeta", "cores": "maxTotalCores", "instances": "maxTotalInstances",
          "key_pairs": "maxTotalKeypairs", "ram": "maxTotalRAMSize", "server_groups": "maxServerGroups",
          "server_group_members": "maxServerGroupMembers"}
@@ -27,7 +28,7 @@ def index(req: Request) -> dict[str, Any]:
     project: str = req.context.project_id or ""
     asked = params.last(req, "tenant_id")
     if asked and asked != project:
-        req.can(f"{_RULE}:other_project", {"project_id": asked, "user_id": req.context.user_id})
+        req.can(_OTHER_PROJECT, {"project_id": asked, "user_id": req.context.user_id})
         project = asked
     with req.services.db.read() as conn:
         limits, used = quotas.limits_for(conn, req.services.conf, project), quotas.usage(conn, project)
@@ -42,4 +43,8 @@ def index(req: Request) -> dict[str, Any]:
     return {"limits": {"absolute": absolute, "rate": []}}
 
 
-ROUTES = [Route("GET", "/limits", index, _RULE, query=schema.QUERY, response=schema.LIMITS)]
+ROUTES = [
+    Route("GET", "/limits", index, anyone("os_compute_api:limits", "Show the limits of the caller's project."),
+          query=schema.QUERY, response=schema.LIMITS),
+]
+RULES = [_OTHER_PROJECT]

@@ -9,6 +9,7 @@ from nova_lite.api.compute.schemas import quota_class_sets as schema
 from nova_lite.api.openstack.routes import Route, at_version
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import quotas
+from nova_lite.policies.base import admin
 
 _RULE = "os_compute_api:os-quota-class-sets"
 MAX_NAME = 200
@@ -35,7 +36,8 @@ def _limits(req: Request, class_name: str) -> Mapping[str, int]:
 
 
 ROUTES = [
-    Route("GET", "/os-quota-class-sets/{class_name}", show, f"{_RULE}:show", response=schema.CLASS_SET),
-    Route("PUT", "/os-quota-class-sets/{class_name}", update, f"{_RULE}:update", body=schema.UPDATE,
-          response=schema.UPDATED),
+    Route("GET", "/os-quota-class-sets/{class_name}", show, admin(f"{_RULE}:show", "Show the quotas of a class."),
+          response=schema.CLASS_SET),
+    Route("PUT", "/os-quota-class-sets/{class_name}", update, admin(f"{_RULE}:update", "Change the quotas of a class."),
+          body=schema.UPDATE, response=schema.UPDATED),
 ]

@@ -13,14 +13,19 @@ from nova_lite.api.compute.schemas import quota_sets as schema
 from nova_lite.api.openstack.routes import Route, at_version
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import quotas
+from nova_lite.policies.base import admin, anyone, reader
 
 _RULE = "os_compute_api:os-quota-sets"
+_ONE = "/os-quota-sets/{project_id}"
 MAX_ID = 255
+
+
+def _project(_req: Request, project_id: str) -> dict[str, Any]:
+    return {"project_id": project_id}
 
 
 def show(req: Request, project_id: str) -> dict[str, Any]:
     """The limits of a project, or of ``user_id`` in it."""
-    req.can(f"{_RULE}:show", {"project_id": project_id})
     req.services.projects.check(req.context, project_id)
     with req.services.db.read() as conn:
         limits = quotas.limits_for(conn, req.services.conf, project_id, params.last(req, "user_id") or "")
@@ -29,7 +34,6 @@ def show(req: Request, project_id: str) -> dict[str, Any]:
 
 def detail(req: Request, project_id: str) -> dict[str, Any]:
     """The same with what is in use."""
-    req.can(f"{_RULE}:detail", {"project_id": project_id})
     req.services.projects.check(req.context, project_id)
     user = params.last(req, "user_id") or ""
     with req.services.db.read() as conn:
@@ -41,7 +45,6 @@ def detail(req: Request, project_id: str) -> dict[str, Any]:
 
 def defaults(req: Request, project_id: str) -> dict[str, Any]:
     """What a project may use of which nothing else was said."""
-    req.can(f"{_RULE}:defaults", {"project_id": project_id})
     req.services.projects.check(req.context, project_id)
     with req.services.db.read() as conn:
         return {"quota_set": {"id": project_id, **_limits(req, quotas.defaults(conn, req.services.conf))}}
@@ -49,7 +52,6 @@ def defaults(req: Request, project_id: str) -> dict[str, Any]:
 
 def update(req: Request, project_id: str) -> dict[str, Any]:
     """Set limits of a project, or of ``user_id`` in it; not below what is in use unless ``force`` says so."""
-    req.can(f"{_RULE}:update", {"project_id": project_id})
     req.services.projects.check(req.context, project_id)
     if len(project_id) > MAX_ID:
         raise exception.InvalidInput(reason=f"the id of a project has at most {MAX_ID} characters")
@@ -66,7 +68,6 @@ def update(req: Request, project_id: str) -> dict[str, Any]:
 
 def delete(req: Request, project_id: str) -> None:
     """Back to the defaults."""
-    req.can(f"{_RULE}:delete", {"project_id": project_id})
     req.services.db.write(quotas.delete_limits, project_id, params.last(req, "user_id") or "")
 
 
@@ -91,11 +92,15 @@ def _limits(req: Request, limits: Mapping[str, int]) -> dict[str, int]:
     return {name: limits.get(name, -1) for name in at_version(schema.RESOURCES, req.version) or ()}
 
 
-_ONE = "/os-quota-sets/{project_id}"
 ROUTES = [
-    Route("GET", _ONE, show, None, query=schema.QUERY, response=schema.QUOTA_SET),
-    Route("GET", f"{_ONE}/detail", detail, None, query=schema.QUERY, response=schema.DETAIL),
-    Route("GET", f"{_ONE}/defaults", defaults, None, response=schema.QUOTA_SET),
-    Route("PUT", _ONE, update, None, body=schema.UPDATE, query=schema.QUERY, response=schema.UPDATED),
-    Route("DELETE", _ONE, delete, None, query=schema.QUERY, status=202),
+    Route("GET", _ONE, show, reader(f"{_RULE}:show", "Show the quotas of a project."), target=_project, query=schema.QUERY,
+          response=schema.QUOTA_SET),
+    Route("GET", f"{_ONE}/detail", detail, reader(f"{_RULE}:detail", "Show the quotas of a project with their use."),
+          target=_project, query=schema.QUERY, response=schema.DETAIL),
+    Route("GET", f"{_ONE}/defaults", defaults, anyone(f"{_RULE}:defaults", "List the default quotas."), target=_project,
+          response=schema.QUOTA_SET),
+    Route("PUT", _ONE, update, admin(f"{_RULE}:update", "Change the quotas of a project or user."), target=_project,
+          body=schema.UPDATE, query=schema.QUERY, response=schema.UPDATED),
+    Route("DELETE", _ONE, delete, admin(f"{_RULE}:delete", "Give a project the default quotas again."), target=_project,
+          query=schema.QUERY, status=202),
 ]

@@ -12,6 +12,7 @@ from nova_lite.api.openstack.formats import is_uuid
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.network import SecurityGroupRule
+from nova_lite.policies.base import member, reader
 
 LAST = "2.35"
 _PORTS = {"tcp": (1, 65535), "udp": (1, 65535), "icmp": (-1, 255)}
@@ -118,13 +119,19 @@ def _cidr(value: Any) -> str:
 _RULE = "os_compute_api:os-security-groups"
 _GROUPS, _GROUP = "/os-security-groups", "/os-security-groups/{group_id}"
 ROUTES = [
-    Route("GET", _GROUPS, index, f"{_RULE}:get", last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
-    Route("POST", _GROUPS, create, f"{_RULE}:create", last=LAST, body=schema.CREATE, response=schema.SHOW),
-    Route("GET", _GROUP, show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
-    Route("PUT", _GROUP, update, f"{_RULE}:update", last=LAST, body=schema.CREATE, response=schema.SHOW),
-    Route("DELETE", _GROUP, delete, f"{_RULE}:delete", last=LAST, response=schema.NOTHING, status=202),
-    Route("POST", "/os-security-group-rules", create_rule, f"{_RULE}:rule:create", last=LAST, body=schema.CREATE_RULE,
-          response=schema.RULE),
-    Route("DELETE", "/os-security-group-rules/{rule_id}", delete_rule, f"{_RULE}:rule:delete", last=LAST,
+    Route("GET", _GROUPS, index, reader(f"{_RULE}:get", "List security groups (up to 2.35)."), last=LAST,
+          query=schema.LIST_QUERY, response=schema.LIST),
+    Route("POST", _GROUPS, create, member(f"{_RULE}:create", "Create a security group (up to 2.35)."), last=LAST,
+          body=schema.CREATE, response=schema.SHOW),
+    Route("GET", _GROUP, show, reader(f"{_RULE}:show", "Show a security group (up to 2.35)."), last=LAST, response=schema.SHOW),
+    Route("PUT", _GROUP, update, member(f"{_RULE}:update", "Change a security group (up to 2.35)."), last=LAST,
+          body=schema.CREATE, response=schema.SHOW),
+    Route("DELETE", _GROUP, delete, member(f"{_RULE}:delete", "Delete a security group (up to 2.35)."), last=LAST,
           response=schema.NOTHING, status=202),
+    Route("POST", "/os-security-group-rules", create_rule,
+          member(f"{_RULE}:rule:create", "Create a rule of a security group (up to 2.35)."), last=LAST, body=schema.CREATE_RULE,
+          response=schema.RULE),
+    Route("DELETE", "/os-security-group-rules/{rule_id}", delete_rule,
+          member(f"{_RULE}:rule:delete", "Delete a rule of a security group (up to 2.35)."), last=LAST, response=schema.NOTHING,
+          status=202),
 ]

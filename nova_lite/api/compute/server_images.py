@@ -9,29 +9,29 @@ import webob
 from nova_lite import exception
 from nova_lite.api.compute.schemas import server_actions as schema
 from nova_lite.api.compute.schemas.shapes import LOCATION
-from nova_lite.api.compute.servers import find
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member
 
 PATH = "/servers/{server_id}/action"
-_IMAGE, _BACKUP = "os_compute_api:servers:create_image", "os_compute_api:os-create-backup"
+_RULE = "os_compute_api:servers:create_image"
+_OF_VOLUMES = member(f"{_RULE}:allow_volume_backed", "Make an image of a volume-backed server.",
+                     "POST /servers/{server_id}/action (createImage)")
 _HEADERS = {"2.1": LOCATION, "2.45": None}
 
 
-def create_image(req: Request, server_id: str) -> dict[str, Any] | webob.Response:
+def create_image(req: Request, instance: Instance) -> dict[str, Any] | webob.Response:
     """Begin to make an image of the server's disk; of snapshots, at once, where its root disk is a volume."""
-    instance = find(req, server_id, _IMAGE)
     if instance.is_volume_backed:
-        req.can(f"{_IMAGE}:allow_volume_backed", {"project_id": instance.project_id, "user_id": instance.user_id})
+        req.can(_OF_VOLUMES, instance)
     asked, compute = req.argument, req.services.compute
     create = compute.create_image_of_volumes if instance.is_volume_backed else compute.create_image
     return _answer(req, create(req.context, instance, asked["name"], _metadata(req, instance)))
 
 
-def create_backup(req: Request, server_id: str) -> dict[str, Any] | webob.Response:
+def create_backup(req: Request, instance: Instance) -> dict[str, Any] | webob.Response:
     """Begin to make an image that takes the place of the oldest of its kind."""
-    instance = find(req, server_id, _BACKUP)
     if instance.is_volume_backed:
         raise exception.Invalid("Backup is not supported for volume-backed instances.")
     asked = req.argument
@@ -58,8 +58,9 @@ def _answer(req: Request, image_id: str, shown: bool = True) -> dict[str, Any] |
 
 
 ROUTES = [
-    Route("POST", PATH, create_image, _IMAGE, action="createImage", body=schema.CREATE_IMAGE, status=202,
-          response=schema.IMAGE_ANSWER, headers=_HEADERS),
-    Route("POST", PATH, create_backup, _BACKUP, action="createBackup", body=schema.CREATE_BACKUP, status=202,
-          response=schema.IMAGE_ANSWER, headers=_HEADERS),
+    Route("POST", PATH, create_image, member(_RULE, "Make an image of a server."), action="createImage",
+          body=schema.CREATE_IMAGE, status=202, response=schema.IMAGE_ANSWER, headers=_HEADERS),
+    Route("POST", PATH, create_backup, member("os_compute_api:os-create-backup", "Create a backup of a server."),
+          action="createBackup", body=schema.CREATE_BACKUP, status=202, response=schema.IMAGE_ANSWER, headers=_HEADERS),
 ]
+RULES = [_OF_VOLUMES]

@@ -8,20 +8,22 @@ from oslo_utils import strutils
 
 from nova_lite.api.compute.schemas import server_rebuild as schema
 from nova_lite.api.compute.schemas.shapes import LOCATION
-from nova_lite.api.compute.servers import RULE, find, short_ipv6, shown
+from nova_lite.api.compute.servers import RULE, seen, short_ipv6
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api.create import password_of
 from nova_lite.compute.api.rebuild import RebuildRequest
+from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member
 
 PATH = "/servers/{server_id}/action"
-_POLICY = f"{RULE}rebuild"
+_TRUSTED_CERTS = member(f"{RULE}rebuild:trusted_certs", "Rebuild a server with trusted image certificates (2.63).",
+                        "POST /servers/{server_id}/action (rebuild)")
 _COLUMNS = {"name": "display_name", "description": "display_description", "hostname": "hostname", "user_data": "user_data"}
 
 
-def rebuild(req: Request, server_id: str) -> webob.Response:
+def rebuild(req: Request, instance: Instance) -> webob.Response:
     """Begin to put the server on a new root disk; the answer shows it as it is now, with the password that it will have."""
-    instance = find(req, server_id, _POLICY)
     asked = req.argument
     request = RebuildRequest(
         image_id=asked["imageRef"], values=_values(asked), metadata=asked.get("metadata"),
@@ -29,12 +31,12 @@ def rebuild(req: Request, server_id: str) -> webob.Response:
         disk_config=asked.get("OS-DCF:diskConfig"), trusted_certs=asked.get("trusted_image_certificates"),
         preserve_ephemeral=strutils.bool_from_string(asked.get("preserve_ephemeral")), onto_volume=req.since("2.93"))
     if "trusted_image_certificates" in asked:
-        req.can(f"{_POLICY}:trusted_certs", {"project_id": instance.project_id, "user_id": instance.user_id})
+        req.can(_TRUSTED_CERTS, instance)
     if req.services.conf.api.enable_instance_password:
         request.admin_password = password_of(asked)
     req.services.compute.rebuild(req.context, instance, request)
-    server = _answer(req, server_id, request)
-    return webob.Response(status=202, json_body={"server": server}, location=req.link("self", "servers", server_id))
+    server = _answer(req, instance.uuid, request)
+    return webob.Response(status=202, json_body={"server": server}, location=req.link("self", "servers", instance.uuid))
 
 
 def _values(asked: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def _values(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(req: Request, server_id: str, request: RebuildRequest) -> dict[str, Any]:
-    server = shown(req, server_id, _POLICY, short=not req.since("2.75"))
+    server = seen(req, server_id, short=not req.since("2.75")).view
     server.pop("OS-EXT-SRV-ATTR:user_data", None)
     now = req.services.compute.get(req.context, server_id)
     if req.since("2.54"):
@@ -63,6 +65,7 @@ def _answer(req: Request, server_id: str, request: RebuildRequest) -> dict[str, 
 
 
 ROUTES = [
-    Route("POST", PATH, rebuild, _POLICY, action="rebuild", body=schema.REBUILD, response=schema.REBUILD_ANSWER, status=202,
-          headers=LOCATION),
+    Route("POST", PATH, rebuild, member(f"{RULE}rebuild", "Rebuild a server."), action="rebuild", body=schema.REBUILD,
+          response=schema.REBUILD_ANSWER, status=202, headers=LOCATION),
 ]
+RULES = [_TRUSTED_CERTS]

@@ -3,39 +3,48 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute.schemas import server_shares as schema
-from nova_lite.api.compute.schemas.shapes import NO_BODY
-from nova_lite.api.compute.servers import find
+from nova_lite.api.compute.schemas import shapes
+from nova_lite.api.openstack import parameters as p
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api import shares
+from nova_lite.objects.instance import Instance
 from nova_lite.objects.share import ShareAttachment
+from nova_lite.policies.base import member, reader
+
+Json = shapes.Json
+TAG: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[a-zA-Z0-9-]*$"}
+CREATE = shapes.wrapped("share", shapes.closed({"share_id": p.UUID}, {"tag": TAG}))
+NO_QUERY: Json = {"type": "object", "properties": {}, "additionalProperties": False}
+_STATUS: Json = {"type": "string", "enum": ["active", "inactive", "attaching", "detaching", "error"]}
+_BRIEF: Json = {"share_id": p.UUID, "status": _STATUS, "tag": TAG}
+LIST = shapes.listing("shares", shapes.closed(_BRIEF))
+SHARE = shapes.wrapped("share", shapes.closed(_BRIEF, {"uuid": p.UUID, "export_location": shapes.MAYBE_STRING}))
 
 FIRST, PATH = "2.97", "/servers/{server_id}/shares"
 _RULE = "os_compute_api:os-server-shares:"
 
 
-def index(req: Request, server_id: str) -> dict[str, Any]:
+def index(_req: Request, instance: Instance) -> dict[str, Any]:
     """All shares of a server."""
-    return {"shares": [_brief(share) for share in find(req, server_id, f"{_RULE}index").shares]}
+    return {"shares": [_brief(share) for share in instance.shares]}
 
 
-def show(req: Request, server_id: str, share_id: str) -> dict[str, Any]:
+def show(req: Request, instance: Instance, share_id: str) -> dict[str, Any]:
     """One share."""
-    return {"share": _full(req, shares.find(find(req, server_id, f"{_RULE}show"), share_id))}
+    return {"share": _full(req, shares.find(instance, share_id))}
 
 
-def create(req: Request, server_id: str) -> dict[str, Any]:
+def create(req: Request, instance: Instance) -> dict[str, Any]:
     """Give a stopped server a share; its guest has it from its next start on."""
-    instance = find(req, server_id, f"{_RULE}create")
     wanted = req.json_in["share"]
     made = req.services.compute.attach_share(req.context, instance, wanted["share_id"], wanted.get("tag"))
     return {"share": _full(req, made)}
 
 
-def delete(req: Request, server_id: str, share_id: str) -> None:
+def delete(req: Request, instance: Instance, share_id: str) -> None:
     """Take a share from a stopped server."""
-    req.services.compute.detach_share(req.context, find(req, server_id, f"{_RULE}delete"), share_id)
+    req.services.compute.detach_share(req.context, instance, share_id)
 
 
 def _brief(share: ShareAttachment) -> dict[str, Any]:
@@ -49,8 +58,12 @@ def _full(req: Request, share: ShareAttachment) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{_RULE}index", first=FIRST, query=schema.NO_QUERY, response=schema.LIST),
-    Route("POST", PATH, create, f"{_RULE}create", first=FIRST, body=schema.CREATE, response=schema.SHARE, status=201),
-    Route("GET", PATH + "/{share_id}", show, f"{_RULE}show", first=FIRST, query=schema.NO_QUERY, response=schema.SHARE),
-    Route("DELETE", PATH + "/{share_id}", delete, f"{_RULE}delete", first=FIRST, response=NO_BODY),
+    Route("GET", PATH, index, reader(f"{_RULE}index", "List the shares of a server."), first=FIRST, query=NO_QUERY,
+          response=LIST),
+    Route("POST", PATH, create, member(f"{_RULE}create", "Attach a share to a server."), first=FIRST, body=CREATE,
+          response=SHARE, status=201),
+    Route("GET", PATH + "/{share_id}", show, reader(f"{_RULE}show", "Show a share of a server."), first=FIRST,
+          query=NO_QUERY, response=SHARE),
+    Route("DELETE", PATH + "/{share_id}", delete, member(f"{_RULE}delete", "Detach a share from a server."), first=FIRST,
+          response=shapes.NO_BODY),
 ]

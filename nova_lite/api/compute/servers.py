@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
+from typing import Any, NamedTuple
 
 import webob
 from oslo_utils import strutils
@@ -11,6 +11,7 @@ from nova_lite import exception
 from nova_lite.api.compute.schemas import servers as schema
 from nova_lite.api.compute.schemas import servers_response as answers
 from nova_lite.api.compute.schemas.shapes import LOCATION
+from nova_lite.api.compute.views import servers as views
 from nova_lite.api.compute.views.servers import BRIEF, ServerView
 from nova_lite.api.openstack import links, pagination
 from nova_lite.api.openstack.routes import Route
@@ -20,15 +21,45 @@ from nova_lite.compute.api.create import CreateRequest, password_of
 from nova_lite.compute.api.listing import ListRequest, sort_pairs
 from nova_lite.network.default_group import NAME as DEFAULT_GROUP
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import admin, member, reader
 
 RULE = "os_compute_api:servers:"
+_ALL_TENANTS = {
+    "index": admin(f"{RULE}index:get_all_tenants", "List the servers of all projects.", "GET /servers"),
+    "detail": admin(f"{RULE}detail:get_all_tenants", "List the servers of all projects with details.", "GET /servers/detail")}
+_ALL_FILTERS = admin(f"{RULE}allow_all_filters", "Filter the list of servers by every attribute.", "GET /servers",
+                     "GET /servers/detail")
+_FORCED_HOST = admin(f"{RULE}create:forced_host",
+                     "Create a server on the host that availability_zone names, without the scheduler's check.",
+                     "POST /servers")
+_DESTINATION = admin("compute:servers:create:requested_destination",
+                     "Create a server on a requested host or hypervisor (2.74).", "POST /servers")
+_WITH_VOLUME = member(f"{RULE}create:attach_volume", "Create a server with volumes.", "POST /servers")
+_WITH_NETWORK = member(f"{RULE}create:attach_network", "Create a server with requested networks or ports.", "POST /servers")
+_TRUSTED_CERTS = member(f"{RULE}create:trusted_certs", "Create a server with trusted image certificates (2.63).",
+                        "POST /servers")
+_ZERO_DISK = admin(f"{RULE}create:zero_disk_flavor", "Create a server from an image with a flavor whose disk is 0.",
+                   "POST /servers")
+ATTACH_EXTERNAL_NETWORK = admin("network:attach_external_network", "Attach a server to an external network.",
+                                "POST /servers", "POST /servers/{server_id}/os-interface")
 
 
-def find(req: Request, server_id: str, rule: str, deleted: bool = False) -> Instance:
-    """The server of a request's path, if the caller may do what ``rule`` is about."""
-    instance = req.services.compute.get(req.context, server_id, deleted=deleted)
-    req.can(rule, {"project_id": instance.project_id, "user_id": instance.user_id})
-    return instance
+class Seen(NamedTuple):
+    """Whose a server is, and what its view shows."""
+
+    project_id: str
+    user_id: str
+    view: dict[str, Any]
+
+
+def seen(req: Request, server_id: str, short: bool = False) -> Seen:
+    """A server that the caller may know of, in the statements that its view needs. Raises InstanceNotFound."""
+    view = ServerView(req, short=short)
+    found = req.services.compute.show(req.context, server_id, view.columns(), view.wants_tags, view.wants_hosts,
+                                      view.wants_groups)
+    row = found.rows[0]
+    shown = view.full(row, found.tags.get(server_id), found.hosts, found.groups.get(server_id))
+    return Seen(row["project_id"], row["user_id"], shown)
 
 
 # list and show ----------------------------------------------------------------------------------------------------------
@@ -52,18 +83,9 @@ def detail(req: Request) -> dict[str, Any]:
             **pagination.next_links(req, "servers", [row["uuid"] for row in found.rows], "servers", "detail")}
 
 
-def show(req: Request, server_id: str) -> dict[str, Any]:
+def show(_req: Request, instance: Seen) -> dict[str, Any]:
     """One server."""
-    return {"server": shown(req, server_id, f"{RULE}show")}
-
-
-def shown(req: Request, server_id: str, rule: str, short: bool = False) -> dict[str, Any]:
-    view = ServerView(req, short=short)
-    found = req.services.compute.show(req.context, server_id, view.columns(), view.wants_tags, view.wants_hosts,
-                                      view.wants_groups)
-    row = found.rows[0]
-    req.can(rule, {"project_id": row["project_id"], "user_id": row["user_id"]})
-    return view.full(row, found.tags.get(server_id), found.hosts, found.groups.get(server_id))
+    return {"server": instance.view}
 
 
 def _asks_for_none(req: Request) -> bool:
@@ -79,14 +101,14 @@ def _question(req: Request, which: str) -> ListRequest:
     statuses = params.pop("status", [])
     params.pop("limit", None)
     params.pop("marker", None)
-    everything = req.can(f"{RULE}allow_all_filters", fatal=False)
+    everything = req.can(_ALL_FILTERS, fatal=False)
     wrong = [name for name in params if name.startswith("_") or name in schema.NO_FILTERS]
     if wrong and everything:
         raise exception.Invalid(f"Invalid filter field: {wrong[0]}.")
     filters = {name: values[-1] for name, values in params.items() if name not in wrong}
     all_tenants = "all_tenants" in filters and _is_true("all_tenants", filters["all_tenants"])
     if all_tenants:
-        req.can(f"{RULE}{which}:get_all_tenants")
+        req.can(_ALL_TENANTS[which])
     return ListRequest(filters, statuses, sort_pairs(keys, directions), pagination.limit(req), pagination.marker(req),
                        everything, all_tenants, req.since)
 
@@ -132,29 +154,29 @@ def _creation(req: Request, server: dict[str, Any]) -> CreateRequest:
         tags=list(dict.fromkeys(server.get("tags", []))), trusted_certs=server.get("trusted_image_certificates"),
         block_devices=server.get("block_device_mapping_v2", []),
         legacy_block_devices=server.get("block_device_mapping", []),
-        allow_zero_disk=req.can(f"{RULE}create:zero_disk_flavor", fatal=False),
-        allow_external_network=req.can("network:attach_external_network", fatal=False),
+        allow_zero_disk=req.can(_ZERO_DISK, fatal=False),
+        allow_external_network=req.can(ATTACH_EXTERNAL_NETWORK, fatal=False),
         allow_multiattach=req.since("2.60"))
     if req.services.conf.api.enable_instance_password:
         request.admin_password = password_of(server)
     _choose_host(req, server, request)
     if request.networks and not isinstance(request.networks, str):
-        req.can(f"{RULE}create:attach_network")
+        req.can(_WITH_NETWORK)
     if request.trusted_certs:
-        req.can(f"{RULE}create:trusted_certs")
+        req.can(_TRUSTED_CERTS)
     if request.block_devices or request.legacy_block_devices:
-        req.can(f"{RULE}create:attach_volume")
+        req.can(_WITH_VOLUME)
     return request
 
 
 def _choose_host(req: Request, server: dict[str, Any], request: CreateRequest) -> None:
     """The host of the zone (forced) or of 2.74 (the scheduler still has its say); both are for admins."""
     if request.force:
-        req.can(f"{RULE}create:forced_host")
+        req.can(_FORCED_HOST)
     host, node = server.get("host"), server.get("hypervisor_hostname")
     if not host and not node:
         return
-    req.can("compute:servers:create:requested_destination")
+    req.can(_DESTINATION)
     if request.force:
         raise exception.Invalid("Specifying a host in availability_zone together with host or hypervisor_hostname is not "
                                 "supported.")
@@ -177,9 +199,8 @@ def _security_groups(server: dict[str, Any]) -> list[str]:
 
 
 # change and delete ------------------------------------------------------------------------------------------------------
-def update(req: Request, server_id: str) -> dict[str, Any]:
+def update(req: Request, instance: Instance) -> dict[str, Any]:
     """Change what the body names."""
-    find(req, server_id, f"{RULE}update")
     server = req.json_in["server"]
     columns = {"name": "display_name", "description": "display_description", "hostname": "hostname",
                "pinned_availability_zone": "pinned_availability_zone"}
@@ -191,23 +212,27 @@ def update(req: Request, server_id: str) -> dict[str, Any]:
     if "OS-DCF:diskConfig" in server:
         values["auto_disk_config"] = server["OS-DCF:diskConfig"] == "AUTO"
     if values:
-        req.services.compute.update(req.context, server_id, values)
-    return {"server": shown(req, server_id, f"{RULE}update", short=not req.since("2.75"))}
+        req.services.compute.update(req.context, instance.uuid, values)
+    return {"server": seen(req, instance.uuid, short=not req.since("2.75")).view}
 
 
-def delete(req: Request, server_id: str) -> None:
+def delete(req: Request, instance: Instance) -> None:
     """Delete a server."""
-    find(req, server_id, f"{RULE}delete")
-    req.services.compute.delete(req.context, server_id)
+    req.services.compute.delete(req.context, instance.uuid)
 
 
 ROUTES = [
-    Route("GET", "/servers", index, f"{RULE}index", query=schema.LIST, response=answers.INDEX),
-    Route("GET", "/servers/detail", detail, f"{RULE}detail", query=schema.LIST, response=answers.DETAIL),
-    Route("POST", "/servers", create, f"{RULE}create", body=schema.CREATE, query=schema.NO_QUERY, response=answers.CREATE,
-          status=202, headers=LOCATION),
-    Route("GET", "/servers/{server_id}", show, f"{RULE}show", query=schema.NO_QUERY, response=answers.SHOW),
-    Route("PUT", "/servers/{server_id}", update, f"{RULE}update", body=schema.UPDATE, query=schema.NO_QUERY,
-          response=answers.UPDATE),
-    Route("DELETE", "/servers/{server_id}", delete, f"{RULE}delete", query=schema.NO_QUERY, status=204),
+    Route("GET", "/servers", index, reader(f"{RULE}index", "List servers."), query=schema.LIST, response=answers.INDEX),
+    Route("GET", "/servers/detail", detail, reader(f"{RULE}detail", "List servers with details."), query=schema.LIST,
+          response=answers.DETAIL),
+    Route("POST", "/servers", create, member(f"{RULE}create", "Create servers."), body=schema.CREATE, query=schema.NO_QUERY,
+          response=answers.CREATE, status=202, headers=LOCATION),
+    Route("GET", "/servers/{server_id}", show, reader(f"{RULE}show", "Show a server."), query=schema.NO_QUERY,
+          response=answers.SHOW, server=seen),
+    Route("PUT", "/servers/{server_id}", update, member(f"{RULE}update", "Change a server."), body=schema.UPDATE,
+          query=schema.NO_QUERY, response=answers.UPDATE),
+    Route("DELETE", "/servers/{server_id}", delete, member(f"{RULE}delete", "Delete a server."), query=schema.NO_QUERY,
+          status=204),
 ]
+RULES = [*views.RULES, *_ALL_TENANTS.values(), _ALL_FILTERS, _FORCED_HOST, _DESTINATION, _WITH_VOLUME, _WITH_NETWORK,
+         _TRUSTED_CERTS, _ZERO_DISK, ATTACH_EXTERNAL_NETWORK]

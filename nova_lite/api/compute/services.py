@@ -9,12 +9,34 @@ from oslo_utils import strutils
 
 from nova_lite import exception, units
 from nova_lite.api.compute import params
-from nova_lite.api.compute.schemas import services as schema
+from nova_lite.api.compute.schemas import shapes
+from nova_lite.api.openstack import parameters
 from nova_lite.api.openstack.faults import ResourceNotFound
 from nova_lite.api.openstack.formats import is_uuid
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates, services
+from nova_lite.policies.base import admin
+
+_WHO = {"host": parameters.HOST, "binary": {"type": "string", "minLength": 1, "maxLength": 255}}
+_REASON = {"disabled_reason": {"type": "string", "minLength": 1, "maxLength": 255}}
+_DOWN = {"forced_down": parameters.BOOLEAN}
+UPDATE = {"2.1": shapes.closed(_WHO, _REASON), "2.11": shapes.closed(_WHO, {**_REASON, **_DOWN}),
+          "2.53": shapes.closed({}, {"status": {"enum": ["enabled", "disabled"]}, **_REASON, **_DOWN})}
+_LIST_QUERY = {"host": shapes.ANY_PARAM, "binary": shapes.ANY_PARAM}
+LIST_QUERY = {"2.1": shapes.query(_LIST_QUERY), "2.75": shapes.query(_LIST_QUERY, strict=True)}
+
+_STATUS = {"enum": ["enabled", "disabled"]}
+_SERVICE = shapes.closed({
+    "id": shapes.INTEGER, "binary": shapes.STRING, "host": shapes.STRING, "zone": shapes.STRING, "status": _STATUS,
+    "state": {"enum": ["up", "down"]}, "disabled_reason": shapes.MAYBE_STRING, "updated_at": shapes.MAYBE_TIME})
+_SERVICE_211 = shapes.plus(_SERVICE, {"forced_down": shapes.BOOLEAN})
+_SERVICE_253 = shapes.plus(_SERVICE_211, {"id": parameters.UUID})
+LIST = {"2.1": shapes.listing("services", _SERVICE), "2.11": shapes.listing("services", _SERVICE_211),
+        "2.53": shapes.listing("services", _SERVICE_253)}
+_CHANGED = shapes.closed({"binary": shapes.STRING, "host": shapes.STRING},
+                         {"status": _STATUS, "disabled_reason": shapes.STRING, "forced_down": shapes.BOOLEAN})
+UPDATED = {"2.1": shapes.wrapped("service", _CHANGED), "2.53": shapes.wrapped("service", _SERVICE_253)}
 
 INTERNAL = "internal"
 """The zone of services that host no servers."""
@@ -122,11 +144,13 @@ def _view(req: Request, service: Mapping[str, Any], zones: Mapping[str, str]) ->
 
 
 _RULE = "os_compute_api:os-services"
+_UPDATE = admin(f"{_RULE}:update", "Enable, disable or force down a service.")
 ROUTES = [
-    Route("GET", "/os-services", index, f"{_RULE}:list", query=schema.LIST_QUERY, response=schema.LIST),
-    Route("PUT", "/os-services/{service_id}", update_by_word, f"{_RULE}:update", last="2.52", body=schema.UPDATE,
-          response=schema.UPDATED),
-    Route("PUT", "/os-services/{service_id}", update, f"{_RULE}:update", first="2.53", body=schema.UPDATE,
-          response=schema.UPDATED),
-    Route("DELETE", "/os-services/{service_id}", delete, f"{_RULE}:delete", status=204),
+    Route("GET", "/os-services", index, admin(f"{_RULE}:list", "List services."), query=LIST_QUERY,
+          response=LIST),
+    Route("PUT", "/os-services/{service_id}", update_by_word, _UPDATE, last="2.52", body=UPDATE,
+          response=UPDATED),
+    Route("PUT", "/os-services/{service_id}", update, _UPDATE, first="2.53", body=UPDATE,
+          response=UPDATED),
+    Route("DELETE", "/os-services/{service_id}", delete, admin(f"{_RULE}:delete", "Delete a service."), status=204),
 ]

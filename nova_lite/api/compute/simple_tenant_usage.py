@@ -13,6 +13,7 @@ from nova_lite.api.openstack import pagination
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import usage
+from nova_lite.policies.base import admin, reader
 
 _FORMS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%f")
 PATH = "/os-simple-tenant-usage"
@@ -39,9 +40,12 @@ def index(req: Request) -> dict[str, Any]:
             **_links(req, "tenant_usages", found)}
 
 
+def _project(req: Request, project_id: str) -> dict[str, Any]:
+    return {"project_id": project_id, "user_id": req.context.user_id}
+
+
 def show(req: Request, project_id: str) -> dict[str, Any]:
     """One project with its servers; nothing of one that had none."""
-    req.can(f"{_RULE}:show", {"project_id": project_id, "user_id": req.context.user_id})
     period = _period(req)
     found = _servers(req, period, project_id)
     return {"tenant_usage": view.project(period, found, True) if found else {},
@@ -88,6 +92,8 @@ def _time(text: str) -> datetime.datetime | None:
 
 _RULE = "os_compute_api:os-simple-tenant-usage"
 ROUTES = [
-    Route("GET", PATH, index, f"{_RULE}:list", query=schema.LIST_QUERY, response=schema.LIST),
-    Route("GET", PATH + "/{project_id}", show, None, query=schema.SHOW_QUERY, response=schema.SHOW),
+    Route("GET", PATH, index, admin(f"{_RULE}:list", "List the usage of all projects."), query=schema.LIST_QUERY,
+          response=schema.LIST),
+    Route("GET", PATH + "/{project_id}", show, reader(f"{_RULE}:show", "Show the usage of a project."), target=_project,
+          query=schema.SHOW_QUERY, response=schema.SHOW),
 ]

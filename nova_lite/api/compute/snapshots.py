@@ -10,6 +10,7 @@ from nova_lite.api.compute.schemas import volumes as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.volume import Snapshot
+from nova_lite.policies.base import member, reader
 
 LAST = "2.35"
 
@@ -51,10 +52,14 @@ def _view(snapshot: Snapshot) -> dict[str, Any]:
 
 _RULE = "os_compute_api:os-volumes:snapshots"
 ROUTES = [
-    Route("GET", "/os-snapshots", index, f"{_RULE}:list", last=LAST, query=schema.LIST_QUERY, response=schema.SNAPSHOTS),
-    Route("POST", "/os-snapshots", create, f"{_RULE}:create", last=LAST, body=schema.CREATE_SNAPSHOT, response=schema.SNAPSHOT),
-    Route("GET", "/os-snapshots/detail", detail, f"{_RULE}:detail", last=LAST, query=schema.LIST_QUERY,
+    Route("GET", "/os-snapshots", index, reader(f"{_RULE}:list", "List snapshots."), last=LAST, query=schema.LIST_QUERY,
           response=schema.SNAPSHOTS),
-    Route("GET", "/os-snapshots/{snapshot_id}", show, f"{_RULE}:show", last=LAST, response=schema.SNAPSHOT),
-    Route("DELETE", "/os-snapshots/{snapshot_id}", delete, f"{_RULE}:delete", last=LAST, response=schema.NOTHING, status=202),
+    Route("POST", "/os-snapshots", create, member(f"{_RULE}:create", "Create a snapshot."), last=LAST,
+          body=schema.CREATE_SNAPSHOT, response=schema.SNAPSHOT),
+    Route("GET", "/os-snapshots/detail", detail, reader(f"{_RULE}:detail", "List snapshots with details."), last=LAST,
+          query=schema.LIST_QUERY, response=schema.SNAPSHOTS),
+    Route("GET", "/os-snapshots/{snapshot_id}", show, reader(f"{_RULE}:show", "Show a snapshot."), last=LAST,
+          response=schema.SNAPSHOT),
+    Route("DELETE", "/os-snapshots/{snapshot_id}", delete, member(f"{_RULE}:delete", "Delete a snapshot."), last=LAST,
+          response=schema.NOTHING, status=202),
 ]

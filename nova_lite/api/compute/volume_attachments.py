@@ -9,7 +9,6 @@ from oslo_utils import strutils
 from nova_lite import exception, units
 from nova_lite.api.compute.params import last
 from nova_lite.api.compute.schemas import volume_attachments as schema
-from nova_lite.api.compute.servers import find
 from nova_lite.api.compute.views.volume_attachments import attachment
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
@@ -17,30 +16,31 @@ from nova_lite.objects import block_device as bd
 from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
+from nova_lite.policies.base import member, reader, service
 
 RULE = "os_compute_api:os-volumes-attachments:"
 PATH = "/servers/{server_id}/os-volume_attachments"
+_UPDATE = member(f"{RULE}update", "Change the attachment of a volume (2.85).", f"PUT {PATH}/{{volume_id}}")
+_SWAP = service(f"{RULE}swap", "Exchange a volume of a server for another.", f"PUT {PATH}/{{volume_id}}")
 _SHELVED = (states.SHELVED, states.SHELVED_OFFLOADED)
 
 
-def index(req: Request, server_id: str) -> dict[str, Any]:
+def index(req: Request, instance: Instance) -> dict[str, Any]:
     """All volumes, or the page of ``limit`` and ``offset``."""
-    instance = find(req, server_id, f"{RULE}index")
     devices = [device for device in instance.volumes if device.volume_id]
     offset = units.number(last(req, "offset") or "0") or 0
     most = req.services.conf.api.max_limit
     limit = min(units.number(last(req, "limit") or "") or most, most)
-    return {"volumeAttachments": [attachment(req, server_id, device) for device in devices[offset:offset + limit]]}
+    return {"volumeAttachments": [attachment(req, instance.uuid, device) for device in devices[offset:offset + limit]]}
 
 
-def show(req: Request, server_id: str, volume_id: str) -> dict[str, Any]:
+def show(req: Request, instance: Instance, volume_id: str) -> dict[str, Any]:
     """One volume."""
-    return {"volumeAttachment": attachment(req, server_id, _device(find(req, server_id, f"{RULE}show"), volume_id))}
+    return {"volumeAttachment": attachment(req, instance.uuid, _device(instance, volume_id))}
 
 
-def create(req: Request, server_id: str) -> Any:
+def create(req: Request, instance: Instance) -> Any:
     """Attach a volume; it is done after the answer, which from 2.101 has no body."""
-    instance = find(req, server_id, f"{RULE}create")
     wanted = req.json_in["volumeAttachment"]
     _check_shelved(req, instance, "attach_volume")
     device = req.services.compute.attach_volume(
@@ -48,21 +48,21 @@ def create(req: Request, server_id: str) -> Any:
         strutils.bool_from_string(wanted.get("delete_on_termination", False)), req.since("2.60"))
     if req.since("2.101"):
         return webob.Response(status=202, content_type=None)
-    return {"volumeAttachment": attachment(req, server_id, device, created=True)}
+    return {"volumeAttachment": attachment(req, instance.uuid, device, created=True)}
 
 
-def update(req: Request, server_id: str, volume_id: str) -> None:
+def update(req: Request, instance: Instance, volume_id: str) -> None:
     """From 2.85: whether the volume goes with its server. Then, for another volume: exchange them, which only the Volume
     service may ask for while it migrates one."""
     wanted = req.json_in["volumeAttachment"]
     swap = wanted["volumeId"] != volume_id or not req.since("2.85")
-    instance = find(req, server_id, RULE + ("swap" if swap else "update"))
+    req.can(_SWAP if swap else _UPDATE, instance)
     if req.since("2.85"):
         device = _device(instance, volume_id)
-        _check_unchanged(wanted, attachment(req, server_id, device) | {"id": volume_id})
+        _check_unchanged(wanted, attachment(req, instance.uuid, device) | {"id": volume_id})
         if "delete_on_termination" in wanted:
             flag = strutils.bool_from_string(wanted["delete_on_termination"])
-            req.services.compute.update_attachment(req.context, server_id, volume_id, flag)
+            req.services.compute.update_attachment(req.context, instance.uuid, volume_id, flag)
     if swap:
         req.services.compute.swap_volume(req.context, instance, volume_id, wanted["volumeId"])
 
@@ -74,11 +74,10 @@ def _check_unchanged(wanted: dict[str, Any], shown: dict[str, Any]) -> None:
                                     f"{wanted[key]}.")
 
 
-def delete(req: Request, server_id: str, volume_id: str) -> None:
+def delete(req: Request, instance: Instance, volume_id: str) -> None:
     """Detach a volume; it is done after the answer."""
-    instance = find(req, server_id, f"{RULE}delete")
     _check_shelved(req, instance, "detach_volume")
-    req.services.compute.detach_volume(req.context, server_id, volume_id)
+    req.services.compute.detach_volume(req.context, instance.uuid, volume_id)
 
 
 def _device(instance: Instance, volume_id: str) -> BlockDevice:
@@ -94,10 +93,12 @@ def _check_shelved(req: Request, instance: Instance, verb: str) -> None:
 
 
 ROUTES = [
-    Route("GET", PATH, index, f"{RULE}index", query=schema.INDEX_QUERY, response=schema.LISTED),
-    Route("POST", PATH, create, f"{RULE}create", body=schema.CREATE, response=schema.CREATED,
-          status={"2.1": 200, "2.101": 202}),
-    Route("GET", PATH + "/{volume_id}", show, f"{RULE}show", response=schema.SHOWN),
+    Route("GET", PATH, index, reader(f"{RULE}index", "List the volumes of a server."), query=schema.INDEX_QUERY,
+          response=schema.LISTED),
+    Route("POST", PATH, create, member(f"{RULE}create", "Attach a volume to a server."), body=schema.CREATE,
+          response=schema.CREATED, status={"2.1": 200, "2.101": 202}),
+    Route("GET", PATH + "/{volume_id}", show, reader(f"{RULE}show", "Show a volume of a server."), response=schema.SHOWN),
     Route("PUT", PATH + "/{volume_id}", update, None, body=schema.UPDATE, status=202),
-    Route("DELETE", PATH + "/{volume_id}", delete, f"{RULE}delete", status=202),
+    Route("DELETE", PATH + "/{volume_id}", delete, member(f"{RULE}delete", "Detach a volume from a server."), status=202),
 ]
+RULES = [_UPDATE, _SWAP]

@@ -12,6 +12,7 @@ from nova_lite.api.compute.schemas.shapes import LOCATION
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.objects.volume import Volume
+from nova_lite.policies.base import member, reader
 
 LAST = "2.35"
 
@@ -64,10 +65,13 @@ def _view(volume: Volume) -> dict[str, Any]:
 
 _RULE = "os_compute_api:os-volumes"
 ROUTES = [
-    Route("GET", "/os-volumes", index, f"{_RULE}:list", last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
-    Route("POST", "/os-volumes", create, f"{_RULE}:create", last=LAST, body=schema.CREATE, response=schema.SHOW,
-          headers=LOCATION),
-    Route("GET", "/os-volumes/detail", detail, f"{_RULE}:detail", last=LAST, query=schema.LIST_QUERY, response=schema.LIST),
-    Route("GET", "/os-volumes/{volume_id}", show, f"{_RULE}:show", last=LAST, response=schema.SHOW),
-    Route("DELETE", "/os-volumes/{volume_id}", delete, f"{_RULE}:delete", last=LAST, response=schema.NOTHING, status=202),
+    Route("GET", "/os-volumes", index, reader(f"{_RULE}:list", "List volumes."), last=LAST, query=schema.LIST_QUERY,
+          response=schema.LIST),
+    Route("POST", "/os-volumes", create, member(f"{_RULE}:create", "Create a volume."), last=LAST, body=schema.CREATE,
+          response=schema.SHOW, headers=LOCATION),
+    Route("GET", "/os-volumes/detail", detail, reader(f"{_RULE}:detail", "List volumes with details."), last=LAST,
+          query=schema.LIST_QUERY, response=schema.LIST),
+    Route("GET", "/os-volumes/{volume_id}", show, reader(f"{_RULE}:show", "Show a volume."), last=LAST, response=schema.SHOW),
+    Route("DELETE", "/os-volumes/{volume_id}", delete, member(f"{_RULE}:delete", "Delete a volume."), last=LAST,
+          response=schema.NOTHING, status=202),
 ]

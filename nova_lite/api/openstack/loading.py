@@ -41,7 +41,7 @@ class Loading:
         """The services that handlers call, made at the first need."""
         from nova_lite.api.app import make_services
 
-        return self.given or make_services(self.conf)
+        return self.given or make_services(self.conf, self.modules)
 
     @cached_property
     def router(self) -> Router:

@@ -33,6 +33,14 @@ def load_modules(namespace: str = NAMESPACE) -> list[ModuleType]:
     return modules
 
 
+def routes_of(module: ModuleType) -> Sequence[Route]:
+    """The table of a module. Raises ConfigError for one without."""
+    try:
+        return module.ROUTES
+    except AttributeError:
+        raise exception.ConfigError(reason=f"API extension {module.__name__} has no table ROUTES") from None
+
+
 class Bound(NamedTuple):
     """A route at one microversion."""
 
@@ -56,8 +64,7 @@ class Entry:
         self._bound: dict[tuple[str, bool], Bound] = {}
 
     def __str__(self) -> str:
-        action = f" ({self.route.action})" if self.route.action else ""
-        return f"{self.route.method} {self.route.path}{action}"
+        return self.route.operation
 
     def at(self, version: str, legacy: bool) -> Bound:
         """The compiled route at ``version``; ``legacy``: below /v2."""
@@ -124,7 +131,7 @@ class Registry:
         self.endpoints: dict[str, Endpoint] = {}
         self.entries: list[Entry] = []
         for module in modules:
-            for route in self._table(module):
+            for route in routes_of(module):
                 entry = Entry(route, check_schemas)
                 self.entries.append(entry)
                 self.endpoints.setdefault(route.path, Endpoint(route.path)).add(entry)
@@ -135,13 +142,6 @@ class Registry:
         for mapper in self._mappers.values():
             mapper.create_regs()
         self._collections = {first for first, _ in self._mappers}
-
-    @staticmethod
-    def _table(module: ModuleType) -> Sequence[Route]:
-        try:
-            return module.ROUTES
-        except AttributeError:
-            raise exception.ConfigError(reason=f"API extension {module.__name__} has no table ROUTES") from None
 
     def _connect(self, path: str) -> None:
         words = path.split("/")[1:]
@@ -171,8 +171,8 @@ class Registry:
         """The rules that routes name, with the routes that name them."""
         rules: dict[str, list[str]] = {}
         for entry in self.entries:
-            if entry.route.policy is not None:
-                rules.setdefault(entry.route.policy, []).append(str(entry))
+            if entry.route.rule is not None:
+                rules.setdefault(entry.route.rule, []).append(str(entry))
         return rules
 
     def bind_all(self) -> None:

@@ -33,7 +33,7 @@ class _Target(NamedTuple):
     """The routes of one path and method, by action; with the path parameters, and the project in the URL, if any."""
 
     actions: Mapping[str | None, list[Entry]]
-    parameters: dict[str, str]
+    parameters: dict[str, Any]
     project: str | None
 
 
@@ -79,13 +79,17 @@ class Router:
             bound.body.check(document)
         if bound.query is not None:
             self._check_query(environ, bound)
-        if route.policy is not None:
-            self._check_policy(context, route.policy, parameters)
         # what webob's own attributes would do, at once; filters before us may have set theirs
         environ.setdefault("webob.adhoc_attrs", {}).update(
             context=context, version=version, services=self.services, json_in=document,
             argument=document[route.action] if route.action is not None else None)
-        result = route.handler(Request(environ), **parameters)
+        request = Request(environ)
+        instance = None
+        if route.server is not None and "server_id" in parameters:
+            parameters["instance"] = instance = route.server(request, parameters.pop("server_id"))
+        if route.policy is not None:
+            request.can(route.policy, route.target(request, **parameters) if route.target is not None else instance)
+        result = route.handler(request, **parameters)
         return self._write(entry, bound, result)
 
     def _target(self, environ: dict[str, Any]) -> _Target | None:
@@ -123,15 +127,6 @@ class Router:
             if entry.first <= wanted <= entry.last:
                 return entry, document
         raise faults.ResourceNotFound()
-
-    def _check_policy(self, context: RequestContext, rule: str, parameters: Mapping[str, str]) -> None:
-        """Raises PolicyNotAuthorized or, as in Nova, InstanceNotFound for a server that the caller cannot see at all."""
-        try:
-            self.services.policy.can(context, rule)
-        except exception.PolicyNotAuthorized:
-            if "server_id" in parameters:
-                self.services.compute.get(context, parameters["server_id"])
-            raise
 
     @staticmethod
     def _check_query(environ: dict[str, Any], bound: Bound) -> None:

@@ -2,11 +2,13 @@
 
 Each module named by the entry points ``nova_lite.api.v21.extensions`` has ``ROUTES: list[Route]``. The table serves routing,
 microversions, validation, policy, the tests (response schemas) and the documentation. Actions of
-``POST /servers/{server_id}/action`` are rows with ``action`` set to the body's single key.
+``POST /servers/{server_id}/action`` are rows with ``action`` set to the body's single key. Policy rules that no row names, but
+handlers ask, stand in the module's ``RULES: list[Rule]``.
 
 A handler is a plain function ``handler(req, **path_parameters)``: it gets an :class:`~nova_lite.api.openstack.wsgi.Request`
-and answers a dictionary (JSON), None (no body) or a ``webob.Response``. For an action ``req.body`` is the whole body,
-``req.argument`` what stands under the action's key.
+and, where the path has ``{server_id}``, the server itself as ``instance`` in place of that parameter. It answers a dictionary
+(JSON), None (no body) or a ``webob.Response``. For an action ``req.body`` is the whole body, ``req.argument`` what stands under
+the action's key.
 """
 from __future__ import annotations
 
@@ -14,13 +16,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nova_lite.api.openstack.parameters import NULL
+from nova_lite.policies.base import Rule
+
+if TYPE_CHECKING:
+    from nova_lite.api.openstack.wsgi import Request
 
 Schema = Mapping[str, Any]
 Versioned = Mapping[str, Schema | None]
 """Schemas by the microversion that they begin with: {"2.1": {...}, "2.19": {...}}; None ends one."""
+
+
+class Owned(Protocol):
+    """What belongs to a project and a user."""
+
+    @property
+    def project_id(self) -> str: ...
+
+    @property
+    def user_id(self) -> str: ...
+
+
+def living_server(req: Request, server_id: str) -> Owned:
+    """A server that is not deleted and that the caller may know of. Raises InstanceNotFound."""
+    return req.services.compute.get(req.context, server_id)
 
 
 @dataclass(frozen=True)
@@ -28,9 +49,17 @@ class Route:
     """One method of one path, from ``first`` to ``last`` microversion (last None: to the newest).
 
     Two routes with one method and path must not overlap in versions. ``path`` is written as ``/flavors/{flavor_id}``.
-    ``policy`` is a rule of ``nova_lite.policies``; it is checked before the handler with the caller's own project and user as
-    target. A handler that works on somebody's resource checks it again by ``req.can(rule, target)``; policy None: the handler
-    does all checks itself. The order is: body schema, query schema, policy, handler. ``body`` None: a body is ignored.
+    ``policy`` is the rule that is checked before the handler: a :class:`Rule`, which the row thereby declares, or the name of
+    one that is declared elsewhere. Its target is the server of the path, or what ``target`` answers, which is called like the
+    handler, or else the caller's own project and user. A handler that finds somebody's resource itself checks it by
+    ``req.can(rule, target)``; policy None: the handler does all checks itself, by rules of its module's ``RULES``.
+
+    ``server`` fetches the server of ``{server_id}``, once, for the framework and the handler. It raises InstanceNotFound for
+    one that the caller may not know of, so that a stranger gets 404 before any policy says 403. A route that needs other
+    columns, or deleted servers, has a function of its own. None: the route tells nothing of any server, and its handler gets
+    ``server_id``.
+
+    The order is: body schema, query schema, server, policy, handler. ``body`` None: a body is ignored.
     ``status`` is the code of success, by microversion if a mapping: {"2.1": 200, "2.2": 201}; ``also`` is another one, which
     the handler answers by a ``webob.Response`` of its own.
 
@@ -47,7 +76,7 @@ class Route:
     method: str
     path: str
     handler: Callable[..., Any]
-    policy: str | None
+    policy: Rule | str | None
     first: str = "2.1"
     last: str | None = None
     body: Versioned | Schema | None = None
@@ -57,6 +86,18 @@ class Route:
     action: str | None = None
     also: int | None = None
     headers: Versioned | Schema | None = None
+    server: Callable[[Request, str], Owned] | None = living_server
+    target: Callable[..., dict[str, Any]] | None = None
+
+    @property
+    def rule(self) -> str | None:
+        """The name of ``policy``."""
+        return self.policy.name if isinstance(self.policy, Rule) else self.policy
+
+    @property
+    def operation(self) -> str:
+        """As the documentation of policies writes it: ``GET /path`` or ``POST /path (action)``."""
+        return f"{self.method} {self.path}" + (f" ({self.action})" if self.action else "")
 
 
 def status_at(route: Route, version: str) -> int:

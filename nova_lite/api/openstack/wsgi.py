@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import webob
 
 from nova_lite.api.openstack import links, validation
-from nova_lite.api.openstack.routes import as_tuple
+from nova_lite.api.openstack.routes import Owned, as_tuple
 from nova_lite.context import RequestContext
+from nova_lite.policies.base import Rule
 
 if TYPE_CHECKING:
     from nova_lite.api.app import Services
@@ -43,12 +44,15 @@ class Request(webob.Request):
         """True when the microversion in use is ``version`` or newer."""
         return as_tuple(self.version) >= as_tuple(version)
 
-    def can(self, rule: str, target: dict[str, Any] | None = None, fatal: bool = True) -> bool:
-        """Check a policy rule; ``target`` has project_id and user_id of the resource (None: the caller's own).
+    def can(self, rule: Rule | str, target: Owned | dict[str, Any] | None = None, fatal: bool = True) -> bool:
+        """Check a policy rule on a server, or on the project_id and user_id of another resource (None: the caller's own).
 
         Raises PolicyNotAuthorized (403) when ``fatal``.
         """
-        return self.services.policy.can(self.context, rule, target, fatal)
+        if target is not None and not isinstance(target, dict):
+            target = {"project_id": target.project_id, "user_id": target.user_id}
+        name = rule.name if isinstance(rule, Rule) else rule
+        return self.services.policy.can(self.context, name, target, fatal)
 
     def link(self, kind: str, *parts: object) -> str:
         """A link of kind ``self`` or ``bookmark``: ``req.link("self", "servers", uuid)``; see also ``links.links``."""

@@ -13,7 +13,7 @@ import webob
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.api import wsgi
-from nova_lite.api.openstack import pagination, parameters
+from nova_lite.api.openstack import pagination, parameters, rules
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.validation import multi, single
 from nova_lite.api.openstack.wsgi import Request
@@ -153,7 +153,7 @@ def make() -> Make:
     """Load the paste application with other options or routes."""
     def load(routes: Sequence[Route] = ROUTES, validate_responses: bool = False, **options: Any) -> Client:
         conf = nova_conf.load([], config_files=[], **{"api__auth_strategy": "noauth2", **options})
-        return Client(wsgi.loadapp(conf, "compute", Services(conf, Policy(conf)),  # type: ignore[arg-type]
+        return Client(wsgi.loadapp(conf, "compute", Services(conf, Policy(conf, rules.installed())),  # type: ignore[arg-type]
                                    [module("third_party", routes)], validate_responses))
     return load
 

@@ -7,6 +7,7 @@ import pytest
 from nova_lite import conf as nova_conf
 from nova_lite import exception
 from nova_lite.api import wsgi
+from nova_lite.api.openstack import rules
 from nova_lite.embedded.identity.local import LocalIdentity
 from nova_lite.policy import Policy
 from tests.unit.api.conftest import ROUTES, Client, Make, Services, fault, module
@@ -94,7 +95,7 @@ def keystone(tmp_path):
                     "[keystone_authtoken]\nauth_type = none\nendpoint = http://127.0.0.1:1\n"
                     "www_authenticate_uri = http://keystone/v3\nmemcache_security_strategy = None\n")
     conf = nova_conf.load([], config_files=[str(file)])
-    return wsgi.loadapp(conf, "compute", Services(conf, Policy(conf)), [module("third_party", ROUTES)])  # type: ignore[arg-type]
+    return wsgi.loadapp(conf, "compute", Services(conf, Policy(conf, rules.installed())), [module("third_party", ROUTES)])  # type: ignore[arg-type]
 
 
 def authtoken_of(urlmap):
@@ -135,7 +136,7 @@ def test_filters_of_browsers_and_proxies_are_there_when_configured(tmp_path):
     file.write_text("[cors]\nallowed_origin = https://horizon.example.org\n[oslo_middleware]\n"
                     "enable_proxy_headers_parsing = true\n[api]\nauth_strategy = noauth2\n")
     conf = nova_conf.load([], config_files=[str(file)])
-    api = Client(wsgi.loadapp(conf, "compute", Services(conf, Policy(conf)),  # type: ignore[arg-type]
+    api = Client(wsgi.loadapp(conf, "compute", Services(conf, Policy(conf, rules.installed())),  # type: ignore[arg-type]
                               [module("third_party", ROUTES)]))
     response = api("/v2.1/things/x", Origin="https://horizon.example.org", X_Forwarded_Proto="https", Host="public:443")
     assert response.headers["Access-Control-Allow-Origin"] == "https://horizon.example.org"

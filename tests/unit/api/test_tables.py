@@ -6,13 +6,12 @@ import re
 
 import pytest
 
-from nova_lite import policies
-from nova_lite.api.openstack import microversions, registry
+from nova_lite.api.openstack import microversions, registry, rules
 from nova_lite.api.openstack.routes import as_tuple, at_version, response_at
 
 TABLE = registry.Registry(registry.load_modules(), check_schemas=True)
 NEWEST = (2, 104)
-RULES = {rule.name for rule in policies.list_rules()}
+RULES = {rule.name for rule in rules.list_rules()}
 
 
 def test_every_schema_is_one_at_every_version():
@@ -23,11 +22,12 @@ def test_every_schema_is_one_at_every_version():
 @pytest.mark.parametrize("entry", TABLE.entries, ids=str)
 def test_a_row(entry):
     route = entry.route
-    assert route.policy is None or route.policy in RULES
+    assert route.rule is None or route.rule in RULES
     assert as_tuple(microversions.MIN) <= entry.first <= entry.last
-    # the handler takes just what the path names
-    names = re.findall(r"{(\w+)}", route.path)
-    inspect.signature(route.handler).bind(None, **dict.fromkeys(names, "x"))
+    # the handler takes just what the path names; the server itself for its id
+    names = re.findall(r"{(\w+)}", route.path if route.server is None else route.path.replace("{server_id}", "{instance}"))
+    for function in filter(None, (route.handler, route.target)):
+        inspect.signature(function).bind(None, **dict.fromkeys(names, "x"))
 
 
 @pytest.mark.parametrize("entry", TABLE.entries, ids=str)

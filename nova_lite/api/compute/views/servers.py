@@ -17,6 +17,7 @@ from nova_lite.api.compute import image_property_names
 from nova_lite.db import models
 from nova_lite.objects import states
 from nova_lite.objects.block_device import VOLUME
+from nova_lite.policies.base import admin, reader
 
 if TYPE_CHECKING:
     from nova_lite.api.openstack.wsgi import Request
@@ -29,6 +30,15 @@ _BASE = (I.id, I.uuid, I.display_name, I.project_id, I.user_id, I.vm_state, I.ta
          I.auto_disk_config, I.fault, I.deleted)
 _EXTENDED = (I.availability_zone, I.config_drive, I.key_name, I.launched_at, I.terminated_at, I.security_groups,
              I.power_state, I.block_devices)
+_ATTRIBUTES, _SPECS, _HOST_STATUS, _UNKNOWN_HOST = RULES = [
+    make(name, description, "GET /servers/{server_id}", "GET /servers/detail", "PUT /servers/{server_id}",
+         "POST /servers/{server_id}/action (rebuild)") for make, name, description in (
+    (admin, "os_compute_api:os-extended-server-attributes", "See the OS-EXT-SRV-ATTR attributes of servers."),
+    (reader, "os_compute_api:servers:show:flavor-extra-specs",
+     "See the flavor's extra specs in the view of a server (2.47)."),
+    (admin, "os_compute_api:servers:show:host_status", "See the status of a server's host (2.16)."),
+    (admin, "os_compute_api:servers:show:host_status:unknown-only",
+     "See the status of a server's host only where it is UNKNOWN (2.16)."))]
 _SINCE: dict[str, tuple[sa.Column[Any], ...]] = {
     "2.9": (I.locked,), "2.19": (I.display_description,), "2.47": (I.flavor,), "2.63": (I.trusted_certs,),
     "2.73": (I.locked_reason,), "2.90": (I.hostname,), "2.96": (I.pinned_availability_zone,), "2.98": (I.image,),
@@ -68,13 +78,12 @@ class ServerView:
         self._flavors, self._images = req.link("bookmark", "flavors") + "/", req.link("bookmark", "images") + "/"
         self._admin = req.context.is_admin
         self._groups = groups and self._since["2.71"]
-        self._attributes = not short and req.can("os_compute_api:os-extended-server-attributes", fatal=False)
-        self._specs = self._since["2.47"] and req.can("os_compute_api:servers:show:flavor-extra-specs", fatal=False)
+        self._attributes = not short and req.can(_ATTRIBUTES, fatal=False)
+        self._specs = self._since["2.47"] and req.can(_SPECS, fatal=False)
         self._template = req.services.conf.compute.instance_name_template
         status = not short and self._since["2.16"]
-        self.host_status = status and req.can("os_compute_api:servers:show:host_status", fatal=False)
-        self.host_unknown = status and not self.host_status and req.can(
-            "os_compute_api:servers:show:host_status:unknown-only", fatal=False)
+        self.host_status = status and req.can(_HOST_STATUS, fatal=False)
+        self.host_unknown = status and not self.host_status and req.can(_UNKNOWN_HOST, fatal=False)
         self.wants_hosts = self.host_status or self.host_unknown
         self.wants_tags = self._since["2.26"]
         self.wants_groups = self._groups

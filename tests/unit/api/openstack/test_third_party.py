@@ -12,15 +12,23 @@ from tests.support.process import BIN
 
 MODULE = '''
 from nova_lite.api.openstack.routes import Route
+from nova_lite.policies.base import Rule, member
 from oslo_policy import policy
 
-def greet(_req):
-    return {"greeting": "hello"}
+WORDS = member("acme:words", "Greet in other words.", "GET /os-greeting")
 
-ROUTES = [Route("GET", "/os-greeting", greet, "acme:greet", response={"type": "object"})]
+def greet(req):
+    return {"greeting": "salve" if req.can(WORDS, fatal=False) else "hello"}
+
+def part(req, instance):
+    return {"good-bye": instance.display_name}
+
+ROUTES = [Route("GET", "/os-greeting", greet, Rule("acme:greet", "role:greeter", "Greet."), response={"type": "object"}),
+          Route("GET", "/servers/{server_id}/os-greeting", part, "acme:part", response={"type": "object"})]
+RULES = [WORDS]
 
 def list_rules():
-    return [policy.RuleDefault("acme:greet", "role:greeter")]
+    return [policy.RuleDefault("acme:part", "role:greeter"), policy.RuleDefault("acme:greet", "role:greeter")]
 '''
 ASK = '''
 import sys
@@ -33,9 +41,10 @@ made = conf.load([], config_files=[], state_path=sys.argv[1], api__auth_strategy
 oslo_messaging.TransportURL.parse(made)         # registers transport_url
 made.set_override("transport_url", "fake://")
 app = wsgi.loadapp(made)
-for roles in ("reader", "greeter"):
+for roles in ("reader", "greeter", "greeter,member"):
     request = webob.Request.blank("/v2.1/os-greeting", headers={"X-Auth-Token": "user:project", "X-Roles": roles})
-    print(roles, request.get_response(app).status_int)
+    answer = request.get_response(app)
+    print(roles, answer.status_int, answer.json.get("greeting"))
 '''
 
 
@@ -66,8 +75,26 @@ def _policy(site: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[
 
 
 def test_its_rules_are_taken_up(site):
+    """Those of its rows, of its RULES and of its own entry point, which may name one of a row again."""
     done = _ask(site)
-    assert done.stdout.splitlines()[-2:] == ["reader 403", "greeter 200"], done.stderr
+    assert done.stdout.splitlines()[-3:] == ["reader 403 None", "greeter 200 hello", "greeter,member 200 salve"], done.stderr
+
+
+def test_the_sample_of_policies_has_them(site):
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", "from nova_lite.cmd.policy import main; main()", "sample"],
+                          capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(site)})
+    assert '#"acme:greet": "role:greeter"' in done.stdout
+    assert "# Greet.\n# GET  /os-greeting\n" in done.stdout
+    assert '#"acme:words": "rule:project_member_or_admin"' in done.stdout
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ('"acme:greet", "role:greeter")]', '"acme:greet", "role:other")]'),
+    ('WORDS = member("acme:words"', 'WORDS = member("os_compute_api:servers:show"'),
+    ('WORDS = member("acme:words"', 'WORDS = member("context_is_admin"')])
+def test_two_defaults_of_one_rule_are_refused(site, old, new):
+    (site / "acme_greeting.py").write_text(MODULE.replace(old, new))
+    assert "ConfigError: two API extensions give the policy" in _ask(site).stderr
 
 
 def test_rules_that_cannot_be_loaded_are_named(site):

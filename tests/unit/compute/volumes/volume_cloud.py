@@ -11,7 +11,7 @@ from typing import Any
 
 from nova_lite import exception, units
 from nova_lite.api import app, auth
-from nova_lite.api.openstack import microversions, router
+from nova_lite.api.openstack import microversions, router, rules
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import flavors, models
@@ -71,7 +71,8 @@ class VolumeCloud(Cloud):
         self.volumes = volume_base.load(self.conf)
         self.api_volumes = Meddling(self.volumes)
         compute = ComputeAPI(self.conf, self.db, self.transport, image, network, self.api_volumes)
-        self.services = app.Services(self.conf, self.db, Policy(self.conf), image, network, self.api_volumes, compute)
+        self.services = app.Services(self.conf, self.db, Policy(self.conf, rules.installed()), image, network,
+                                     self.api_volumes, compute)
         self.app = auth.NoAuth2(auth.ContextFilter(router.Router(self.services, TABLE, validate_responses=True)))
         self.member = Client(self.app, "u", "p", version="2.89")
         self.other = Client(self.app, "x", "other", version="2.89")
