@@ -45,6 +45,7 @@ class Consoles:
             raise exception.InstanceNotReady(instance_id=instance_uuid) from None
         return {**found.to_primitive(), "base_url": self._urls[protocol][console_type]}
 
+    @expected
     def validate_console(self, context: RequestContext, instance_uuid: str, console_type: str, port: int) -> bool:
         """Whether the guest is here and its console still at this port: after a restart another guest's may be there."""
         try:

@@ -1,7 +1,6 @@
 """Steps of a move from which there is no way back: a neighbour that is away is waited for."""
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,7 +19,8 @@ def until_answered(work: Work, step: Callable[[], T]) -> T:
     """What ``step`` answers, once the neighbour that it asks is there; it must be one that can be run twice.
 
     Between two tries the action must still be ours and the server not be deleted: else LeaseLost, UnexpectedTaskState or
-    InstanceNotFound. A server that was declared idle by os-resetState is waited for all the same: its guest is half-way.
+    InstanceNotFound. A stop of the daemon ends the wait (Stopping). A server that was declared idle by os-resetState is waited
+    for all the same: its guest is half-way.
     """
     pauses = iter(PAUSES)
     while True:
@@ -30,5 +30,6 @@ def until_answered(work: Work, step: Callable[[], T]) -> T:
             pause = next(pauses, PAUSES[-1])
             LOG.warning("'%s' goes on in %s s: %s", work.operation.verb, pause, error,
                         extra={"instance_uuid": work.instance.uuid})
-            time.sleep(pause)
+            if work.host.stopping.wait(pause):
+                raise exception.Stopping() from error
             work.update({}, [*states.working(work.operation), None])

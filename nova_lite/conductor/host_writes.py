@@ -33,7 +33,7 @@ _COLUMNS: dict[str, frozenset[str]] = {
     "build": _GUEST | {"system_metadata"},
     "start": frozenset({"shares", "network_info"}), "reboot_hard": frozenset({"shares", "network_info"}),
     "stop": frozenset({"shares"}),
-    "rebuild": _BUILT | {"block_devices", "image", "image_ref"},
+    "rebuild": _BUILT | {"block_devices", "image", "image_ref", "config_drive"},
     "resize": _PLACE | _SIZE | _GUEST | {"launched_at"}, "migrate": _PLACE | _SIZE | _GUEST | {"launched_at"},
     "confirmResize": _SIZE, "revertResize": _PLACE | _SIZE | _GUEST | {"launched_at"},
     "evacuate": _PLACE | _GUEST | _BUILT, "live_migrate": _PLACE | _GUEST,
@@ -74,7 +74,7 @@ def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], defa
     _check_shelf(action, updates.get("system_metadata") or {})
     written = dict(updates)
     before = action.arguments.get(states.BEFORE) or {}
-    for name in ("image", "image_ref"):
+    for name in ("image", "image_ref", "config_drive"):
         if name in updates and updates[name] != before.get(name, updates):
             raise _refused(action, f"another {name}")
     if (_PLACE | _SIZE) & set(updates):

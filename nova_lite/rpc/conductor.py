@@ -239,9 +239,11 @@ class ConductorAPI(rpc.Client):
         for _ in range(BUSY_TRIES):
             said = self._ask(admin_context(), "ask_other_host", QUESTION_TIMEOUT, action_id=action_id, owner=owner,
                              question=question)
-            if BUSY not in said:
+            if BUSY not in said or self._tries == 1:        # see hurry
                 break
             time.sleep(BUSY_PAUSE)
+        if BUSY in said:
+            raise exception.ConductorAway(reason="too many hosts ask each other")
         if LOST in said:
             raise exception.LeaseLost(action_id=action_id, owner=owner)
         if ANSWER not in said:

@@ -11,6 +11,7 @@ from nova_lite.db.core import Database
 from nova_lite.runtime import checks
 
 SUCCESS, WARNING, FAILURE = "Success", "Warning", "Failure"
+AGGREGATE_FILTER, AGGREGATE_SPECS = "AggregateInstanceExtraSpecsFilter", "aggregate_instance_extra_specs:"
 
 
 def database(conf: cfg.ConfigOpts) -> tuple[str, str]:
@@ -81,9 +82,22 @@ def computes(conf: cfg.ConfigOpts) -> tuple[str, str]:
     return (SUCCESS if len(up) == len(rows) else WARNING), f"{len(up)} of {len(rows)} compute hosts report"
 
 
+def filters(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """Flavors that ask for hosts by aggregates have no effect while no filter reads that."""
+    from nova_lite.db import flavors
+
+    with Database(conf).read() as connection:
+        asking = [flavor.name for flavor in flavors.list_all(connection)
+                  if any(spec.startswith(AGGREGATE_SPECS) for spec in flavor.extra_specs)]
+    if asking and AGGREGATE_FILTER not in conf.scheduler.enabled_filters:
+        return WARNING, f"{AGGREGATE_FILTER} is not in [scheduler] enabled_filters, but {len(asking)} flavor(s) have " \
+                        f"{AGGREGATE_SPECS}...: {', '.join(asking[:5])}"
+    return SUCCESS, "as the flavors ask"
+
+
 CHECKS: tuple[tuple[str, Callable[[cfg.ConfigOpts], tuple[str, str]]], ...] = (
     ("Database", database), ("Keys of secrets", keys), ("Clock", own_clock), ("Message broker", broker),
-    ("Conductor and scheduler", control), ("Compute hosts", computes))
+    ("Conductor and scheduler", control), ("Compute hosts", computes), ("Scheduler filters", filters))
 
 
 def upgrade_check(conf: cfg.ConfigOpts) -> int:

@@ -63,6 +63,8 @@ def with_those_of_image(mapping: Mappings, image: ImageMeta) -> Mappings:
         raise _invalid(f"the block_device_mapping of image {image.id} is not one: {error}") from error
     if any(_is_root(one) for one in known):
         mapping = [one for one in mapping if (one.get("source_type"), one.get("uuid")) != (IMAGE, image.id)]
+    # an image of an earlier version names file systems that had no effect then
+    known = [{**one, "guest_format": None} if one.get("guest_format") not in (None, "swap", *FORMATS) else one for one in known]
     names = {one.get("device_name") for one in mapping} - {None}
     has_root = any(_is_root(one) for one in mapping)
     return [*(one for one in known if one.get("device_name") not in names and not (has_root and _is_root(one))), *mapping]

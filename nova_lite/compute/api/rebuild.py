@@ -58,7 +58,8 @@ class Rebuilds(Base):
             arguments["admin_password"] = request.admin_password
 
         def prepare(_connection: sa.Connection, server: Instance) -> Prepared:
-            before = {name: value for name, value in server.to_primitive().items() if name in ("image_ref", "image")}
+            before = {name: value for name, value in server.to_primitive().items()
+                      if name in ("image_ref", "image", "config_drive")}
             return Prepared(updates, {**arguments, states.BEFORE: before} if "image" in updates else arguments)
 
         self.operate(context, instance.uuid, VERB, prepare=prepare)
@@ -85,7 +86,7 @@ class Rebuilds(Base):
         except exception.ImageNotFound as error:
             raise exception.Invalid(f"Cannot find image for rebuild: {error.public}") from error
         root = next((d for d in instance.volumes if d.is_root), None)
-        hardware.check(instance.flavor, image)
+        hardware.check(instance.flavor, image, flavor_is_the_servers=True)
         if hardware.demand(instance.flavor, image) != hardware.demand(instance.flavor, instance.image):
             raise exception.InvalidHardware(reason="An instance's NUMA topology cannot be changed as part of a rebuild. The "
                                                    "image provided is invalid for this instance.")

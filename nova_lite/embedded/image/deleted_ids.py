@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Sequence
 
 from nova_lite.runtime import concurrency
 
@@ -16,17 +17,17 @@ class DeletedIds:
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
 
-    def add(self, image_id: str) -> None:
-        """Returns when the id is on the disk. One that is there already does no harm."""
-        concurrency.native(self._append, image_id)
+    def add(self, *image_ids: str) -> None:
+        """Returns when the ids are on the disk. One that is there already does no harm."""
+        concurrency.native(self._append, image_ids)
 
     def __contains__(self, image_id: str) -> bool:
         return concurrency.native(self._holds, image_id.encode())
 
-    def _append(self, image_id: str) -> None:
+    def _append(self, image_ids: Sequence[str]) -> None:
         with open(self._path, "ab") as stream:
             stream.truncate(stream.tell() // _LINE * _LINE)     # a killed writer may have left a part of a line
-            stream.write(f"{image_id}\n".encode())
+            stream.write("".join(f"{image_id}\n" for image_id in image_ids).encode())
             stream.flush()
             os.fsync(stream.fileno())
 

@@ -160,8 +160,9 @@ class LocalImages:
     def tidy(self) -> None:
         """Remove what killed processes have left, and what earlier versions kept of deleted images."""
         with self._locked():
-            for path in self._directory.glob("*.deleted"):
-                self._deleted.add(path.stem)
+            old = list(self._directory.glob("*.deleted"))
+            self._deleted.add(*(path.stem for path in old))
+            for path in old:
                 path.unlink()
             durable.sweep(self._directory, ".data")
 

@@ -10,10 +10,11 @@ UEFI = "CUSTOM_FIRMWARE_UEFI"                       # Nova has no name for it
 SECURE_BOOT = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 
 
-def check(flavor: Flavor, image: ImageMeta | None) -> None:
-    """Raise InvalidHardware or FlavorImageConflict (400) for a guest that cannot be."""
+def check(flavor: Flavor, image: ImageMeta | None, flavor_is_the_servers: bool = False) -> None:
+    """Raise InvalidHardware or FlavorImageConflict (400) for a guest that cannot be. ``flavor_is_the_servers``: it has the
+    guest already, whatever an earlier version took and left out."""
     asked = Asked(flavor, image)
-    refused.check(asked)
+    refused.check(asked, flavor_is_the_servers)
     cpu.topology(asked)
     numa.demand(asked)
     devices.check(asked)

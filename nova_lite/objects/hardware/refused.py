@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from nova_lite import exception
 from nova_lite.objects.hardware.asked import Asked, is_true
@@ -27,9 +28,11 @@ _NUMBERS = re.compile(r"(hw|quota|pci_passthrough|accel)[:_]|(img_hv_requested_v
 _TOO_LONG = re.compile(r"\d{21}")
 
 
-def check(asked: Asked) -> None:
+def check(asked: Asked, flavor_is_the_servers: bool = False) -> None:
     """Raises InvalidHardware."""
-    _check_given(asked)
+    if not flavor_is_the_servers:
+        _check_given(f"flavor {asked.flavor.name}", asked.flavor.extra_specs)
+    _check_given("image", asked.image.properties if asked.image is not None else {})
     for name, reason in _FLAGS.items():
         for key, value in _both(asked, name):
             if is_true(value):
@@ -51,19 +54,17 @@ def check(asked: Asked) -> None:
         raise exception.InvalidHardware(reason=f"accel:device_profile={profile}: there is no accelerator service")
 
 
-def _check_given(asked: Asked) -> None:
-    for whose, given in ((f"flavor {asked.flavor.name}", asked.flavor.extra_specs),
-                         ("image", asked.image.properties if asked.image is not None else {})):
-        for key, value in given.items():
-            if _OF_PLACEMENT.fullmatch(key):
-                raise exception.InvalidHardware(reason=f"{whose}: {key}={value}: there is no Placement; aggregates with "
-                                                       "aggregate_instance_extra_specs choose hosts")
-            if _OF_VMWARE.fullmatch(key):
-                raise exception.InvalidHardware(reason=f"{whose}: {key}={value}: such limits, reservations and shares are "
-                                                       "VMware's; quota:cpu_shares, quota:cpu_quota, quota:disk_... and "
-                                                       "quota:vif_inbound_... are there")
-            if _NUMBERS.match(key) and _TOO_LONG.search(str(value)):
-                raise exception.InvalidHardware(reason=f"{whose}: {key} has a number of more than 20 digits")
+def _check_given(whose: str, given: Mapping[str, str]) -> None:
+    for key, value in given.items():
+        if _OF_PLACEMENT.fullmatch(key):
+            raise exception.InvalidHardware(reason=f"{whose}: {key}={value}: there is no Placement; aggregates with "
+                                                   "aggregate_instance_extra_specs choose hosts")
+        if _OF_VMWARE.fullmatch(key):
+            raise exception.InvalidHardware(reason=f"{whose}: {key}={value}: such limits, reservations and shares are "
+                                                   "VMware's; quota:cpu_shares, quota:cpu_quota, quota:disk_... and "
+                                                   "quota:vif_inbound_... are there")
+        if _NUMBERS.match(key) and _TOO_LONG.search(str(value)):
+            raise exception.InvalidHardware(reason=f"{whose}: {key} has a number of more than 20 digits")
 
 
 def _both(asked: Asked, name: str) -> list[tuple[str, str]]:

@@ -60,7 +60,8 @@ class DiskMaker(DiskStore):
             if not self._is_there(path):
                 label = device_names.ephemeral(number)
                 said = device_names.local_devices(instance).get(label)
-                maker = f"mkfs.{said.guest_format if said and said.guest_format else FORMATS[0]}"
+                known = said is not None and said.guest_format in FORMATS
+                maker = f"mkfs.{said.guest_format if said is not None and known else FORMATS[0]}"
                 self._make_formatted(path, size * units.GiB, maker, *_MKFS_OPTIONS, label, passphrase=passphrase)
         if instance.swap_mb and not self._is_there(files.swap):
             self._make_formatted(files.swap, instance.swap_mb * units.MiB, *MAKE_SWAP, passphrase=passphrase)

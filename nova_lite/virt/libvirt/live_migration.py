@@ -227,16 +227,17 @@ class LiveMigrations:
         for good. Then the other host has what there is of it: its disks, as they were written last, or all."""
         lost = ""
         if post_copy.is_hopeless(error, guest.lib) or not guest.is_active() or (error is not None and not waits()):
-            lost = f"one half of it is gone ({error or 'here'})"
+            lost = "one half of it is gone"
         elif time.monotonic() > deadline:
-            lost = f"it could not be taken up for {REST_SECONDS / 3600:g} hours ({error or 'no answer'})"
+            lost = f"it could not be taken up for {REST_SECONDS / 3600:g} hours"
         else:
             LOG.warning("the copy is taken up again in a moment: %s", error or "nobody waited for its end",
                         extra={"instance_uuid": instance.uuid})
             lost = self._pause(guest, report)
         if lost:
-            lost = f"the copy broke after the guest had gone on at {plan.address}, and {lost}"
-            LOG.error("%s: unless it is whole there its memory is lost", lost, extra={"instance_uuid": instance.uuid})
+            lost = f"the copy broke after the guest had gone on at its new host, and {lost}"       # its user reads this
+            LOG.error("%s: unless it is whole at %s its memory is lost: %s", lost, plan.address, error or "no error",
+                      extra={"instance_uuid": instance.uuid})
             guest.unplug()
         return lost
 

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
+from nova_lite import conf as nova_conf
 from nova_lite import manage, version
-from nova_lite.db import schema
+from nova_lite.db import core, flavors, schema
 from nova_lite.manage import policy
 from tests.support.process import BIN, Process, free_port, wait_for
 
@@ -252,6 +253,18 @@ def test_manage_needs_a_command(config):
     assert "command" in one_line(run("manage", "db"), "manage")
 
 
+def test_status_tells_of_flavors_that_no_filter_reads(config):
+    path = config()
+    run("manage", "--config-file", path, "db", "sync")
+    database = core.Database(nova_conf.load([], config_files=[path]))
+    database.write(flavors.create, {"name": "fast", "flavorid": "1", "memory_mb": 1, "vcpus": 1, "root_gb": 1,
+                                    "extra_specs": {"aggregate_instance_extra_specs:ssd": "true"}})
+    database.dispose()
+    told = run("status", "--config-file", path, "upgrade", "check").stdout
+    assert "Scheduler filters: Warning: AggregateInstanceExtraSpecsFilter is not in [scheduler] enabled_filters" in told
+    assert told.endswith(": fast\n")
+
+
 def test_status_tells_each_check(config):
     path = config()
     done = run("status", "--config-file", path, "upgrade", "check")
@@ -264,5 +277,6 @@ def test_status_tells_each_check(config):
                                         "Keys of secrets: Success: there",
                                         "Clock: Success: as the database's", "Message broker: Success: reachable",
                                         "Conductor and scheduler: Failure: no nova-conductor and no nova-scheduler reports",
-                                        "Compute hosts: Failure: none of 0 compute hosts reports"]
+                                        "Compute hosts: Failure: none of 0 compute hosts reports",
+                                        "Scheduler filters: Success: as the flavors ask"]
     assert done.returncode == 2

@@ -120,12 +120,12 @@ def test_an_image_that_is_gone_costs_no_disk(make_cloud):
     server = cloud.active(image=add_image(images, b"old"))
     old, image = cloud.get(server), add_image(images)
     images.delete(OWNER, image.id)
-    before = {"image_ref": old.image_ref, "image": old.image.to_primitive()}
-    cloud.wait_action(begin(cloud, server, image, before=before), "error")
+    before = {"image_ref": old.image_ref, "image": old.image.to_primitive(), "config_drive": False}
+    cloud.wait_action(begin(cloud, server, image, updates={"config_drive": True}, before=before), "error")
     assert state(cloud, server) == ("error", None, 1)
     found = cloud.get(server)
     assert "is not there any more" in found.fault["message"]
-    assert (found.image_ref, found.image) == (old.image_ref, old.image)     # that of the disk
+    assert (found.image_ref, found.image, found.config_drive) == (old.image_ref, old.image, False)     # those of the disk
     assert cloud.guests("h1") == {server: 1}
 
 

@@ -87,6 +87,25 @@ def test_a_cloud_of_old_gets_one_id_and_keeps_it(conf):
     assert uuid.UUID(made)
 
 
+def test_local_disks_of_old_keep_the_bus_and_file_system_that_they_have(conf):
+    migration.sync(conf)
+    database = core.Database(conf)
+    local = {"id": "a", "source_type": "blank", "destination_type": "local", "disk_bus": "ide", "guest_format": "xfs"}
+    swap, volume = {**local, "id": "b", "guest_format": "swap"}, {**local, "id": "c", "destination_type": "volume"}
+    for devices in (None, [], [local, swap, volume]):
+        one = models.instances.c.uuid == add_server(database).uuid
+        database.write(lambda c, one=one, devices=devices: c.execute(
+            sa.update(models.instances).where(one).values(block_devices=devices)))
+    for _ in range(2):      # as if the first run had been killed at its end
+        database.write(lambda c: c.exec_driver_sql("UPDATE alembic_version SET version_num = '0012'"))
+        migration.sync(conf)
+        with database.read() as connection:
+            found = connection.execute(sa.select(models.instances.c.block_devices).order_by(models.instances.c.id)).scalars()
+            assert [*found] == [None, [], [
+                {**local, "disk_bus": None, "guest_format": None}, {**swap, "disk_bus": None}, volume]]
+    database.dispose()
+
+
 def test_ports_of_old_go_on_letting_everything_in(conf):
     migration.sync(conf)
     database = core.Database(conf)

@@ -209,10 +209,12 @@ def test_what_is_refused_for_now_is_asked_for_again(cloud, make_drain, monkeypat
         assert [a.action for a in actions.list_for_instance(conn, server)] == ["live-migration", "create"]
 
 
-def test_what_a_conductor_cannot_begin_now_is_asked_for_again(cloud, make_drain, monkeypatch):
+@pytest.mark.parametrize("error", [
+    exception.ServiceUnavailable(what="Neutron", reason="it restarts"), RuntimeError("nobody has said no")])
+def test_what_a_conductor_cannot_begin_now_is_asked_for_again(cloud, make_drain, monkeypatch, error):
     [server] = _active(cloud, 1)
     _add(cloud, "h2")
-    errors, ask = [exception.ServiceUnavailable(what="Neutron", reason="it restarts")], live_migrate._ask
+    errors, ask = [error], live_migrate._ask
 
     def away(*arguments):
         if errors:

@@ -120,6 +120,14 @@ def test_images_that_do_not_fit(cloud, servers, member):
     assert [a["action"] for a in servers.actions(server)] == ["create"]
 
 
+def test_what_the_servers_flavor_has_of_old_is_no_hindrance(servers, member):
+    """It had no effect then, and a new server would not get it."""
+    server = servers.active(member)
+    specs = {"trait:HW_CPU_X86_AVX2": "required", "quota:cpu_reservation": "10"}
+    servers.set(server, flavor={**servers.row(server)["flavor"], "extra_specs": specs})
+    rebuild(member, server, servers.image, 202)
+
+
 def test_quota_of_metadata(cloud, servers, member):
     server = servers.active(member)
     cloud.db.write(quotas.set_limits, "project1", {"metadata_items": 1})
