@@ -1,7 +1,8 @@
-"""The formats of disks that an older version has made, which did not write them down.
+"""The formats and base images of disks that an older version has made, which did not write them down.
 
-A guest's format is noted in its directory before its root disk is made (``GuestDirectory.note_format``). For guests of older
-versions that is done once, when the daemon starts: ``[libvirt] images_type`` may be another one later.
+Both are noted in a guest's directory before its root disk is made (``GuestDirectory.note_format``, ``note_base``). For guests
+of older versions that is done once, when the daemon starts: ``[libvirt] images_type`` may be another one later. The base image
+is the one that the disk names then, as nothing else tells it.
 """
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from lxml import etree
 from oslo_log import log
 from oslo_utils import uuidutils
 
+from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.files import ASIDE, DISK_FORMATS, GuestDirectory
+from nova_lite.virt.libvirt.files import ASIDE, DISK_FORMATS, NO_BASE, GuestDirectory
 from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
@@ -23,11 +25,24 @@ def note_all(root: pathlib.Path, host: str, connection: Connection, images_type:
     for disk in sorted(root.glob("*/disk")):
         files = GuestDirectory(root, disk.parent.name)
         uuid = files.path.name.removesuffix(ASIDE)
-        if not uuidutils.is_uuid_like(uuid) or files.disk_format or not (files.is_of(host) or files.is_unmarked()):
+        if not uuidutils.is_uuid_like(uuid) or not (files.is_of(host) or files.is_unmarked()):
             continue
-        found = of_domain(Guest(connection, uuid).xml(), disk) or images_type
-        files.note_format(found)
-        LOG.info("Its disk is %s", found, extra={"instance_uuid": uuid})
+        if not files.disk_format:
+            found = of_domain(Guest(connection, uuid).xml(), disk) or images_type
+            files.note_format(found)
+            LOG.info("Its disk is %s", found, extra={"instance_uuid": uuid})
+        if not files.base:
+            _note_base(files, uuid)
+
+
+def _note_base(files: GuestDirectory, uuid: str) -> None:
+    """A disk that is not to be opened has none to be noted, and holds up no other guest."""
+    try:
+        base = images.base_of(files.disk, files.disk_format, "")
+    except OSError as error:
+        LOG.error("Its disk is not opened: %s", error, extra={"instance_uuid": uuid})
+        return
+    files.note_base(base.name if base is not None else NO_BASE)
 
 
 def of_domain(xml: str, disk: pathlib.Path) -> str:

@@ -44,17 +44,17 @@ class DiskServer:
         self._pid_file = directory / "offer.pid"
         self._state = directory / "offer.json"
 
-    def offer(self, names: list[str], disk_format: str) -> DiskOffer:
-        """Serve the files with these names, unless that is done already. Raises OSError.
+    def offer(self, names: list[str], disk_format: str, made_on: str) -> DiskOffer:
+        """Serve the files with these names, unless that is done already. Raises as :func:`images.base_of`.
 
         ``disk_format`` is what this host made the root disk: only a qcow2 disk has a base image, whatever a guest has written
-        into a raw one.
+        into a raw one. ``made_on``: see :func:`images.base_of`.
         """
         if self._process() is not None and self._state.exists():
             return DiskOffer.from_primitive(json.loads(self._state.read_text()) | {"key": self._key()})
         self.stop()
         paths = {name: self._directory / name for name in names}
-        base, base_format = self._base(disk_format) if ROOT in names else (None, "")
+        base, base_format = self._base(disk_format, made_on) if ROOT in names else (None, "")
         if base is not None:
             paths[BASE] = base
         for attempt in range(_TRIES):
@@ -98,10 +98,10 @@ class DiskServer:
             command += ["--export", f"type=nbd,id=e{number},node-name=d{number},name={name},writable=off"]
         return [*command, "--daemonize", "--pidfile", str(self._pid_file)]
 
-    def _base(self, disk_format: str) -> tuple[pathlib.Path | None, str]:
-        """The base image of the root disk and its format. Raises OSError for what :func:`images.base_of` refuses."""
+    def _base(self, disk_format: str, made_on: str) -> tuple[pathlib.Path | None, str]:
+        """The base image of the root disk and its format. Raises what :func:`images.base_of` raises."""
         disk = self._directory / ROOT
-        base = images.base_of(disk, disk_format)
+        base = images.base_of(disk, disk_format, made_on)
         return base, "" if base is None else str(images.info(disk, disk_format).get("backing-filename-format") or "raw")
 
     def _key(self) -> str:

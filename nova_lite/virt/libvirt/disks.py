@@ -26,7 +26,7 @@ from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
 from nova_lite.virt.libvirt import disk_formats, encrypted_images, encryption, images, snapshot
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disk_store import DiskStore
-from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import BASE_MODE, BASES, NO_BASE, PART, GuestDirectory, instances_root, written_whole
 from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
@@ -78,6 +78,8 @@ class DiskMaker(DiskStore):
         def make() -> None:
             for disk in wanted:
                 if disk.get("whole"):
+                    if paths[disk["name"]] == files.disk:
+                        files.note_base(NO_BASE)
                     self._make_empty(paths[disk["name"]], disk["format"], disk["size"])
             self.make(instance, files, fetch)
 
@@ -144,10 +146,12 @@ class DiskMaker(DiskStore):
         self.make(instance, files, fetch)
 
     def check(self, instance: Instance, files: GuestDirectory) -> None:
-        """Before QEMU opens the disks: OSError for what :func:`images.base_of` refuses, and for an encrypted disk without base
-        image that has one, or is in another format."""
+        """Before QEMU opens the disks. Raises as :func:`images.base_of`, and OSError for an encrypted disk without base image
+        that has one, or is in another format. The base image of a guest that an older version has left is noted."""
         if files.disk.exists():
-            images.base_of(files.disk, self.format_of(files))
+            base = images.base_of(files.disk, self.format_of(files), files.base)
+            if not files.base:
+                files.note_base(base.name if base is not None else NO_BASE)
         if encryption.of_disks(instance) is not None:
             for path in (*files.ephemerals, files.swap):
                 if path.exists():
@@ -172,7 +176,7 @@ class DiskMaker(DiskStore):
                             self._passphrase(instance, files))
             with written_whole(made_of) as part:
                 part.write_text(image.id)
-        images.base_of(path, disk_format)
+        images.base_of(path, disk_format, image.id)
 
     def remove_rescue(self, files: GuestDirectory) -> None:
         """What a rescue has made."""
@@ -223,7 +227,9 @@ class DiskMaker(DiskStore):
         size = instance.flavor.root_gb * units.GiB or self._bounded(image, virtual_size)
         if size < virtual_size:
             raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=virtual_size)
-        self._from_base(image, base, files.disk, size, self.format_of(files), passphrase)
+        disk_format = self.format_of(files)
+        files.note_base(base.name if disk_format == images.OVERLAY else NO_BASE)
+        self._from_base(image, base, files.disk, size, disk_format, passphrase)
 
     def _bounded(self, image: ImageMeta, virtual_size: int) -> int:
         """The size that an image asks for where no flavor says one: a few bytes may claim to be an exabyte, and fill the host.

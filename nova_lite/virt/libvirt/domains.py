@@ -102,7 +102,8 @@ class Domains:
         self._disks.remove_rescue(self._files(instance))
 
     def boot(self, instance: Instance, paused: bool = False) -> None:
-        """Start what is defined."""
+        """Start what is defined. A guest that was saved has had its disks since they were looked at."""
+        self._disks.check(instance, self._files(instance))
         self._volumes.unlocked(instance, lambda: self._guest(instance).start(paused))
 
     def define(self, instance: Instance, vifs: list[VIF]) -> None:

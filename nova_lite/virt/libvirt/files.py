@@ -34,30 +34,32 @@ EPHEMERALS = tuple(f"disk.eph{number}" for number in range(MAX_LOCAL))
 SWAP = "disk.swap"
 POOLED = frozenset(("disk", *EPHEMERALS, SWAP))      # the disks that may be in a pool instead of the directory
 DISK_FORMATS = ("qcow2", "raw")
+NO_BASE = "-"          # as a base image: the disk stands alone
 SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
 
 
 class Mark(NamedTuple):
     """What a mark in a directory says: the host whose doing it is, and the uuid of the move that it belongs to, where it does
     (of an owner: SHARED, of what is no move: NEW or REMOVED). The owner's mark also says in which format the guest's root disk
-    was made."""
+    was made, and on which base image."""
 
     host: str = ""
     move: str = ""
     disk_format: str = ""
+    base: str = ""
 
 
 def read_mark(path: pathlib.Path) -> Mark:
     """Empty where there is none."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        host, move, disk_format, *_ = *path.read_text().split("\n"), "", ""
-        return Mark(host, move.strip(), disk_format.strip())
+        host, move, disk_format, base, *_ = *path.read_text().split("\n"), "", "", ""
+        return Mark(host, move.strip(), disk_format.strip(), base.strip())
     return Mark()
 
 
 def write_mark(path: pathlib.Path, host: str, move: str = "") -> None:
-    """Whole, or not at all. A format that stands there stays."""
-    _write(path, Mark(host, move, read_mark(path).disk_format))
+    """Whole, or not at all. What stands there of a disk stays."""
+    _write(path, read_mark(path)._replace(host=host, move=move))
 
 
 def _write(path: pathlib.Path, mark: Mark) -> None:
@@ -137,6 +139,16 @@ class GuestDirectory:
         if disk_format not in DISK_FORMATS:
             raise OSError(f"disks in {self.path} cannot have the format {disk_format!r}")
         _write(self.owner, read_mark(self.owner)._replace(disk_format=disk_format))
+
+    @property
+    def base(self) -> str:
+        """The name of the base image that the guest's root disk was made on; NO_BASE: it was made on none. Empty: nobody has
+        written it down."""
+        return read_mark(self.owner).base
+
+    def note_base(self, base: str) -> None:
+        """Write it down, before there is a disk. The header of the disk is the guest's word, once it has taken over QEMU."""
+        _write(self.owner, read_mark(self.owner)._replace(base=base))
 
     def is_of(self, host: str) -> bool:
         """Whether the directory is this host's, and may be removed by it; what says nothing is nobody's."""

@@ -79,6 +79,7 @@ class LiveMigrations:
         """See LiveMigrations."""
         files, guest, inventory = self._files(instance), self._guest(instance), self._host().inventory()
         self._check_can_leave(guest)
+        migration_check.check_disks(self._disks, instance, files)
         xml = etree.fromstring(self._xml(guest))
         kind, cpu = xml.find("os/type"), xml.find("cpu")
         token = secrets.token_hex(16)
@@ -131,7 +132,7 @@ class LiveMigrations:
         names = [path.name for path in _carried(files) if path.exists() and path.stat().st_size]
         if plan.shared or not names:
             return None
-        return DiskServer(files.path, self._address).offer(names, self._disks.format_of(files))
+        return DiskServer(files.path, self._address).offer(names, self._disks.format_of(files), files.base)
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
                 fetch_image: Fetcher, check: Checker = wanted) -> Plan:

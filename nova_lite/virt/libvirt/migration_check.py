@@ -34,6 +34,16 @@ def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
                                                public=f"Migration pre-check error: {text}") from error
 
 
+def check_disks(maker: disks.DiskMaker, instance: Instance, files: GuestDirectory) -> None:
+    """Raise MigrationPreCheckError for disks that this host would not open again."""
+    try:
+        maker.check(instance, files)
+    except (OSError, exception.VirtDriverError) as error:
+        text = "its host does not open its disks any more"
+        raise exception.MigrationPreCheckError(reason=f"{text}: {error}",
+                                               public=f"Migration pre-check error: {text}") from error
+
+
 def refuse_shared(files: GuestDirectory, host: str) -> None:
     """Raise MigrationPreCheckError for the directory of another host's guest: a file system was mounted since the check."""
     owner = read_mark(files.owner).host

@@ -31,6 +31,7 @@ from nova_lite.virt.libvirt.files import (
     ASIDE,
     DISK_FORMATS,
     NEW,
+    NO_BASE,
     NOBODY,
     POOLED,
     REMOVED,
@@ -130,7 +131,7 @@ class Moves:
         if not self._is_mine(aside.moved_from):
             raise exception.VirtDriverError(what="Offering a guest", reason=f"{self._host} has set nothing of it aside")
         names = [p.name for p in aside.movable if p.exists()]
-        offer = self._server(aside).offer(names, self._disks.format_of(aside))
+        offer = self._server(aside).offer(names, self._disks.format_of(aside), aside.base)
         return dataclasses.replace(offer, disks=[*offer.disks, *self._disks.names(instance.uuid)], pool=self._disks.identity)
 
     def withdraw(self, instance: Instance) -> None:
@@ -154,6 +155,7 @@ class Moves:
             told = offer.disk_format if offer is not None and not offer.pool else ""
             files.note_format(told or self._disks.format_of(aside))
         if offer is None or _is_shared(aside, offer):
+            files.note_base(aside.base)
             for path in aside.movable:
                 if path.exists() and not (target := files.path / path.name).exists():
                     with written_whole(target) as part:
@@ -170,23 +172,26 @@ class Moves:
                     with written_whole(target) as part:
                         pull(offer, name, keys, part, check)
                         if target == files.disk:
-                            self._rebase(instance, part, offer, move, fetch, lambda base: pull(offer, BASE, keys, base, check))
+                            files.note_base(self._rebase(instance, part, offer, move, fetch,
+                                                         lambda base: pull(offer, BASE, keys, base, check)))
 
     def _rebase(self, instance: Instance, disk: pathlib.Path, offer: DiskOffer, move: str, fetch: Fetcher,
-                pull_base: Callable[[pathlib.Path], None]) -> None:
-        """The root disk stands on this host's copy of its base image. Which images this host has in its cache is no business of
-        the other host: of these it takes the one that the server's record names, and no other. A server that was unshelved
-        stands on another one, of which the other host sends its copy; so it does when the Image service has it no more."""
+                pull_base: Callable[[pathlib.Path], None]) -> str:
+        """The root disk stands on this host's copy of its base image; the name of that copy. Which images this host has in its
+        cache is no business of the other host: of these it takes the one that the server's record names, and no other. A server
+        that was unshelved stands on another one, of which the other host sends its copy; so it does when the Image service has
+        it no more."""
         if offer.disk_format != images.OVERLAY:
-            return
+            return NO_BASE
         header = images.qcow2_header(disk)
         if header is None or header.external_data or header.backing_file != bool(offer.base):
             raise exception.DriverRefusal(what="Receiving a guest", reason="its disk is not what the other host says")
         if not offer.base:
-            return
+            return NO_BASE
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
         base, base_format = self._disks.base_for_move(move, offer.base_format, image, fetch, pull_base)
         self._disks.rebase(instance, self._files(instance.uuid), disk, base, base_format)
+        return base.name
 
     def _check_format(self, files: GuestDirectory, offer: DiskOffer) -> None:
         """By the word of the other host, before anything is copied: of a raw disk all bytes are the guest's. ResizeError."""

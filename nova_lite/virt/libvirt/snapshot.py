@@ -38,7 +38,7 @@ def copied_disk(instance: Instance, guest: Guest, files: GuestDirectory, disk_fo
     try:
         if not (guest.is_active() and _copy_live(instance, guest, files, disk_format, check)):
             drop_copy(guest, files)
-            images.base_of(files.disk, disk_format)
+            images.base_of(files.disk, disk_format, files.base)
             files.snapshot.touch(mode=0o600)
             copying.run(check, "qemu-img", "convert", "-f", disk_format, "-O", disk_format, files.disk, files.snapshot)
         # no host takes an image that pretends to be something else, and a server on its shelf would have nothing but that

@@ -12,7 +12,7 @@ import nova_lite.conf
 from nova_lite import exception
 from nova_lite.virt.libvirt import copying, images
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import GuestDirectory, Mark, read_mark
+from nova_lite.virt.libvirt.files import NO_BASE, GuestDirectory, Mark, read_mark
 from nova_lite.virt.libvirt.moves import Moves
 
 from .builders import IMAGE, blanks, instance
@@ -33,6 +33,11 @@ class Host:
         self.moves = Moves(conf, path.name, self.disks)
         self.root = path / "instances"
         self.guest = self.root / instance().uuid
+
+    @property
+    def base(self):
+        """The noted one."""
+        return GuestDirectory(self.root, self.guest.name).base
 
 
 @pytest.fixture
@@ -119,7 +124,7 @@ def test_a_disk_keeps_its_format_on_a_host_that_makes_others(make_host, fetch, c
     new.moves.fit(instance(root_gb=2), fetch)
     assert (files.disk.stat().st_size, files.disk.read_bytes()[:MIB]) == (2 << 30, disk)
     new.moves.settled(instance())
-    assert read_mark(files.owner) == Mark("old" if common else "new", "", "raw")
+    assert read_mark(files.owner) == Mark("old" if common else "new", "", "raw", NO_BASE)
 
 
 def test_a_disk_of_a_format_that_nobody_knows_is_refused_before_anything_is_copied(make_host, fetch):
@@ -158,8 +163,8 @@ def test_the_other_host_names_no_image_but_the_servers_own(make_host, fetch):
     offer.base = others
     fetched = []
     new.moves.receive(instance(), offer, lambda image_id, path: fetched.append(image_id), MOVE)
-    base = images.base_of(new.guest / "disk", "qcow2")
-    assert (base.name, fetched) == (f"moved-{MOVE}", [])
+    base = images.base_of(new.guest / "disk", "qcow2", new.base)
+    assert (base.name, new.base, fetched) == (f"moved-{MOVE}", f"moved-{MOVE}", [])
     assert subprocess.run(["qemu-img", "compare", "-q", base, old.root / "_base" / IMAGE], check=False).returncode == 0
     seen = new.root / "seen"
     subprocess.run(["qemu-img", "convert", "-f", "qcow2", "-O", "raw", new.guest / "disk", seen], check=True)
@@ -171,7 +176,7 @@ def test_the_other_host_names_no_image_but_the_servers_own(make_host, fetch):
     (new.guest / "disk").unlink()
     new.moves.receive(instance(), offer, fetch, MOVE)
     assert images.info(new.guest / "disk", "qcow2")["backing-filename-format"] == "qcow2"
-    assert images.base_of(new.guest / "disk", "qcow2").name == IMAGE
+    assert (images.base_of(new.guest / "disk", "qcow2", new.base).name, new.base) == (IMAGE, IMAGE)
 
 
 @pytest.mark.parametrize("checksum", ["", "no such digest"])
@@ -190,7 +195,7 @@ def test_what_the_other_host_sends_for_an_image_that_is_gone_is_no_other_servers
             new.moves.receive(known, old.moves.offer(known), gone, MOVE)
     else:
         new.moves.receive(known, old.moves.offer(known), gone, MOVE)
-        assert images.base_of(new.guest / "disk", "qcow2").name == f"moved-{MOVE}"
+        assert images.base_of(new.guest / "disk", "qcow2", new.base).name == f"moved-{MOVE}"
     assert not (new.root / "_base" / IMAGE).exists()
 
 

@@ -71,17 +71,17 @@ def test_what_a_header_may_not_say(driver, tmp_path, name):
         disk.seek(0x200)
         disk.write(name)
     with pytest.raises(OSError, match="no base image of this host"):
-        images.base_of(files.disk, "qcow2")
-    assert images.base_of(files.disk, "raw") is None
+        images.base_of(files.disk, "qcow2", "")
+    assert images.base_of(files.disk, "raw", "") is None
     with open(files.disk, "r+b") as disk:       # no backing file, but the data of another one
         disk.write(b"QFI\xfb" + struct.pack(">IQI", 3, 0, 0))
         disk.flush()
-        assert images.base_of(files.disk, "qcow2") is None
+        assert images.base_of(files.disk, "qcow2", "") is None
         disk.seek(72)
         disk.write(struct.pack(">Q", images.EXTERNAL_DATA))
         disk.flush()
         with pytest.raises(OSError, match="in another file"):
-            images.base_of(files.disk, "qcow2")
+            images.base_of(files.disk, "qcow2", "")
 
 
 @pytest.mark.parametrize("launched", [True, False])

@@ -33,19 +33,23 @@ def test_what_is_written_is_closed(tmp_path):
     assert mode(tmp_path / "owner") == 0o600
 
 
-def test_the_format_of_a_guests_disk_is_noted_once_and_stays_with_its_owner(tmp_path):
+def test_what_a_guests_disk_was_made_of_is_noted_and_stays_with_its_owner(tmp_path):
     guest = files.GuestDirectory(tmp_path, "guest")
     guest.make()
-    assert guest.disk_format == ""
+    assert (guest.disk_format, guest.base) == ("", "")
     guest.note_format("raw")
-    assert (guest.disk_format, guest.is_unmarked()) == ("raw", True)
+    guest.note_base("image")
+    assert (guest.disk_format, guest.base, guest.is_unmarked()) == ("raw", "image", True)
     files.write_mark(guest.owner, "host1", files.SHARED)
     assert (guest.disk_format, guest.came_to("host1")) == ("raw", True)
     files.write_mark(guest.owner, "host2")
-    assert files.read_mark(guest.owner) == files.Mark("host2", "", "raw")
+    assert files.read_mark(guest.owner) == files.Mark("host2", "", "raw", "image")
+    guest.note_base(files.NO_BASE)
+    guest.note_format("qcow2")
+    assert files.read_mark(guest.owner) == files.Mark("host2", "", "qcow2", files.NO_BASE)
     with pytest.raises(OSError, match="cannot have the format 'vmdk'"):
         guest.note_format("vmdk")
-    assert guest.disk_format == "raw"
+    assert guest.disk_format == "qcow2"
     (tmp_path / "older").write_text("host1\nshared")       # of a version that noted no format
     assert files.read_mark(tmp_path / "older") == files.Mark("host1", "shared")
 
