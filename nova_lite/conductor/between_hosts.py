@@ -32,7 +32,7 @@ from nova_lite.rpc.conductor import ANSWER, BUSY, LOST, SILENT
 
 LOG = log.getLogger(__name__)
 SHARE = 4       # one of so many of the conductor's threads may wait for hosts: these ask the conductor before they answer
-_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure)
+_AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 _COLD, _BACK, _LIVE = ("resize", "migrate"), ("confirmResize", "revertResize"), ("live_migrate",)
 
 

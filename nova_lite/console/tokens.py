@@ -37,7 +37,7 @@ class Tokens:
                 return None
             still_there = self._compute.validate_console(context, known.compute_host, known.instance_uuid, known.console_type,
                                                          known.port)
-        except (exception.ConductorAway, messaging.MessagingException) as error:
+        except (exception.ConductorAway, exception.NovaLiteError, messaging.MessagingException) as error:
             LOG.warning("a console was refused, as nobody says whether its token is good: %s", error)
             return None
         return known if still_there else None

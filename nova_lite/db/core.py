@@ -44,8 +44,9 @@ class Database:
 
     def _open(self) -> None:
         self._url: str = self.conf.database.connection
-        self.engine = make_engine(self._url, self.conf.database.max_pool_size)
-        sealed.give_keys(self.engine, self._keys)
+        engine = make_engine(self._url, self.conf.database.max_pool_size)
+        sealed.give_keys(engine, self._keys)
+        self.engine = engine        # with its keys: other threads take connections at once
 
     def _follow(self, conf: cfg.ConfigOpts, _fresh: object) -> None:
         """The options were read again. Transactions that are under way go on; their connections are closed after them."""

@@ -23,11 +23,12 @@ KEYSTONE = "keystone"       # the driver, and how the rows begin that are copies
 CONFIGURED = ("instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups", "server_group_members")
 INJECTED = {"injected_files": 5, "injected_file_content_bytes": 10240, "injected_file_path_bytes": 255}
 RESOURCES = (*CONFIGURED, *INJECTED)
+_CLASS = "class:"         # stands before the name of a class where a project stands else
 PER_USER_COUNTED = ("instances", "cores", "ram", "server_groups")
 
 
 def _class_key(class_name: str) -> str:
-    return "" if class_name == "default" else f"class:{class_name}"
+    return "" if class_name == "default" else f"{_CLASS}{class_name}"
 
 
 def defaults(conn: sa.Connection, conf: cfg.ConfigOpts, class_name: str = "default") -> dict[str, int]:
@@ -40,8 +41,10 @@ def limits_for(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_
     if conf.quota.driver == KEYSTONE:
         return _mirrored(conn, project_id)
     limits = {name: getattr(conf.quota, name) for name in CONFIGURED} | INJECTED
+    # a class of another name does not follow the default one, as in Nova
+    projects = {project_id} if project_id.startswith(_CLASS) else {"", project_id}
     query = sa.select(T.c.project_id, T.c.user_id, T.c.resource, T.c.hard_limit).where(
-        T.c.project_id.in_({"", project_id}), T.c.user_id.in_({"", user_id}))
+        T.c.project_id.in_(projects), T.c.user_id.in_({"", user_id}))
     for _, _, resource, limit in sorted(conn.execute(query).all(), key=lambda row: (row[0] != "", row[1] != "")):
         limits[resource] = limit
     return limits

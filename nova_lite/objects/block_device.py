@@ -9,7 +9,7 @@ from nova_lite.objects.base import Record
 
 IMAGE, VOLUME, SNAPSHOT, BLANK, LOCAL = "image", "volume", "snapshot", "blank", "local"
 FORMATS = ("ext4", "ext3", "ext2")      # of the file system on an empty disk of the host; the first is the default
-MAX_LOCAL = 3           # disks of the host that a request may name, its root disk among them
+MAX_LOCAL = 3           # disks of the host, with the root disk and what the flavor gives: Nova's max_local_block_devices
 
 
 @dataclass

@@ -160,16 +160,20 @@ class Client:
         return context.to_rpc() | ({SENDER: said} if said else {})
 
 
+class _NoAnswer(Exception):
+    """Reaches the caller as RemoteError: nobody has decided anything."""
+
+
 def expected(method: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of the methods of managers: our own errors reach the caller as they are, and leave no stack in the log. An
-    interruption, as when no conductor answers, reaches the caller as ServiceUnavailable."""
-    @messaging.expected_exceptions(exception.NovaLiteError)
+    interruption, as when no conductor answers, reaches the caller as oslo.messaging's RemoteError."""
+    @messaging.expected_exceptions(exception.NovaLiteError, _NoAnswer)
     @functools.wraps(method)
     def call(*arguments: Any, **named: Any) -> Any:
         try:
             return method(*arguments, **named)
         except exception.Interrupted as error:
-            raise exception.ServiceUnavailable(what="Conductor", reason=error.message) from error
+            raise _NoAnswer(error.message) from error
     return call
 
 

@@ -34,11 +34,15 @@ Later ones get more time, since a conductor with too much to do is there, too.""
 
 @contextmanager
 def _noticing_silence() -> Iterator[None]:
-    """Raises ConductorAway where no conductor answers, or one fails."""
+    """Raises ConductorAway where no conductor answers, or one fails: oslo.messaging raises its built-in exceptions here."""
     try:
         yield
-    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError) as error:
-        raise exception.ConductorAway(reason=error) from error
+    except exception.NovaLiteError:
+        raise
+    except Exception as error:
+        if not isinstance(error, messaging.MessagingException):
+            LOG.exception("a conductor failed")
+        raise exception.ConductorAway(reason=f"{type(error).__name__}: {error}") from error
 
 
 class ConductorAPI(rpc.Client):

@@ -139,8 +139,18 @@ class Service:
         return self._stopped.wait(timeout)
 
     def _listen_again(self) -> None:
-        for part in self._parts:
-            part.listen_again()
+        """The transport has gone over to another broker or user: so do all parts, or, when one cannot, none."""
+        made: list[tuple[_Part, Any]] = []
+        try:
+            for part in self._parts:
+                if part.listens:
+                    made.append((part, part.listen()))
+        except Exception:
+            for _, new in made:
+                _end(new)
+            raise
+        for part, new in made:
+            part.go_over(new)
 
     def _start_loop(self, seconds: float, function: Callable[[], Any]) -> None:
         name = getattr(function, "__qualname__", repr(function))
@@ -180,22 +190,27 @@ class _Part:
     def start(self) -> None:
         if self.manager is not None:
             self.manager.start()
-        self._rpc = self._listen()
+        self._rpc = self.listen()
         if self.manager is not None:
             for seconds, function in self.manager.periodics():
                 if seconds > 0:
                     self.service._start_loop(seconds, function)
 
-    def _listen(self) -> Any:
+    @property
+    def listens(self) -> bool:
+        """Whether it has started."""
+        return self._rpc is not None
+
+    def listen(self) -> Any:
+        """An RPC server of its own on the transport as it is now."""
         made = rpc.get_server(self.service.transport, self.topic, self.server, self.endpoints)
         made.start()
         return made
 
-    def listen_again(self) -> None:
-        """The transport has gone over to another broker or user: so do we, before we leave the one that we have."""
-        if self._rpc is not None:
-            old, self._rpc = self._rpc, self._listen()
-            threading.Thread(target=_end, args=(old,), name=f"leave-{self.topic}", daemon=True).start()
+    def go_over(self, new: Any) -> None:
+        """Leave the RPC server of before."""
+        old, self._rpc = self._rpc, new
+        threading.Thread(target=_end, args=(old,), name=f"leave-{self.topic}", daemon=True).start()
 
     def close(self) -> None:
         """Take no more messages; answer those that are here."""

@@ -221,8 +221,6 @@ def _short(name: str | None) -> str | None:
 # against the flavor -------------------------------------------------------------------------------------------------------
 def check_local(devices: Sequence[BlockDevice], flavor: Flavor) -> None:
     """Raise Invalid or its kin (400) for disks of the host that the flavor does not give."""
-    if sum(not d.is_volume for d in devices) > MAX_LOCAL:
-        raise _invalid("You specified more local devices than the limit allows")
     if sum(flavor.ephemeral_gb if d.size is None else d.size for d in devices if d.is_ephemeral) > flavor.ephemeral_gb:
         raise exception.Invalid("Ephemeral disks requested are larger than the instance type allows. If no size is given in "
                                 "one block device mapping, flavor ephemeral size will be used.")
@@ -231,6 +229,10 @@ def check_local(devices: Sequence[BlockDevice], flavor: Flavor) -> None:
         raise _invalid("More than one swap drive requested.")
     if swap and (swap[0].size or 0) > flavor.swap:
         raise exception.Invalid("Swap drive requested is larger than instance type allows.")
+    of_flavor = [flavor.ephemeral_gb and not any(d.is_ephemeral for d in devices),
+                 flavor.swap and not any(d.is_swap for d in devices)]
+    if sum(not d.is_volume for d in devices) + sum(map(bool, of_flavor)) > MAX_LOCAL:
+        raise _invalid("You specified more local devices than the limit allows")
 
 
 # for one server -----------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
     """The host's answer; raises ServiceUnavailable when there is none."""
     try:
         return question(*arguments)
-    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure) as error:
+    except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError) as error:
         raise exception.ServiceUnavailable(what=what, reason="its compute host does not answer") from error
     except exception.HostNotAllowed as error:       # keys or clocks do not agree
         LOG.error("%s: %s", what, error)

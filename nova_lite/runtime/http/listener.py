@@ -100,8 +100,7 @@ class Listener:
             if client in clients:       # not when it was evicted
                 del clients[client]
                 clients[client] = time.monotonic() if waits else None
-                if waits:
-                    self._set_held(client, 0)
+                self._set_held(client, 0)       # at work: nobody is closed for what a worker has
                 if waits and self.stopping.is_set():
                     self._evict(client)
 

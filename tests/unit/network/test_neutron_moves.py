@@ -33,11 +33,11 @@ def leaving(driver, neutron):
     """A server on "old" with one nic, whose agent on "new" was told to wire it."""
     server = _build(driver, [NetworkRequest(neutron.add_network())], host="old")
     [port] = neutron.of(server.uuid)
-    port["binding:profile"] = {"trusted": "true"}
+    port["binding:profile"] = {"mine": "kept"}
     neutron.profiles.clear()
     assert [vif.active for vif in driver.expect(HOST, server, "new")] == [False]
     driver.announce(HOST, server, "new")
-    assert neutron.profiles == [("old", {"trusted": "true", "migrating_to": "new"}, ["new"])]
+    assert neutron.profiles == [("old", {"mine": "kept", "migrating_to": "new"}, ["new"])]
     neutron.profiles.clear()
     return server
 
@@ -46,15 +46,15 @@ def test_an_agent_that_is_told_again_hears_a_change(driver, neutron, leaving):
     """And all the time that its port leaves: else the agent of its old host would wire it, and say so."""
     for number in (1, 2):
         driver.announce(HOST, leaving, "new")
-        assert neutron.profiles[-1][1] == {"trusted": "true", "migrating_to": "new", "nova_lite_reminders": number}
+        assert neutron.profiles[-1][1] == {"mine": "kept", "migrating_to": "new", "nova_lite_reminders": number}
     assert len(neutron.profiles) == 2
     driver.forget(HOST, leaving, "new")
-    assert neutron.profiles[-1] == ("old", {"trusted": "true"}, [])
+    assert neutron.profiles[-1] == ("old", {"mine": "kept"}, [])
 
 
 def test_agents_hear_of_a_port_that_has_come_when_its_old_binding_is_gone(driver, neutron, leaving):
     driver.move(HOST, leaving, "new")
-    assert neutron.profiles[-1] == ("new", {"trusted": "true"}, [])
+    assert neutron.profiles[-1] == ("new", {"mine": "kept"}, [])
 
 
 @pytest.mark.parametrize("cut", ["GET", "DELETE", "PUT"])
@@ -71,35 +71,35 @@ def test_agents_hear_of_a_port_that_has_come_also_when_its_move_was_cut_off(driv
     neutron.before = lambda method, what: None
     neutron.profiles.clear()
     driver.move(HOST, leaving, "new")       # as the end of a live migration does
-    assert neutron.profiles == [("new", {"trusted": "true"}, [])]
+    assert neutron.profiles == [("new", {"mine": "kept"}, [])]
 
 
 def test_nothing_of_a_live_migration_stays_at_a_port_of_the_users(driver, neutron):
     """The server was deleted meanwhile: the next one with this port would wait for an agent that does not wire it."""
-    mine = neutron.add_port(neutron.add_network(), **{"binding:profile": {"trusted": "true"}})
+    mine = neutron.add_port(neutron.add_network(), **{"binding:profile": {"mine": "kept"}})
     server = _build(driver, [NetworkRequest(port_id=mine)], host="old")
     driver.expect(HOST, server, "new")
     driver.announce(HOST, server, "new")
     driver.deallocate(HOST, server)
     port = neutron.ports[mine]
-    assert (port["binding:host_id"], port["waiting"], port["binding:profile"]) == ("", [], {"trusted": "true"})
+    assert (port["binding:host_id"], port["waiting"], port["binding:profile"]) == ("", [], {"mine": "kept"})
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_port_of_the_users_that_an_old_server_has_left_on_its_way_is_wired_for_the_next(driver, neutron, again):
-    mine = neutron.add_port(neutron.add_network(), **{"binding:profile": {"trusted": "true", "migrating_to": "new"}})
+    mine = neutron.add_port(neutron.add_network(), **{"binding:profile": {"mine": "kept", "migrating_to": "new"}})
     wanted = driver.validate(USER, [NetworkRequest(port_id=mine)], 1).requests
     server = _server(wanted)
     if again:       # a run that was cut off has bound it
         neutron.ports[mine] |= {"device_id": server.uuid, "device_owner": "compute:east", "binding:host_id": "node"}
     driver.allocate(HOST, server, wanted, "node")
-    assert (neutron.ports[mine]["binding:host_id"], neutron.ports[mine]["binding:profile"]) == ("node", {"trusted": "true"})
+    assert (neutron.ports[mine]["binding:host_id"], neutron.ports[mine]["binding:profile"]) == ("node", {"mine": "kept"})
 
 
 def test_no_profile_names_a_move_that_was_given_up(driver, neutron, leaving):
     for _ in range(2):
         driver.forget(HOST, leaving, "new")
-        assert neutron.profiles == [("old", {"trusted": "true"}, [])]
+        assert neutron.profiles == [("old", {"mine": "kept"}, [])]
 
 
 @pytest.mark.parametrize("host", ["new", "third"])

@@ -21,6 +21,8 @@ from tests.unit.scheduler.hosts import spec, uuids
 def scheduler(cloud, monkeypatch):
     """Calls ``select_destinations`` over the in-memory bus."""
     monkeypatch.setitem(os.environ, "NOVA_LITE_CONCURRENCY", "threading")
+    cloud.conf.set_override("enabled_filters", [*cloud.conf.scheduler.enabled_filters, "AggregateInstanceExtraSpecsFilter"],
+                            "scheduler")
     transport = rpc.get_transport(cloud.conf)
     manager = SchedulerManager(cloud.conf, transport)
     manager.start()

@@ -98,6 +98,8 @@ def test_another_class_changes_nothing(admin, member):
     admin.put("/os-quota-class-sets/gold", {"quota_class_set": {"cores": 99}})
     assert admin.get("/os-quota-class-sets/gold")["quota_class_set"]["cores"] == 99
     assert admin.get("/os-quota-class-sets/gold")["quota_class_set"]["id"] == "gold"
+    admin.put("/os-quota-class-sets/default", {"quota_class_set": {"instances": 3}})
+    assert admin.get("/os-quota-class-sets/gold")["quota_class_set"]["instances"] == 10     # the option's, as in Nova
     assert member.get(P)["quota_set"]["cores"] == 20
 
 

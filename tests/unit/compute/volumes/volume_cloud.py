@@ -87,7 +87,8 @@ class VolumeCloud(Cloud):
         made = image.create(self.user, {"name": "tiny", "min_disk": 1, "disk_format": "raw",
                                         "properties": {"hw_disk_bus": "virtio", "os_type": "linux"}})
         self.image = image.upload(self.user, made.id, [b"x" * 1024]).id
-        for name, values in {"1": {"root_gb": 10}, "0": {"root_gb": 0}, "e": {"root_gb": 1, "ephemeral_gb": 4, "swap": 512}
+        for name, values in {"1": {"root_gb": 10}, "0": {"root_gb": 0}, "e": {"root_gb": 1, "ephemeral_gb": 4, "swap": 512},
+                             "noswap": {"root_gb": 1, "ephemeral_gb": 4}
                              }.items():
             self.db.write(flavors.create, {"flavorid": name, "name": f"f{name}", "memory_mb": 512, "vcpus": 1, **values})
 
