@@ -47,8 +47,10 @@ class HostFiles:
         return [f"{self.name}: {what} {one}" for what, names in found.items() for one in names]
 
     def slow_down(self, server: str) -> None:
-        """Live migrations of a guest from here take their time: its disk and memory are copied with 8 MiB a second."""
-        self._virsh("migrate-setspeed", server, "8")
+        """Live migrations of a guest from here take their time, before the guest goes on and after: disk and memory are copied
+        with so many MiB a second."""
+        self._virsh("migrate-setspeed", server, "4")
+        self._virsh("migrate-setspeed", server, "2", "--postcopy")
 
     def _virsh(self, *arguments: str) -> str:
         uri = f"qemu+unix:///system?socket={self.libvirt / 'run' / 'libvirt-sock'}"
@@ -148,6 +150,18 @@ def options(text: str) -> Iterator[None]:
     finally:
         file.write_text(before)
         _start_anew()
+
+
+@contextlib.contextmanager
+def userfaultfd() -> Iterator[None]:
+    """QEMU, which is not root's here, may take in memory after a guest has gone on: the kernel of both hosts allows it."""
+    file = pathlib.Path("/proc/sys/vm/unprivileged_userfaultfd")
+    before = file.read_text()
+    file.write_text("1")
+    try:
+        yield
+    finally:
+        file.write_text(before)
 
 
 def _start_anew() -> None:
