@@ -235,8 +235,8 @@ class Drain:
                     raise _Stays(self._reason(action))
                 # without a code nobody has said no: a scheduler or a host did not answer
                 code = action.arguments.get("error_code", exception.ServiceUnavailable.code)
-                refused = 400 <= code < 500 and code != exception.Conflict.code
-                raise (_Refused if refused else _NotNow)(self._reason(action))
+                passing = code in (exception.Conflict.code, exception.ServiceUnavailable.code)
+                raise (_NotNow if passing else _Refused)(self._reason(action))
             pause(what)
 
     def _pauses(self, uuid: str, seconds: float | None = None) -> Callable[[str], None]:
