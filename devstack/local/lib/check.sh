@@ -132,7 +132,9 @@ no_names() { [ -z "$(names "$1")" ]; }
 # --- after all servers are gone
 no_ports() { ! OS_CLOUD=nova-lite cloud port list -f value -c ID -c device_owner | grep compute:; }
 no_attachments() { [ -z "$(OS_CLOUD=nova-lite cloud --os-volume-api-version 3.27 volume attachment list --all-projects -f value)" ]; }
-no_taps() { ! "$@" ip -o link | grep -E ': (tap|qvo|qvb|vhu)[0-9a-f-]{11}[:@]'; }   # COMMAND that runs it where they are
+no_taps() { # COMMAND that runs it where they are; taps of OVN's metadata agents are of the type veth
+    ! { "$@" ip -o link show type tun; "$@" ip -o link | grep -v ': tap'; } | grep -E ': (tap|qvo|qvb|vhu)[0-9a-f-]{11}[:@]'
+}
 no_files() { # STATE_PATH
     local found
     found=$(find "$1/instances" -mindepth 1 -not -path "*/_base*" 2>/dev/null)
