@@ -53,11 +53,12 @@ def client(cloud):
 
 @pytest.fixture(autouse=True)
 def all_run(cloud):
-    """What a test has stopped, and did not start again."""
+    """Start what a test has stopped, and wait until the next test may use each host."""
     yield
     for process in cloud.everything:
         if not process.alive():
             process.start()
+    wait_for("all services to be up", lambda: "down" not in states(cloud).values(), 60, 0.5)
 
 
 def boot(client, count=1, **values):

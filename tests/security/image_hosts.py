@@ -60,7 +60,17 @@ class Hosts:
         return GuestDirectory(self._root / name / "instances", server.uuid)
 
     def stop(self) -> None:
-        """All."""
+        """Stop all drivers and remove their guests: the connections of one process to ``test:///default`` share its guests."""
+        import libvirt
+        connection = libvirt.open("test:///default")
+        for domain in connection.listAllDomains():
+            if domain.name().startswith("instance-"):
+                if domain.isActive():
+                    domain.destroy()
+                if domain.isPersistent():
+                    domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+                                         | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA)
+        connection.close()
         for driver in self._started:
             driver.stop_host()
 
