@@ -83,11 +83,6 @@ class _Facts:
     auto_disk_config: bool
     devices: list[BlockDevice]
 
-    @property
-    def image_ref(self) -> str:
-        """The image as the server shows it: none when its root disk is a volume."""
-        return "" if any(d.is_root and d.is_volume for d in self.devices) else self.image.id
-
 
 class Creation(Volumes):
     """POST /servers."""
@@ -221,7 +216,7 @@ class Creation(Volumes):
         return {
             "project_id": context.project_id or "", "user_id": context.user_id or "", "reservation_id": reservation,
             "display_description": request.description, "vm_state": states.BUILDING, "task_state": states.SCHEDULING,
-            "image_ref": facts.image_ref, "image": facts.image, "flavor": facts.flavor, "flavor_ref": facts.flavor.flavorid,
+            "image_ref": request.image_id, "image": facts.image, "flavor": facts.flavor, "flavor_ref": facts.flavor.flavorid,
             "key_name": request.key_name, "keypair": facts.keypair, "availability_zone": request.availability_zone,
             "pinned_availability_zone": request.availability_zone, "metadata": request.metadata,
             "config_drive": request.config_drive or mandatory or self.conf.compute.force_config_drive,
