@@ -30,16 +30,20 @@ _NAME = rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?"
 _HOST = re.compile(rb"(?:" + _NAME + rb")?")
 _ABSOLUTE = re.compile(rb"(?i:https?)://(" + _NAME + rb")(/[^?]*)?(?:\?(.*))?")
 
+_Fields = dict[bytes, bytes]        # by name; of a name that is there twice, the last
+
 
 @dataclass
 class Incoming:
-    """One request: its head, and the file of its body. ``protocol`` goes on with the answer.
+    """One request: its head, and the file of its body.
 
-    ``stream`` is the body that is read as the application asks for it.
+    ``headers``: those of the head, as a list; names are in lower case. ``keeps_alive``: the client may send another request
+    after this one. ``stream`` is the body that is read as the application asks for it.
     """
 
     head: h11.Request
-    protocol: h11.Connection
+    headers: list[tuple[bytes, bytes]]
+    keeps_alive: bool
     framing: Framing
     path: bytes
     query: bytes
@@ -74,9 +78,12 @@ class Requests:
             raise BadRequest(str(error)) from None
         if not isinstance(head, h11.Request):
             raise BadRequest("the head has no end")
-        _check(raw, head)
-        request = Incoming(head, protocol, _framing(head), *_target(head))
-        self._begin_body(request, len(raw))
+        headers = list(head.headers)
+        fields = dict(headers)
+        _check(raw, head, fields)
+        request = Incoming(head, headers, _keeps_alive(head, headers), _framing(fields),
+                           *_target(head.target, head.method, fields.get(b"host", b"")))
+        self._begin_body(request, len(raw), fields, protocol.they_are_waiting_for_100_continue)
         return request
 
     def end(self, request: Incoming) -> bool:
@@ -127,13 +134,12 @@ class Requests:
                 raise RequestTimeout() from None
             return b""
 
-    def _begin_body(self, request: Incoming, head_bytes: int) -> None:
+    def _begin_body(self, request: Incoming, head_bytes: int, fields: _Fields, waits_for_100: bool) -> None:
         """Read a small body now: a client that sends it slowly has only its own thread then. Larger ones as they are read."""
         came, self._rest = self._rest, b""
-        waits = request.protocol.they_are_waiting_for_100_continue
-        body = Body(self._sock, request.framing, came, waits, self._clock)
+        body = Body(self._sock, request.framing, came, waits_for_100, self._clock)
         held = bytearray()
-        if _length(request.head) <= HELD_BYTES:
+        if _length(fields) <= HELD_BYTES:
             while len(held) <= HELD_BYTES:
                 if not request.framing.ended:
                     self._hold(head_bytes + len(held))
@@ -145,33 +151,35 @@ class Requests:
         request.stream, request.body = body, cast(BinaryIO, body.stream(bytes(held)))
 
 
-def _length(head: h11.Request) -> int:
-    return next((int(value) for name, value in head.headers if name == b"content-length"), 0)
+def _keeps_alive(head: h11.Request, headers: list[tuple[bytes, bytes]]) -> bool:
+    return head.http_version == b"1.1" and not any(
+        option.strip().lower() == b"close" for name, value in headers if name == b"connection" for option in value.split(b","))
 
 
-def _framing(head: h11.Request) -> Framing:
-    if any(name == b"transfer-encoding" for name, _ in head.headers):
-        return Chunked()
-    return Length(_length(head))
+def _length(fields: _Fields) -> int:
+    return int(fields.get(b"content-length", b"0"))
 
 
-def _target(head: h11.Request) -> tuple[bytes, bytes, bytes]:
+def _framing(fields: _Fields) -> Framing:
+    return Chunked() if b"transfer-encoding" in fields else Length(_length(fields))
+
+
+def _target(target: bytes, method: bytes, host: bytes) -> tuple[bytes, bytes, bytes]:
     """Path, query and host. A proxy may send the whole URL, which says the host then (RFC 9112, 3.2.2)."""
-    host = next((value for name, value in head.headers if name == b"host"), b"")
     if not _HOST.fullmatch(host):
         raise BadRequest("the Host is not valid")
-    if head.target.startswith(b"/"):
-        path, _, query = head.target.partition(b"?")
+    if target.startswith(b"/"):
+        path, _, query = target.partition(b"?")
         return path, query, host
-    if head.target == b"*" and head.method == b"OPTIONS":
-        return head.target, b"", host
-    match = _ABSOLUTE.fullmatch(head.target)
+    if target == b"*" and method == b"OPTIONS":
+        return target, b"", host
+    match = _ABSOLUTE.fullmatch(target)
     if match is None:
         raise BadRequest("the target is neither a path nor a URL")
     return match[2] or b"/", match[3] or b"", match[1]
 
 
-def _check(raw: bytes, head: h11.Request) -> None:
+def _check(raw: bytes, head: h11.Request, fields: _Fields) -> None:
     """What h11 allows, and a front end may read otherwise."""
     if head.http_version not in (b"1.0", b"1.1"):
         raise VersionNotSupported()
@@ -184,7 +192,7 @@ def _check(raw: bytes, head: h11.Request) -> None:
     lengths = len(_LENGTH.findall(raw))
     if lengths > 1:
         raise BadRequest("more than one Content-Length")
-    if any(name == b"transfer-encoding" for name, _ in head.headers):
+    if b"transfer-encoding" in fields:
         if lengths:
             raise BadRequest("Content-Length beside Transfer-Encoding")
         if head.http_version == b"1.0":

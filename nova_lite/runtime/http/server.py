@@ -5,24 +5,21 @@ The request log is a filter of the application's pipeline. So the server logs on
 from __future__ import annotations
 
 import contextlib
-import email.utils
-import functools
 import socket
 import ssl
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
-import h11
 from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.runtime import concurrency
 from nova_lite.runtime.http.incoming import HEAD_SECONDS, KEEPALIVE_SECONDS, Incoming, Requests
 from nova_lite.runtime.http.listener import Client, Limits, Listener
+from nova_lite.runtime.http.outgoing import Answer
 from nova_lite.runtime.http.sockets import SEND_RATE, SEND_SECONDS, linger, send_all
 
 LOG = log.getLogger(__name__)
@@ -70,10 +67,11 @@ class WSGIServer:
                 client.begin()
                 environ = self._environ(client, request)
                 try:
-                    _Exchange(client, request, self._listener.stopping, _Work(self._at_work)).run(self._app, environ)
+                    exchange = _Exchange(client, request, self._listener.stopping, _Work(self._at_work))
+                    exchange.run(self._app, environ)
                 finally:
                     environ.clear()     # webob lets it refer to itself: the body would stay for long
-                if not requests.end(request) or request.protocol.our_state is not h11.DONE:
+                if not requests.end(request) or not exchange.keeps_alive:
                     linger(client.sock)
                     return
                 idle_seconds = KEEPALIVE_SECONDS
@@ -82,16 +80,15 @@ class WSGIServer:
             LOG.debug("%s does not take an answer: %s", client.address, error)
 
     def _environ(self, client: Client, request: Incoming) -> dict[str, Any]:
-        head = request.head
         environ: dict[str, Any] = {
-            "REQUEST_METHOD": head.method.decode("ascii"), "SCRIPT_NAME": "",
+            "REQUEST_METHOD": request.head.method.decode("ascii"), "SCRIPT_NAME": "",
             "PATH_INFO": unquote_to_bytes(request.path).decode("latin-1"), "QUERY_STRING": request.query.decode("latin-1"),
             "SERVER_NAME": self._name, "SERVER_PORT": str(self.port),
-            "SERVER_PROTOCOL": f"HTTP/{head.http_version.decode('ascii')}", "REMOTE_ADDR": client.address,
+            "SERVER_PROTOCOL": f"HTTP/{request.head.http_version.decode('ascii')}", "REMOTE_ADDR": client.address,
             "REMOTE_PORT": str(client.port), "wsgi.version": (1, 0), "wsgi.url_scheme": self._scheme,
             "wsgi.input": request.body, "wsgi.input_terminated": True, "wsgi.errors": sys.stderr, "wsgi.multithread": True,
             "wsgi.multiprocess": False, "wsgi.run_once": False}
-        for name, value in head.headers:
+        for name, value in request.headers:
             if b"_" in name:        # X_Roles would be taken for X-Roles
                 continue
             key = name.decode("ascii").upper().replace("-", "_")
@@ -141,7 +138,7 @@ class _Exchange:
         self._sock, self._request, self._stopping, self._work = client.sock, request, stopping, work
         self._status, self._headers = "", list[tuple[str, str]]()
         self._written = list[bytes]()
-        self._began = False
+        self._began = self.keeps_alive = False
 
     def run(self, app: App, environ: dict[str, Any]) -> None:
         """Call the application and send what it answers. Raises _ClientGone, and what reading the body raised."""
@@ -181,49 +178,36 @@ class _Exchange:
         """Send head and body; what is known at once goes in one piece."""
         if isinstance(result, (list, tuple)):
             parts = [*self._written, *result]
-            self._send(self._head(sum(map(len, parts))) + self._part(b"".join(parts)) + self._end())
+            answer = self._begin(sum(map(len, parts)))
+            self._send(answer.head + answer.part(b"".join(parts)) + answer.end())
             return
-        data = b""
+        begun: Answer | None = None
         for part in [*self._written, *result] if self._written else result:
             if not part:
                 continue
-            if not self._began:
-                data = self._head(None)
-            self._send(data + self._part(part))
-            data = b""
-        self._send((b"" if self._began else self._head(0)) + self._end())
+            if begun is None:
+                begun = self._begin(None)
+                self._send(begun.head + begun.part(part))
+            else:
+                self._send(begun.part(part))
+        if begun is None:
+            begun = self._begin(0)
+            self._send(begun.head + begun.end())
+        else:
+            self._send(begun.end())
 
-    def _head(self, length: int | None) -> bytes:
-        code, _, reason = self._status.partition(" ")
-        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._headers]
-        names = {name.lower() for name, _ in headers}
-        if length is not None and b"content-length" not in names and code[0] != "1" and code not in ("204", "304"):
-            headers.append((b"Content-Length", str(length).encode()))
-        if b"date" not in names:
-            headers.append((b"Date", _date(int(time.time()))))
+    def _begin(self, length: int | None) -> Answer:
         # what is left of the body is not read: the client may send without an end
-        if self._stopping.is_set() or not self._request.framing.ended:
-            headers.append((b"Connection", b"close"))
-        self._began = True
-        return self._request.protocol.send(h11.Response(
-            status_code=int(code), headers=headers, reason=reason.encode("latin-1"))) or b""
-
-    def _part(self, data: bytes) -> bytes:
-        if not data or self._request.head.method == b"HEAD":
-            return b""
-        return self._request.protocol.send(h11.Data(data=data)) or b""
-
-    def _end(self) -> bytes:
-        return self._request.protocol.send(h11.EndOfMessage()) or b""
+        closes = self._stopping.is_set() or not self._request.framing.ended
+        answer = Answer(self._request, self._status, self._headers, length, closes)
+        self.keeps_alive = answer.keeps_alive
+        return answer
 
     def _send(self, data: bytes) -> None:
+        self._began = True
         try:
             with self._work.outside():
                 send_all(self._sock, data, SEND_SECONDS + len(data) / SEND_RATE)
         except OSError as error:
             raise _ClientGone(str(error)) from None
 
-
-@functools.lru_cache(maxsize=1)
-def _date(seconds: int) -> bytes:
-    return email.utils.formatdate(seconds, usegmt=True).encode()

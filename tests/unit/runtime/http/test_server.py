@@ -145,6 +145,35 @@ def test_answers_without_a_body(serve: Serve, status: str) -> None:
         assert answer.headers["Content-Length"] == ("7" if status == "200 OK" else None)
 
 
+@pytest.mark.parametrize(("status", "headers"), [
+    ("200 OK", [("X-One", "1\r\nX-Two: 2")]), ("200 OK", [("X One", "1")]), ("200 OK", [("X-One: 1\r\nX-Two", "2")]),
+    ("200 OK\r\nX-Two: 2", []), ("OK", []), ("", []), ("200 OK", [("Transfer-Encoding", "chunked")]),
+    ("200 OK", [("Content-Length", "1"), ("content-length", "1")]), ("200 OK", [("Content-Length", "-1")]),
+    ("200 OK", [("Content-Length", "2")]), ("200 OK", [("Content-Length", "0")])])
+def test_an_answer_that_is_no_http_is_a_500(serve: Serve, status: str, headers: list[tuple[str, str]]) -> None:
+    def app(environ: dict[str, Any], start: Start) -> list[bytes]:
+        start(status, headers)
+        return [b"x"]
+    client = http.client.HTTPConnection("127.0.0.1", serve(app), timeout=5)
+    for _ in range(2):
+        client.request("GET", "/")
+        answer = client.getresponse()
+        assert (answer.status, answer.read(), answer.headers["X-Two"]) == (500, b"", None)
+
+
+@pytest.mark.parametrize("length", ["5", "7"])
+def test_the_connection_ends_after_parts_that_are_not_as_long_as_announced(serve: Serve, length: str) -> None:
+    def app(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        start("200 OK", [("Content-Length", length)])
+        yield b"one"
+        yield b"two"
+    with socket.create_connection(("127.0.0.1", serve(app)), timeout=5) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+        got = b"".join(iter(lambda: sock.recv(1000), b""))
+    assert got.count(b"HTTP/1.1") == 1
+    assert len(got.partition(b"\r\n\r\n")[2]) == {"5": 3, "7": 6}[length]
+
+
 def test_write_is_supported(serve: Serve) -> None:
     def app(environ: dict[str, Any], start: Start) -> list[bytes]:
         start("200 OK", [])(b"one ")
