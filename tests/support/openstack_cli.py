@@ -95,16 +95,18 @@ def volume_tour(openstack: Callable[..., Any]) -> None:
     shown = openstack("volume", "show", name)
     assert (shown["size"], shown["description"], shown["properties"]) == (2, "mine", {"a": "b", "c": "d"})
     openstack("volume", "snapshot", "create", "--volume", name, f"{name}-s")
+    _until_volume(openstack, f"{name}-s", "available", "volume snapshot")
     image = openstack("image", "list")[0]["Name"]
     for other, source in ((f"{name}-1", ("--snapshot", f"{name}-s")), (f"{name}-2", ("--image", image, "--size", "1"))):
         openstack("volume", "create", *source, other)
         _until_volume(openstack, other, "available")
         openstack("volume", "delete", other, parse=False)
-    assert openstack("volume", "snapshot", "list")[0]["Name"] == f"{name}-s"
+    assert [s["Name"] for s in openstack("volume", "snapshot", "list", "--volume", name)] == [f"{name}-s"]
     openstack("volume", "snapshot", "delete", f"{name}-s", parse=False)
+    wait_for(f"{name} without a snapshot", lambda: not openstack("volume", "snapshot", "list", "--volume", name), 60)
     _attach_and_boot(openstack, name, image)
     openstack("volume", "delete", name, parse=False)
-    assert name not in [v["Name"] for v in openstack("volume", "list")]
+    wait_for(f"{name} to be gone", lambda: name not in [v["Name"] for v in openstack("volume", "list")], 60)
 
 
 def _attach_and_boot(openstack: Callable[..., Any], name: str, image: str) -> None:
@@ -123,11 +125,8 @@ def _attach_and_boot(openstack: Callable[..., Any], name: str, image: str) -> No
     openstack("volume", "delete", root["Volume ID"], parse=False)
 
 
-def _until_volume(openstack, name: str, status: str) -> None:
-    for _ in range(30):
-        if (said := openstack("volume", "show", name)["status"]) == status:
-            return
-    raise AssertionError(f"volume {name} is {said}, not {status}")
+def _until_volume(openstack, name: str, status: str, kind: str = "volume") -> None:
+    wait_for(f"{kind} {name} to be {status}", lambda: openstack(*kind.split(), "show", name)["status"] == status, 120)
 
 
 def _until(openstack, name: str, status: str) -> None:
