@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from nova_lite.virt.libvirt.guest_record import Record
 from tests.ceph.cluster import Ceph, missing
 from tests.ceph.conftest import CAPABILITIES, POOL
 from tests.guest import tiny_image
@@ -103,8 +104,8 @@ def _check(two_hosts, guest, key, host):
 
 def _owners(two_hosts):
     ceph = two_hosts.ceph
-    return {name.partition("_")[2]: ceph.json("rbd", "image-meta", "list", f"{POOL}/{name}")["nova_lite.owner"].split()[0]
-            for name in ceph.images(POOL)}
+    notes = {name: ceph.json("rbd", "image-meta", "list", f"{POOL}/{name}") for name in ceph.images(POOL)}
+    return {name.partition("_")[2]: Record.from_json(some["nova_lite.guest"]).host or "-" for name, some in notes.items()}
 
 
 def _snapshots(two_hosts):

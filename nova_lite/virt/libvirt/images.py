@@ -124,11 +124,11 @@ def info(path: pathlib.Path, disk_format: str) -> dict[str, Any]:
     return found
 
 
-def base_of(disk: pathlib.Path, disk_format: str, made_on: str) -> pathlib.Path | None:
+def base_of(disk: pathlib.Path, disk_format: str, made_on: str | None) -> pathlib.Path | None:
     """The base image of a guest's overlay, which is to be asked for before anything opens the disk in this format. OSError for
     one that stands on what is not among this host's base images, or whose data is elsewhere: its guest may have taken over
     QEMU, or another host may have written it, and no file of the host is to be shown for what it says. ``made_on``: the base
-    image that was noted (``GuestDirectory.base``); DriverRefusal for another one."""
+    image that was noted (``GuestDirectory.base``; None: none was); DriverRefusal for another one."""
     header = qcow2_header(disk) if disk_format == OVERLAY else None
     if header is None:
         return None
@@ -142,8 +142,8 @@ def base_of(disk: pathlib.Path, disk_format: str, made_on: str) -> pathlib.Path 
     base, bases = pathlib.Path(header.backing_name), disk.parent.parent / BASES
     if "\0" in header.backing_name or not base.is_absolute() or (found := base.resolve()).parent != bases.resolve():
         raise OSError(f"{disk} stands on {base}, which is no base image of this host")
-    if made_on not in ("", found.name):
-        LOG.error("%s stands on %s, and was made on %s: its guest may have taken over QEMU", disk, base, made_on)
+    if made_on not in (None, found.name):
+        LOG.error("%s stands on %s, and was made on %s: its guest may have taken over QEMU", disk, base, made_on or "none")
         raise exception.DriverRefusal(what="Opening a disk", reason="it names another base image than the one it was made on")
     return base
 
