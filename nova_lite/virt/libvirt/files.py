@@ -36,6 +36,10 @@ DISK_FORMATS = ("qcow2", "raw")
 RECORD = "guest.json"
 
 
+class UnreadableRecord(OSError):
+    """A newer version, or somebody by hand, has written it. What is asked about one guest fails; that of others goes on."""
+
+
 class GuestDirectory:
     """``<state_path>/instances/<uuid>``: all that one guest has on disk."""
 
@@ -99,14 +103,14 @@ class GuestDirectory:
 
     @property
     def record(self) -> Record:
-        """An unknown one where there is none. Raises OSError for one that this version cannot read."""
+        """An unknown one where there is none. Raises UnreadableRecord for one that this version cannot read."""
         server = self.path.name.removesuffix(ASIDE)
         try:
             return Record.from_json(self.record_file.read_text())
         except (FileNotFoundError, NotADirectoryError):
             return Record(server)
         except ValueError as error:
-            raise OSError(f"{self.record_file}: {error}") from error
+            raise UnreadableRecord(f"{self.record_file}: {error}") from error
 
     def note(self, **changes: Any) -> None:
         """Write the record with these changes of its fields."""

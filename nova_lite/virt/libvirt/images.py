@@ -20,7 +20,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.runtime import concurrency
 from nova_lite.virt.libvirt import image_formats
-from nova_lite.virt.libvirt.files import BASES, DISK_FORMATS, EPHEMERALS, SWAP, GuestDirectory
+from nova_lite.virt.libvirt.files import BASES, DISK_FORMATS, EPHEMERALS, SWAP, GuestDirectory, UnreadableRecord
 
 LOG = log.getLogger(__name__)
 
@@ -190,7 +190,7 @@ def backing_files(root: pathlib.Path) -> set[pathlib.Path]:
         names = set(os.listdir(root))
         with contextlib.suppress(FileNotFoundError):        # a directory may have got another name: read all of them again
             found = {name for path in _guest_files(root, names) if path.name.removesuffix(".part") in _OVERLAYS
-                     and GuestDirectory(root, path.parent.name).disk_format != "raw"
+                     and _noted_format(GuestDirectory(root, path.parent.name)) != "raw"
                      for header in [qcow2_header(path)] if header is not None and (name := header.backing_name)}
             if names.issuperset(os.listdir(root)):
                 return {pathlib.Path(name) for name in found}
@@ -203,7 +203,7 @@ def overcommitted(root: pathlib.Path, images_type: str) -> int:
     for name in os.listdir(root):
         with contextlib.suppress(FileNotFoundError):        # it is going away, or gets another name
             paths = list(_guest_files(root, [name]))
-            disk_format = GuestDirectory(root, name).disk_format or images_type
+            disk_format = _noted_format(GuestDirectory(root, name)) or images_type
             # by the word of the root disk, which a guest cannot write where it is no raw one
             is_encrypted = disk_format == OVERLAY and any(
                 (header := qcow2_header(path)) is not None and header.luks for path in paths if path.name == "disk")
@@ -211,6 +211,15 @@ def overcommitted(root: pathlib.Path, images_type: str) -> int:
                 found = disk(path, disk_format, is_encrypted and path.name in _ENCRYPTED)
                 growth += max(0, found.size - found.used)
     return growth
+
+
+def _noted_format(files: GuestDirectory) -> str:
+    """Empty, too, where the record cannot be read: such a guest does not start, and holds up nothing."""
+    try:
+        return files.disk_format
+    except UnreadableRecord as error:
+        LOG.error("Nobody knows the format of a disk: %s", error)
+        return ""
 
 
 def _guest_files(root: pathlib.Path, names: Iterable[str]) -> Iterator[pathlib.Path]:

@@ -32,6 +32,7 @@ from nova_lite.virt.libvirt.files import (
     POOLED,
     RECORD,
     GuestDirectory,
+    UnreadableRecord,
     finish_removals,
     instances_root,
     written_whole,
@@ -288,8 +289,8 @@ class Moves:
     def _is_left(self, files: GuestDirectory) -> bool:
         try:
             return self._rule(files).is_left
-        except OSError as error:
-            LOG.error("nobody knows whose a directory is: %s", error)
+        except UnreadableRecord as error:
+            LOG.error("Nobody knows whose a directory is: %s", error)
             return False
 
     def drop_left_behind(self, instance_uuid: str) -> None:

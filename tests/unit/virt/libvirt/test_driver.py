@@ -168,6 +168,22 @@ def test_a_host_that_is_upgraded_knows_what_the_older_version_has_left(tmp_path,
     upgraded.stop_host()
 
 
+def test_a_guest_whose_record_cannot_be_read_does_not_start_and_holds_up_no_other(driver):
+    files = GuestDirectory(instances_root(driver._conf), UUID)
+    files.make()
+    files.disk.write_bytes(b"data")
+    files.record_file.write_text('{"version": 1, "host": "h1" "state": "here"}')      # by hand
+    again = LibvirtDriver(driver._conf, "h1")
+    again.init_host(lambda uuid, state: None)
+    assert again.inventory().local_gb > 0
+    assert again.left_behind() == set()
+    for operation in (lambda: again.power_on(instance(host="h1"), []), lambda: again.destroy(instance(host="h1"), [])):
+        with pytest.raises(OSError, match=f"{UUID}/guest.json: "):
+            operation()
+    assert files.disk.read_bytes() == b"data"
+    again.stop_host()
+
+
 class Killed(BaseException):
     """The process ends here."""
 
