@@ -27,7 +27,6 @@ from nova_lite.objects.instance import Instance
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.libvirt import rbd
-from nova_lite.virt.libvirt.guest_record import Record
 from tests.ceph.conftest import POOL
 from tests.guest import tiny_image
 from tests.libvirt_host import LibvirtHost
@@ -126,7 +125,7 @@ def _sizes(ceph):
 
 def _owners(ceph):
     notes = {name: ceph.json("rbd", "image-meta", "list", f"{POOL}/{name}") for name in ceph.images(POOL)}
-    return {name.partition("_")[2]: Record.from_json(some["nova_lite.guest"]).host or "-" for name, some in notes.items()}
+    return {name.partition("_")[2]: json.loads(some["nova_lite.guest"]).get("host", "-") for name, some in notes.items()}
 
 
 def _snapshots(ceph):

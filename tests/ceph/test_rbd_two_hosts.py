@@ -1,6 +1,7 @@
 """All services, two libvirt hosts, disks in a real Ceph pool: guests that live move, and what they wrote is there."""
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 import tempfile
@@ -8,7 +9,6 @@ import uuid
 
 import pytest
 
-from nova_lite.virt.libvirt.guest_record import Record
 from tests.ceph.cluster import Ceph, missing
 from tests.ceph.conftest import CAPABILITIES, POOL
 from tests.guest import tiny_image
@@ -105,7 +105,7 @@ def _check(two_hosts, guest, key, host):
 def _owners(two_hosts):
     ceph = two_hosts.ceph
     notes = {name: ceph.json("rbd", "image-meta", "list", f"{POOL}/{name}") for name in ceph.images(POOL)}
-    return {name.partition("_")[2]: Record.from_json(some["nova_lite.guest"]).host or "-" for name, some in notes.items()}
+    return {name.partition("_")[2]: json.loads(some["nova_lite.guest"]).get("host", "-") for name, some in notes.items()}
 
 
 def _snapshots(two_hosts):

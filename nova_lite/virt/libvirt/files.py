@@ -106,7 +106,7 @@ class GuestDirectory:
         """An unknown one where there is none. Raises UnreadableRecord for one that this version cannot read."""
         server = self.path.name.removesuffix(ASIDE)
         try:
-            return Record.from_json(self.record_file.read_text())
+            return Record.from_json(self.record_file.read_text(), server)
         except (FileNotFoundError, NotADirectoryError):
             return Record(server)
         except ValueError as error:

@@ -49,12 +49,15 @@ class Record:
         return json.dumps({"version": VERSION, **said})
 
     @classmethod
-    def from_json(cls, text: str) -> Record:
-        """Raises ValueError for what this version cannot read."""
+    def from_json(cls, text: str, server: str) -> Record:
+        """That of this server. Raises ValueError for another one's, and for what this version cannot read."""
         said: Any = json.loads(text)
         if not isinstance(said, dict) or said.pop("version", None) != VERSION:
             raise ValueError(f"it is no record of version {VERSION}")
         try:
-            return cls(**{**said, "state": State(said["state"])})
+            record = cls(**{**said, "state": State(said["state"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is no record of version {VERSION}: {error}") from error
+        if record.server != server:
+            raise ValueError(f"it is the record of server {record.server!r}")
+        return record

@@ -344,13 +344,13 @@ class RbdDisks(DiskMaker):
 
     def _record(self, image: str) -> Record:
         """Raises VirtDriverError for one that this version cannot read."""
-        notes = self._pool.notes(image)
+        notes, server = self._pool.notes(image), image.partition("_")[0]
         if RECORD not in notes:
             if not notes.keys().isdisjoint(older_marks.NOTES):
                 self._older.add(image)
-            return older_marks.of_notes(image.partition("_")[0], notes)
+            return older_marks.of_notes(server, notes)
         try:
-            return Record.from_json(notes[RECORD])
+            return Record.from_json(notes[RECORD], server)
         except ValueError as error:
             raise exception.VirtDriverError(what=f"Reading whose image {image} is", reason=error) from error
 

@@ -11,7 +11,7 @@ from nova_lite.virt.libvirt.guest_record import Record, State
     Record("guest", "two", State.HERE, "a move", "one"), Record("guest", "one", State.HERE, disk_format="qcow2", base="image"),
     Record("guest", "one", State.HERE, disk_format="raw", base=""), Record("guest", "one", State.LEAVING, post_copy=True)])
 def test_what_is_written_is_read(record):
-    assert Record.from_json(record.to_json()) == record
+    assert Record.from_json(record.to_json(), "guest") == record
 
 
 def test_what_is_not_set_is_not_written():
@@ -23,14 +23,14 @@ def test_what_is_not_set_is_not_written():
 
 @pytest.mark.parametrize(("change", "reason"), [
     ({"version": 2}, "version 1"), ({"version": None}, "version 1"), ({"state": "asleep"}, "asleep"), ({"state": None}, "None"),
-    ({"colour": "red"}, "colour")])
-def test_what_another_version_has_written_is_refused(change, reason):
+    ({"colour": "red"}, "colour"), ({"server": "another"}, "record of server 'another'")])
+def test_what_another_version_has_written_or_is_another_servers_is_refused(change, reason):
     said = {**json.loads(Record("guest", "one", State.HERE).to_json()), **change}
     with pytest.raises(ValueError, match=reason):
-        Record.from_json(json.dumps(said))
+        Record.from_json(json.dumps(said), "guest")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "1", "null", '{"version": 1}', '{"version": 1, "state": "here"}'])
 def test_what_is_no_record_is_refused(text):
     with pytest.raises(ValueError):
-        Record.from_json(text)
+        Record.from_json(text, "guest")

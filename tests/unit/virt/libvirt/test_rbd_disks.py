@@ -171,7 +171,7 @@ def _image(name):
 
 
 def _record(image):
-    return Record.from_json(image["notes"]["nova_lite.guest"])
+    return Record.from_json(image["notes"]["nova_lite.guest"], UUID)
 
 
 def _owners(images):
