@@ -12,7 +12,7 @@ import functools
 import logging
 import pathlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -235,9 +235,8 @@ class RbdDisks(DiskMaker):
 
     def own(self, uuid: str) -> None:
         """See DiskStore."""
-        for _name, image, record in self._owned(uuid):
-            if record.host != self._host or record.state is State.ASIDE:
-                self._write(image, record, host=self._host, state=State.HERE)
+        self._change(uuid, lambda record: record.host != self._host or record.state is State.ASIDE, host=self._host,
+                     state=State.HERE)
 
     def claim(self, uuid: str) -> None:
         """See DiskStore."""
@@ -251,21 +250,16 @@ class RbdDisks(DiskMaker):
 
     def take(self, uuid: str) -> None:
         """See DiskStore. Who still has one open is told by its removal, which fails."""
-        for _name, image, record in self._owned(uuid):
-            if self._may_take(record):
-                self._write(image, record, host=self._host, state=State.HERE)
+        self._change(uuid, self._may_take, host=self._host, state=State.HERE)
 
     def disown(self, uuid: str) -> None:
         """See DiskStore."""
-        for _name, image, record in self._owned(uuid):
-            if record.host == self._host:
-                self._write(image, record, host="", state=State.LEAVING)
+        self._change(uuid, lambda record: record.host == self._host, host="", state=State.LEAVING)
 
     def give(self, uuid: str, host: str) -> None:
         """See DiskStore."""
-        for _name, image, record in self._owned(uuid):
-            if record.host == self._host or self._may_take(record):
-                self._write(image, record, host=host, state=State.HERE if host else State.LEAVING)
+        self._change(uuid, lambda record: record.host == self._host or self._may_take(record), host=host,
+                     state=State.HERE if host else State.LEAVING)
 
     def adopt(self, uuid: str) -> None:
         """See DiskStore."""
@@ -276,12 +270,15 @@ class RbdDisks(DiskMaker):
 
     def adopted(self, uuid: str) -> None:
         """See DiskStore."""
-        for _name, image, record in self._owned(uuid):
-            if self._may_take(record):
-                self._write(image, record, host=self._host, state=State.ADOPTED)
+        self._change(uuid, self._may_take, host=self._host, state=State.ADOPTED)
 
     def _may_take(self, record: Record) -> bool:
         return rule(record, self._host).takes
+
+    def _change(self, uuid: str, which: Callable[[Record], bool], **changes: Any) -> None:
+        for _name, image, record in self._owned(uuid):
+            if which(record):
+                self._write(image, record, **changes)
 
     # moves --------------------------------------------------------------------------------------------------------------
     def set_aside(self, uuid: str, move: str) -> None:
