@@ -136,7 +136,7 @@ class LiveMigrations:
             migration_check.refuse_shared(files, self._name)
             # taps of an earlier run stay: Neutron's agent has wired them
             self._remove(instance, [vif for vif in network_info if not is_made_here(vif)])
-            files.begin(Record(instance.uuid, self._name, State.ARRIVING))      # what is nobody's goes: none is another host's
+            files.begin(Record(instance.uuid, self._name, State.ARRIVING))      # no other host's is here
         self._taps.make(instance, network_info)     # first: they are wired while the disks are made
         self._volumes.unlock(instance)
         if plan.block:
