@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import tempfile
 import time
 
 from oslo_log import log
@@ -19,6 +20,11 @@ _DAY = 86400
 def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
     """Give a file that was written under a temporary name in the same directory its name. Raises OSError."""
     concurrency.native(_put_in_place, part, path)
+
+
+def write_new(path: pathlib.Path, text: str) -> bool:
+    """Write a file unless there is one of this name: of several that do so at the same time one does it. Raises OSError."""
+    return concurrency.native(_write_new, path, text)
 
 
 def sweep(directory: pathlib.Path, data: str) -> None:
@@ -42,6 +48,21 @@ def _put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
     _sync(part)
     os.rename(part, path)
     _sync(path.parent)
+
+
+def _write_new(path: pathlib.Path, text: str) -> bool:
+    descriptor, part = tempfile.mkstemp(".part", f"{path.name}.", path.parent)
+    try:
+        with open(descriptor, "w") as stream:
+            stream.write(text)
+        _sync(pathlib.Path(part))
+        os.link(part, path)
+        _sync(path.parent)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(part)
+    return True
 
 
 def _sync(path: pathlib.Path) -> None:

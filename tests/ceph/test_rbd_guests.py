@@ -124,8 +124,8 @@ def _sizes(ceph):
 
 
 def _owners(ceph):
-    return {name.partition("_")[2]: ceph.json("rbd", "image-meta", "list", f"{POOL}/{name}").get("nova_lite.owner")
-            for name in ceph.images(POOL)}
+    notes = {name: ceph.json("rbd", "image-meta", "list", f"{POOL}/{name}") for name in ceph.images(POOL)}
+    return {name.partition("_")[2]: json.loads(some["nova_lite.guest"]).get("host", "-") for name, some in notes.items()}
 
 
 def _snapshots(ceph):
@@ -181,7 +181,7 @@ def test_a_guest_boots_lives_and_goes(ceph, drivers, hypervisor, tmp_path):
     boot()
     assert _sizes(ceph) == {"disk": 1 << 30, "disk.eph0": 1 << 30, "disk.swap": 1 << 20}
     assert _owners(ceph) == dict.fromkeys(OWN, "one")
-    assert _local(tmp_path, "one", guest) == ["console.log", "disk.config", "owner"]
+    assert _local(tmp_path, "one", guest) == ["console.log", "disk.config", "guest.json"]
     xml = etree.fromstring(_qemu("virsh", "-c", hypervisor.uri, "dumpxml", guest.uuid))
     assert xml.xpath("devices/disk/source/@name") == [f"{POOL}/{guest.uuid}_{name}" for name in OWN]
     assert xml.xpath("devices/disk/source/auth/@username | devices/disk/auth/@username") == ["nova"] * 3
@@ -316,7 +316,7 @@ def test_a_guest_grows_and_runs_on_another_host_and_its_disks_stay(ceph, drivers
     assert new.power_state(instance) == states.RUNNING
     assert _sizes(ceph) == {"disk": 2 << 30, "disk.eph0": 2 << 30, "disk.swap": 2 << 20}
     assert _owners(ceph) == dict.fromkeys(OWN, "two")
-    assert _local(tmp_path, "two", instance) == ["console.log", "disk.config", "owner"]
+    assert _local(tmp_path, "two", instance) == ["console.log", "disk.config", "guest.json"]
     assert (old.left_behind(), new.left_behind()) == ({instance.uuid}, set())
     for _ in range(2):
         old.drop_aside(instance)

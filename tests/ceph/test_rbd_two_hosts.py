@@ -1,6 +1,7 @@
 """All services, two libvirt hosts, disks in a real Ceph pool: guests that live move, and what they wrote is there."""
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 import tempfile
@@ -103,8 +104,8 @@ def _check(two_hosts, guest, key, host):
 
 def _owners(two_hosts):
     ceph = two_hosts.ceph
-    return {name.partition("_")[2]: ceph.json("rbd", "image-meta", "list", f"{POOL}/{name}")["nova_lite.owner"].split()[0]
-            for name in ceph.images(POOL)}
+    notes = {name: ceph.json("rbd", "image-meta", "list", f"{POOL}/{name}") for name in ceph.images(POOL)}
+    return {name.partition("_")[2]: json.loads(some["nova_lite.guest"]).get("host", "-") for name, some in notes.items()}
 
 
 def _snapshots(two_hosts):

@@ -9,14 +9,15 @@ from typing import Any
 
 from lxml import etree
 
-from nova_lite.virt.libvirt.files import ASIDE, read_mark
+from nova_lite.virt.libvirt.files import ASIDE, RECORD, GuestDirectory
+from nova_lite.virt.libvirt.guest_record import State
 from tests.chaos.guest_cloud import GuestCloud
 from tests.chaos.guest_disks import GuestDisks
 from tests.chaos.walk import Walk
 from tests.chaos.walk_checks import Checks
 from tests.support.two_hosts import Hypervisor, run
 
-_FILES = {"disk", "disk.config", "console.log", "owner", "binding.json"}
+_FILES = {"disk", "disk.config", "console.log", RECORD, "binding.json"}
 _RESCUE = {"disk.rescue", "disk.rescue.image", "disk.config.rescue"}
 _HELPERS = ("qemu-storage-daemon", "qemu-img", "qemu-nbd")
 
@@ -80,11 +81,13 @@ class GuestChecks(Checks):
             files = {p.name for p in there[name].iterdir()}
             status = mine.get(name, {}).get("status")
             may_be_rescued = status in ("RESCUE", "SOFT_DELETED")       # a restore ends the rescue of such a server, too
-            allowed = _FILES | ({"moved-from"} if name in asides else _RESCUE if may_be_rescued else set())
+            allowed = _FILES | (_RESCUE if may_be_rescued else set())
             if status != "ERROR" and (extra := files - allowed):
                 yield f"{host.name} has files of nobody in {name} ({status}): {sorted(extra)}"
-            if name in mine and status != "ERROR" and read_mark(there[name] / "owner").host != host.name:
-                yield f"{host.name} has {name}, which says that it is {read_mark(there[name] / 'owner').host!r}'s"
+            record = GuestDirectory(host.instances, name).record
+            wanted = {State.ASIDE} if name in asides else {State.HERE, State.ADOPTED}
+            if status != "ERROR" and (record.host != host.name or record.state not in wanted):
+                yield f"{host.name} has {name}, which says that it is {record.host!r}'s, and {record.state}"
         for path in (host.instances / "_base").glob("[!.]*"):
             if _sum(path) != self._image_sum(path):
                 yield f"the base image {path.name} of {host.name} has changed"

@@ -177,7 +177,7 @@ def test_spawn_gives_domain_disk_drive_nic_and_console(driver, conf, hypervisor,
     assert xml.find("devices/disk/driver").get("iothread") == "1"
     assert _virsh(hypervisor, "iothreadinfo", instance.uuid).split()[0] == "1"      # QEMU says so
     directory = _directory(conf, instance)
-    assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config", "owner"]
+    assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config", "guest.json"]
     assert (directory / "disk.config").stat().st_mode & 0o777 == 0o600
     assert process_user(_qemu_pid(instance)) == (directory / "disk").owner() == "libvirt-qemu"
     assert open_to_others(directory.parent) == []
@@ -443,7 +443,7 @@ def test_a_build_that_was_killed_is_completed_by_the_next(driver, conf, hypervis
     driver.spawn(instance, [], FILES, fetch)
     assert driver.power_state(instance) == states.RUNNING
     assert _virsh(hypervisor, "list", "--all", "--uuid").split() == [instance.uuid]
-    assert sorted(os.listdir(_directory(conf, instance))) == ["console.log", "disk", "disk.config", "owner"]
+    assert sorted(os.listdir(_directory(conf, instance))) == ["console.log", "disk", "disk.config", "guest.json"]
     base = os.listdir(pathlib.Path(conf.state_path, "instances", "_base"))
     assert sorted(base) == [f".{instance.image.id}.lock", instance.image.id]
 

@@ -176,7 +176,7 @@ def test_what_a_guest_writes_is_in_no_file_of_its_host(drivers, hypervisor, inst
     for name in ("disk", "disk.eph0", "disk.swap"):
         assert MARK in _Opened(tmp_path, directory / name).read()[1], name
     assert _plain_places(directory) == []
-    assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config", "disk.eph0", "disk.swap", "owner"]
+    assert sorted(os.listdir(directory)) == ["console.log", "disk", "disk.config", "disk.eph0", "disk.swap", "guest.json"]
     for side in ((), ("--inactive",)):
         assert KEY not in _virsh(hypervisor, "dumpxml", "--security-info", instance.uuid, *side)
     with pytest.raises(exception.NotImplementedByDriver, match="encrypted"), driver.snapshot(instance):

@@ -31,7 +31,9 @@ from nova_lite.objects.migration import Migration
 from nova_lite.virt import driver as virt_driver
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.libvirt import guest_config
+from nova_lite.virt.libvirt.files import GuestDirectory
 from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.guest_record import State
 from tests.libvirt_host import LibvirtHost, started
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("libvirtd"), reason="needs root and libvirtd")
@@ -128,7 +130,7 @@ def test_a_guest_is_copied_grows_and_runs_on_the_other_host(drivers, instance, f
     assert _has_pattern(disk)
     assert (disk.with_name("disk.eph0").stat().st_size, disk.with_name("disk.swap").stat().st_size) == (2 << 30, 2 << 20)
     assert sorted(p.name for p in disk.parent.iterdir()) == ["console.log", "disk", "disk.config", "disk.eph0", "disk.swap",
-                                                             "owner"]
+                                                             "guest.json"]
     assert _servers(instance) == []
     assert offer.key
     assert (old.left_behind(), new.left_behind()) == ({instance.uuid}, set())
@@ -404,8 +406,8 @@ def test_the_passphrase_of_a_volume_goes_where_its_server_goes(drivers, hypervis
 
 # live migrations --------------------------------------------------------------------------------------------------------
 def test_where_the_guest_of_a_copy_is(drivers, instance, hypervisor, tmp_path):
-    live = drivers[0].live
-    (_disk(tmp_path, "one", instance).parent / "moved-to").write_text("one")
+    live, files = drivers[0].live, GuestDirectory(tmp_path / "one" / "instances", instance.uuid)
+    files.note(state=State.LEAVING)
     assert live.has_begun(instance)         # the guest is here, and nothing goes on
     assert not live.has_come(instance)      # it is off
     drivers[0].power_on(instance, [])
@@ -415,7 +417,7 @@ def test_where_the_guest_of_a_copy_is(drivers, instance, hypervisor, tmp_path):
     assert live.has_begun(instance)
     live.begin_anew(instance)
     assert not live.has_begun(instance)
-    (_disk(tmp_path, "one", instance).parent / "moved-to").write_text("one")
+    files.note(state=State.LEAVING)
     for command in ("destroy", "undefine"):
         subprocess.run(["virsh", "-q", "-c", hypervisor.uri, command, instance.uuid], check=True)
     assert not live.has_begun(instance)     # it has left

@@ -445,7 +445,7 @@ def test_boot_from_an_encrypted_iscsi_volume_with_chap(driver, hypervisor, targe
         driver.spawn(instance, [], _files(instance), lambda *_: pytest.fail("an image was fetched"))
         wait_for("the second disk", lambda: f"wrote vdb={second.volume_id[:20]}" in driver.console_output(instance, None), 240)
         assert int(re.search(r"tiny: root (\d+) MiB", _boot(driver, instance))[1]) > 200
-        assert sorted(os.listdir(pathlib.Path(driver._root, instance.uuid))) == ["console.log", "disk.config", "owner"]
+        assert sorted(os.listdir(pathlib.Path(driver._root, instance.uuid))) == ["console.log", "disk.config", "guest.json"]
 
         assert passphrase in _virsh(hypervisor, "secret-list")
         driver.power_off(instance, 60)

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from nova_lite.virt.libvirt.files import GuestDirectory
 from tests.support.guest_files import open_to_others, process_user
 from tests.support.process import wait_for
 from tests.support.two_hosts import run
@@ -263,7 +264,7 @@ def test_a_forced_copy_goes_on_by_post_copy(two_hosts, user, guest, ssh_key):
     wait_for("nothing to be left", lambda: source.left() == {}, 60)
     assert two_hosts.wait_ssh(ssh_key, address, "md5sum /dev/shm/data; rm /dev/shm/data") == digest
     assert _uptime(two_hosts, ssh_key, address) > before
-    assert "post-copy" not in other.files(server_id)
+    assert not GuestDirectory(other.instances, server_id).record.post_copy
     log = two_hosts.processes[f"compute-{source.name[-1]}"].log.read_text()
     assert f"live migration: the guest goes on at {other.address}" in log
 

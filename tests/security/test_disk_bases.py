@@ -6,7 +6,6 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.objects.guest_moves import Plan
-from nova_lite.virt.libvirt.files import NO_BASE, write_mark
 
 from .image_hosts import MIB, NO_FILES, SECRET, bases, fetching, hosts, image, overlay, server
 
@@ -196,7 +195,7 @@ def test_the_destination_of_a_live_migration_notes_what_it_makes(made, guest, fe
     told = old.live.facts(guest)
     plan = Plan(block=True, host="two", disks=told.disks, source_root=told.root, power_state=told.power_state)
     new.live.prepare(guest, [], plan, old.live.offer(guest, plan), fetch)
-    assert made.files("two", guest).base == (NO_BASE if is_whole else guest.image.id)
+    assert made.files("two", guest).base == ("" if is_whole else guest.image.id)
     new.cache_image(others, fetch)
     assert _is_held(new, guest, made.files("two", guest), others)
     new.live.give_up(guest, [], plan)
@@ -229,9 +228,9 @@ def test_guests_of_older_versions_are_noted_when_the_daemon_starts(made, guest, 
     with open(files.disk, "r+b") as disk:
         disk.write(overlay("/etc/passwd"))
     for one in (guest, second, third):
-        made.files("one", one).owner.write_text(f"one\n\n{'' if one is guest else 'qcow2'}")
+        made.files("one", one).note(base=None, disk_format="" if one is guest else "qcow2")
     driver = made.start()
-    assert [made.files("one", one).base for one in (guest, second, third)] == [guest.image.id, second.image.id, ""]
+    assert [made.files("one", one).base for one in (guest, second, third)] == [guest.image.id, second.image.id, None]
     for one in (guest, second):
         assert _is_held(driver, one, made.files("one", one), others)
     with pytest.raises(OSError, match="no base image of this host"):
@@ -241,8 +240,7 @@ def test_guests_of_older_versions_are_noted_when_the_daemon_starts(made, guest, 
 def test_what_comes_without_a_note_is_noted_at_its_first_start(made, guest, fetch, others):
     """From a host of an older version, by shared storage."""
     driver, files = made.start(), made.files("one", guest)
-    files.owner.unlink()
-    write_mark(files.owner, "one")
+    files.note(base=None)
     driver.reboot(guest, [], hard=True, timeout=0)
     assert files.base == guest.image.id
     assert _is_held(driver, guest, files, others)

@@ -6,7 +6,6 @@ import pytest
 from lxml import etree
 
 from nova_lite import exception
-from nova_lite.virt.libvirt.files import write_mark
 
 from .image_hosts import MIB, NO_FILES, SECRET, bases, fetching, hosts, image, overlay, server
 
@@ -110,13 +109,11 @@ def test_guests_of_older_versions_are_noted_when_the_daemon_starts(made, rewritt
     """As libvirt has them, else as the host makes disks at that time; and not anew when that is changed."""
     guest, _header = rewritten
     files = made.files("one", guest)
-    files.owner.unlink()
-    write_mark(files.owner, "one")
+    files.note(disk_format="", base=None)
     driver = made.start(libvirt__images_type="qcow2" if is_defined else "raw")
     if not is_defined:
         driver._guest(guest).undefine()
-        files.owner.unlink()
-        write_mark(files.owner, "one")
+        files.note(disk_format="", base=None)
         driver = made.start(libvirt__images_type="raw")
     assert files.disk_format == "raw"
     assert files.is_of("one")

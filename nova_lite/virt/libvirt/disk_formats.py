@@ -14,8 +14,9 @@ from oslo_utils import uuidutils
 
 from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.files import ASIDE, DISK_FORMATS, NO_BASE, GuestDirectory
+from nova_lite.virt.libvirt.files import ASIDE, DISK_FORMATS, GuestDirectory, UnreadableRecord
 from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.guest_record import State
 
 LOG = log.getLogger(__name__)
 
@@ -25,24 +26,30 @@ def note_all(root: pathlib.Path, host: str, connection: Connection, images_type:
     for disk in sorted(root.glob("*/disk")):
         files = GuestDirectory(root, disk.parent.name)
         uuid = files.path.name.removesuffix(ASIDE)
-        if not uuidutils.is_uuid_like(uuid) or not (files.is_of(host) or files.is_unmarked()):
-            continue
-        if not files.disk_format:
-            found = of_domain(Guest(connection, uuid).xml(), disk) or images_type
-            files.note_format(found)
-            LOG.info("Its disk is %s", found, extra={"instance_uuid": uuid})
-        if not files.base:
-            _note_base(files, uuid)
+        try:
+            if uuidutils.is_uuid_like(uuid) and (files.is_of(host) or files.record.state is State.UNKNOWN):
+                _note(files, uuid, connection, images_type)
+        except UnreadableRecord as error:
+            LOG.error("It cannot start: %s", error, extra={"instance_uuid": uuid})
+
+
+def _note(files: GuestDirectory, uuid: str, connection: Connection, images_type: str) -> None:
+    if not files.disk_format:
+        found = of_domain(Guest(connection, uuid).xml(), files.disk) or images_type
+        files.note_format(found)
+        LOG.info("Its disk is %s", found, extra={"instance_uuid": uuid})
+    if files.base is None:
+        _note_base(files, uuid)
 
 
 def _note_base(files: GuestDirectory, uuid: str) -> None:
     """A disk that is not to be opened has none to be noted, and holds up no other guest."""
     try:
-        base = images.base_of(files.disk, files.disk_format, "")
+        base = images.base_of(files.disk, files.disk_format, None)
     except OSError as error:
         LOG.error("Its disk is not opened: %s", error, extra={"instance_uuid": uuid})
         return
-    files.note_base(base.name if base is not None else NO_BASE)
+    files.note_base(base.name if base is not None else "")
 
 
 def of_domain(xml: str, disk: pathlib.Path) -> str:

@@ -44,7 +44,7 @@ class DiskServer:
         self._pid_file = directory / "offer.pid"
         self._state = directory / "offer.json"
 
-    def offer(self, names: list[str], disk_format: str, made_on: str) -> DiskOffer:
+    def offer(self, names: list[str], disk_format: str, made_on: str | None) -> DiskOffer:
         """Serve the files with these names, unless that is done already. Raises as :func:`images.base_of`.
 
         ``disk_format`` is what this host made the root disk: only a qcow2 disk has a base image, whatever a guest has written
@@ -98,7 +98,7 @@ class DiskServer:
             command += ["--export", f"type=nbd,id=e{number},node-name=d{number},name={name},writable=off"]
         return [*command, "--daemonize", "--pidfile", str(self._pid_file)]
 
-    def _base(self, disk_format: str, made_on: str) -> tuple[pathlib.Path | None, str]:
+    def _base(self, disk_format: str, made_on: str | None) -> tuple[pathlib.Path | None, str]:
         """The base image of the root disk and its format. Raises what :func:`images.base_of` raises."""
         disk = self._directory / ROOT
         base = images.base_of(disk, disk_format, made_on)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nova_lite.virt.libvirt.config import DiskPool
+from nova_lite.virt.libvirt.ownership import Standing
 
 
 class DiskStore:
@@ -23,9 +24,8 @@ class DiskStore:
         """The disks of a guest that are in the pool, by the names that they would have as files."""
         return []
 
-    def remove(self, uuid: str, keep: Sequence[str] = (), but_shared: bool = False) -> None:
-        """All disks that are this host's, but those with the names ``keep``; ``but_shared``: and those that were there before
-        an evacuation brought them here (see ``adopted``)."""
+    def remove(self, uuid: str, keep: Sequence[str] = (), server: Standing = Standing()) -> None:
+        """All disks that are this host's to remove with a guest of this server, but those with the names ``keep``."""
 
     # whose they are -----------------------------------------------------------------------------------------------------
     def own(self, uuid: str) -> None:

@@ -26,7 +26,7 @@ from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
 from nova_lite.virt.libvirt import disk_formats, encrypted_images, encryption, images, snapshot
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disk_store import DiskStore
-from nova_lite.virt.libvirt.files import BASE_MODE, BASES, NO_BASE, PART, GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory, instances_root, written_whole
 from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
@@ -79,7 +79,7 @@ class DiskMaker(DiskStore):
             for disk in wanted:
                 if disk.get("whole"):
                     if paths[disk["name"]] == files.disk:
-                        files.note_base(NO_BASE)
+                        files.note_base("")
                     self._make_empty(paths[disk["name"]], disk["format"], disk["size"])
             self.make(instance, files, fetch)
 
@@ -150,8 +150,8 @@ class DiskMaker(DiskStore):
         that has one, or is in another format. The base image of a guest that an older version has left is noted."""
         if files.disk.exists():
             base = images.base_of(files.disk, self.format_of(files), files.base)
-            if not files.base:
-                files.note_base(base.name if base is not None else NO_BASE)
+            if files.base is None:
+                files.note_base(base.name if base is not None else "")
         if encryption.of_disks(instance) is not None:
             for path in (*files.ephemerals, files.swap):
                 if path.exists():
@@ -228,7 +228,7 @@ class DiskMaker(DiskStore):
         if size < virtual_size:
             raise exception.FlavorDiskSmallerThanImage(flavor_size=size, image_size=virtual_size)
         disk_format = self.format_of(files)
-        files.note_base(base.name if disk_format == images.OVERLAY else NO_BASE)
+        files.note_base(base.name if disk_format == images.OVERLAY else "")
         self._from_base(image, base, files.disk, size, disk_format, passphrase)
 
     def _bounded(self, image: ImageMeta, virtual_size: int) -> int:

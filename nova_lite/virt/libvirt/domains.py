@@ -26,6 +26,7 @@ from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.guest_config import HostFacts
 from nova_lite.virt.libvirt.host import Host
 from nova_lite.virt.libvirt.moves import Moves
+from nova_lite.virt.libvirt.ownership import Standing
 from nova_lite.virt.libvirt.taps import Taps
 from nova_lite.virt.libvirt.tpm_state import TpmStates
 from nova_lite.virt.libvirt.volume_host import VolumeHost
@@ -116,13 +117,12 @@ class Domains:
 
     def remove(self, instance: Instance, vifs: list[VIF], keep: Sequence[pathlib.Path] = ()) -> None:
         """The domain with all that it has here, but the files ``keep``, and those that are another host's by now."""
-        stays = instance.host != self._name and not instance.deleted
         is_mine = self._moves.may_remove(instance, self._guest(instance).power_state() is not None)
         if is_mine:
             self._moves.removes(instance)
         self.end(instance, vifs)
         self._forget_console(instance.uuid)
-        self._disks.remove(instance.uuid, [path.name for path in keep], but_shared=stays)
+        self._disks.remove(instance.uuid, [path.name for path in keep], Standing.of(instance, self._name))
         if is_mine:     # else it is another host's, with the same directory
             self._moves.remove(instance.uuid, keep)
         self._moves.drop_aside(instance.uuid)

@@ -23,7 +23,18 @@ from nova_lite.objects.share import ShareAttachment
 from nova_lite.runtime import concurrency
 from nova_lite.virt import host_uptime
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher, GuestFiles, Inventory, PowerCallback, Waiter, wanted
-from nova_lite.virt.libvirt import config_drive, console, diagnostics, domain_xml, guest_config, rescue, snapshot, starts, swap
+from nova_lite.virt.libvirt import (
+    config_drive,
+    console,
+    diagnostics,
+    domain_xml,
+    guest_config,
+    older_marks,
+    rescue,
+    snapshot,
+    starts,
+    swap,
+)
 from nova_lite.virt.libvirt.connection import Connection, again
 from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import Watcher
@@ -69,6 +80,7 @@ class LibvirtDriver:
         self._connection.open()
         self._host = Host(self._conf, self._connection, self._disks)
         self._moves.tidy()
+        older_marks.convert(self._root)
         self._disks.note_formats(self._name, self._connection)
         snapshot.tidy(self._root, self._name, self._connection, self._disks.drop_copy)
         self._watcher = Watcher(self._connection, on_power_change)
@@ -277,7 +289,7 @@ class LibvirtDriver:
             self._moves.set_aside(instance, move)
 
     def has_aside(self, instance: Instance, move: str) -> bool:
-        """By the mark in the renamed directory."""
+        """By the record in the renamed directory."""
         return self._moves.has_aside(instance, move)
 
     def offer_disks(self, instance: Instance) -> DiskOffer:
@@ -332,11 +344,11 @@ class LibvirtDriver:
         self._moves.drop_aside(instance.uuid)
 
     def left_behind(self) -> set[str]:
-        """By the marks that moves leave in the directories, and by secrets and taps of servers that have no guest here."""
+        """By the records in the directories, and by secrets and taps of servers that have no guest here."""
         return self._moves.left_behind() | (self._volumes.kept_for() | self._taps.kept_for()) - set(self.power_states())
 
     def drop_left_behind(self, instance_uuid: str) -> None:
-        """The marked directories go, last."""
+        """The directories go, last."""
         self._volumes.forget_all(instance_uuid)
         if Guest(self._connection, instance_uuid).power_state() is None:
             self._tpms.remove(instance_uuid)

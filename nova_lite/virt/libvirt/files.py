@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -9,7 +10,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any
 
 from oslo_config import cfg
 
@@ -17,54 +18,26 @@ from nova_lite import durable
 from nova_lite.objects.block_device import MAX_LOCAL
 from nova_lite.objects.instance import Instance
 from nova_lite.runtime import concurrency
+from nova_lite.virt.libvirt.guest_record import Record, State
 
 PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests
 _MODE = 0o711           # of directories: others may pass through (QEMU may run as another user), but see no names
 BASE_MODE = 0o440       # many guests read a base image: QEMU owns it, by libvirt, and does not write to it
 BINDING = "binding.json"
-ASIDE = "_resize"      # after the uuid: the guest moves, and this is what it can come back to
+ASIDE = "_resize"       # after the uuid: the guest moves, and this is what it can come back to
 GONE = ".gone"         # after the name of a directory whose removal has begun: no guest has it
 BEGUN = ".begun"       # after the name of one that is not made yet, to be renamed in a moment: no guest has it either
 _BEGUN_SECONDS = 3600   # after these nobody is at it any more, also where the clocks of hosts differ
-NOBODY = "-"           # as an owner: an evacuation from shared storage is under way, and whoever gives up leaves the files
-NEW = "new"             # with the host that a guest was moved to: it is no move, but built there, and has never run yet
-REMOVED = "removed"     # in its place: the removal of what this host has of the guest has begun
 EPHEMERALS = tuple(f"disk.eph{number}" for number in range(MAX_LOCAL))
 SWAP = "disk.swap"
 POOLED = frozenset(("disk", *EPHEMERALS, SWAP))      # the disks that may be in a pool instead of the directory
 DISK_FORMATS = ("qcow2", "raw")
-NO_BASE = "-"          # as a base image: the disk stands alone
-SHARED = "shared"      # with the owner that an evacuation gave them: they were there before
+RECORD = "guest.json"
 
 
-class Mark(NamedTuple):
-    """What a mark in a directory says: the host whose doing it is, and the uuid of the move that it belongs to, where it does
-    (of an owner: SHARED, of what is no move: NEW or REMOVED). The owner's mark also says in which format the guest's root disk
-    was made, and on which base image."""
-
-    host: str = ""
-    move: str = ""
-    disk_format: str = ""
-    base: str = ""
-
-
-def read_mark(path: pathlib.Path) -> Mark:
-    """Empty where there is none."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        host, move, disk_format, base, *_ = *path.read_text().split("\n"), "", "", ""
-        return Mark(host, move.strip(), disk_format.strip(), base.strip())
-    return Mark()
-
-
-def write_mark(path: pathlib.Path, host: str, move: str = "") -> None:
-    """Whole, or not at all. What stands there of a disk stays."""
-    _write(path, read_mark(path)._replace(host=host, move=move))
-
-
-def _write(path: pathlib.Path, mark: Mark) -> None:
-    with written_whole(path) as part:
-        part.write_text("\n".join(mark).rstrip("\n"))
+class UnreadableRecord(OSError):
+    """A newer version, or somebody by hand, has written it. What is asked about one guest fails; that of others goes on."""
 
 
 class GuestDirectory:
@@ -84,10 +57,7 @@ class GuestDirectory:
         self.tpm = self.path / "tpm.tar"            # what its TPM remembers, while libvirt does not know the guest
         self.binding = self.path / BINDING          # see bindings.py
         self.console_log = self.path / "console.log"
-        self.moved_from = self.path / "moved-from"
-        self.moved_to = self.path / "moved-to"
-        self.switched = self.path / "post-copy"     # the guest goes on elsewhere: its memory here is worth nothing alone
-        self.owner = self.path / "owner"    # the host whose guest it is: hosts may share their directories
+        self.record_file = self.path / RECORD
 
     @property
     def movable(self) -> tuple[pathlib.Path, ...]:
@@ -102,21 +72,22 @@ class GuestDirectory:
         """Create it."""
         self.path.mkdir(mode=_MODE, parents=True, exist_ok=True)
 
-    def begin(self, host: str, move: str = "") -> None:
-        """Make it anew with the mark ``moved-to`` in it, in place of what has its name. It gets its name last: whoever dies on
-        the way, there is no directory that does not say whose it is."""
+    def begin(self, record: Record) -> None:
+        """Make it anew with this record in it, in place of what has its name. It gets its name last: whoever dies on the way,
+        there is no directory that does not say whose it is."""
         concurrency.native(self.remove)
         root = self.path.parent
         root.mkdir(mode=_MODE, parents=True, exist_ok=True)
         # of a name that nobody has had: who removes what a killed run has left has perhaps just looked at that
         begun = pathlib.Path(tempfile.mkdtemp(BEGUN, f"{self.path.name}.", root))
         begun.chmod(_MODE)
-        write_mark(begun / self.moved_to.name, host, move)
+        _write(begun / RECORD, record)
         durable.put_in_place(begun, self.path)
 
     def remove(self, keep: Sequence[pathlib.Path] = ()) -> None:
         """Remove it with all that is in it; gone already is no error. ``keep`` are files that stay, with the directory and its
-        owner. What a killed process left of it no guest is ever given: the directory loses its name first."""
+        record, and the guest is here again then. What a killed process left of it no guest is ever given: the directory loses
+        its name first."""
         if not any(path.exists() for path in keep):
             gone = self.path.with_name(self.path.name + GONE)
             discard(gone)
@@ -125,42 +96,57 @@ class GuestDirectory:
             discard(gone)
             return
         for path in self.path.iterdir():
-            if path not in (*keep, self.owner):
+            if path not in (*keep, self.record_file):
                 path.unlink(missing_ok=True)
+        if self.record.state is State.REMOVING:
+            self.note(state=State.HERE)
+
+    @property
+    def record(self) -> Record:
+        """An unknown one where there is none. Raises UnreadableRecord for one that this version cannot read."""
+        server = self.path.name.removesuffix(ASIDE)
+        try:
+            return Record.from_json(self.record_file.read_text(), server)
+        except (FileNotFoundError, NotADirectoryError):
+            return Record(server)
+        except ValueError as error:
+            raise UnreadableRecord(f"{self.record_file}: {error}") from error
+
+    def note(self, **changes: Any) -> None:
+        """Write the record with these changes of its fields."""
+        _write(self.record_file, dataclasses.replace(self.record, **changes))
 
     @property
     def disk_format(self) -> str:
         """The format in which the guest's root disk was made; empty: nobody has written it down."""
-        return read_mark(self.owner).disk_format
+        return self.record.disk_format
 
     def note_format(self, disk_format: str) -> None:
         """Write it down, before there is a disk. It is never read from the disk, whose bytes are the guest's. Raises OSError
         for what is no format of disks."""
         if disk_format not in DISK_FORMATS:
             raise OSError(f"disks in {self.path} cannot have the format {disk_format!r}")
-        _write(self.owner, read_mark(self.owner)._replace(disk_format=disk_format))
+        self.note(disk_format=disk_format)
 
     @property
-    def base(self) -> str:
-        """The name of the base image that the guest's root disk was made on; NO_BASE: it was made on none. Empty: nobody has
+    def base(self) -> str | None:
+        """The name of the base image that the guest's root disk was made on; empty: it was made on none. None: nobody has
         written it down."""
-        return read_mark(self.owner).base
+        return self.record.base
 
     def note_base(self, base: str) -> None:
         """Write it down, before there is a disk. The header of the disk is the guest's word, once it has taken over QEMU."""
-        _write(self.owner, read_mark(self.owner)._replace(base=base))
+        self.note(base=base)
 
     def is_of(self, host: str) -> bool:
-        """Whether the directory is this host's, and may be removed by it; what says nothing is nobody's."""
-        return host == (read_mark(self.owner).host or read_mark(self.moved_to).host)
+        """Whether the directory is this host's; what says nothing is nobody's."""
+        return self.record.host == host
 
-    def came_to(self, host: str) -> bool:
-        """Whether this host has got files from an evacuation that were there before it, on shared storage."""
-        return read_mark(self.owner)[:2] == (host, SHARED)
 
-    def is_unmarked(self) -> bool:
-        """Whether it says nothing of whose it is."""
-        return not read_mark(self.owner).host and not self.moved_to.exists()
+def _write(path: pathlib.Path, record: Record) -> None:
+    """Whole, or not at all."""
+    with written_whole(path) as part:
+        part.write_text(record.to_json())
 
 
 def image_name(path: pathlib.Path) -> str:

@@ -20,7 +20,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.runtime import concurrency
 from nova_lite.virt.libvirt import image_formats
-from nova_lite.virt.libvirt.files import BASES, DISK_FORMATS, EPHEMERALS, SWAP, GuestDirectory
+from nova_lite.virt.libvirt.files import BASES, DISK_FORMATS, EPHEMERALS, SWAP, GuestDirectory, UnreadableRecord
 
 LOG = log.getLogger(__name__)
 
@@ -124,11 +124,11 @@ def info(path: pathlib.Path, disk_format: str) -> dict[str, Any]:
     return found
 
 
-def base_of(disk: pathlib.Path, disk_format: str, made_on: str) -> pathlib.Path | None:
+def base_of(disk: pathlib.Path, disk_format: str, made_on: str | None) -> pathlib.Path | None:
     """The base image of a guest's overlay, which is to be asked for before anything opens the disk in this format. OSError for
     one that stands on what is not among this host's base images, or whose data is elsewhere: its guest may have taken over
     QEMU, or another host may have written it, and no file of the host is to be shown for what it says. ``made_on``: the base
-    image that was noted (``GuestDirectory.base``); DriverRefusal for another one."""
+    image that was noted (``GuestDirectory.base``; None: none was); DriverRefusal for another one."""
     header = qcow2_header(disk) if disk_format == OVERLAY else None
     if header is None:
         return None
@@ -142,8 +142,8 @@ def base_of(disk: pathlib.Path, disk_format: str, made_on: str) -> pathlib.Path 
     base, bases = pathlib.Path(header.backing_name), disk.parent.parent / BASES
     if "\0" in header.backing_name or not base.is_absolute() or (found := base.resolve()).parent != bases.resolve():
         raise OSError(f"{disk} stands on {base}, which is no base image of this host")
-    if made_on not in ("", found.name):
-        LOG.error("%s stands on %s, and was made on %s: its guest may have taken over QEMU", disk, base, made_on)
+    if made_on not in (None, found.name):
+        LOG.error("%s stands on %s, and was made on %s: its guest may have taken over QEMU", disk, base, made_on or "none")
         raise exception.DriverRefusal(what="Opening a disk", reason="it names another base image than the one it was made on")
     return base
 
@@ -190,7 +190,7 @@ def backing_files(root: pathlib.Path) -> set[pathlib.Path]:
         names = set(os.listdir(root))
         with contextlib.suppress(FileNotFoundError):        # a directory may have got another name: read all of them again
             found = {name for path in _guest_files(root, names) if path.name.removesuffix(".part") in _OVERLAYS
-                     and GuestDirectory(root, path.parent.name).disk_format != "raw"
+                     and _noted_format(GuestDirectory(root, path.parent.name)) != "raw"
                      for header in [qcow2_header(path)] if header is not None and (name := header.backing_name)}
             if names.issuperset(os.listdir(root)):
                 return {pathlib.Path(name) for name in found}
@@ -203,7 +203,7 @@ def overcommitted(root: pathlib.Path, images_type: str) -> int:
     for name in os.listdir(root):
         with contextlib.suppress(FileNotFoundError):        # it is going away, or gets another name
             paths = list(_guest_files(root, [name]))
-            disk_format = GuestDirectory(root, name).disk_format or images_type
+            disk_format = _noted_format(GuestDirectory(root, name)) or images_type
             # by the word of the root disk, which a guest cannot write where it is no raw one
             is_encrypted = disk_format == OVERLAY and any(
                 (header := qcow2_header(path)) is not None and header.luks for path in paths if path.name == "disk")
@@ -211,6 +211,15 @@ def overcommitted(root: pathlib.Path, images_type: str) -> int:
                 found = disk(path, disk_format, is_encrypted and path.name in _ENCRYPTED)
                 growth += max(0, found.size - found.used)
     return growth
+
+
+def _noted_format(files: GuestDirectory) -> str:
+    """Empty, too, where the record cannot be read: such a guest does not start, and holds up nothing."""
+    try:
+        return files.disk_format
+    except UnreadableRecord as error:
+        LOG.error("Nobody knows the format of a disk: %s", error)
+        return ""
 
 
 def _guest_files(root: pathlib.Path, names: Iterable[str]) -> Iterator[pathlib.Path]:

@@ -39,17 +39,11 @@ from nova_lite.virt.libvirt import (
 from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import (
-    NOBODY,
-    SHARED,
-    GuestDirectory,
-    instances_root,
-    read_mark,
-    write_mark,
-    written_whole,
-)
+from nova_lite.virt.libvirt.files import GuestDirectory, instances_root, written_whole
 from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.guest_record import Record, State
 from nova_lite.virt.libvirt.host import Host
+from nova_lite.virt.libvirt.ownership import Standing, rule
 from nova_lite.virt.libvirt.taps import Taps, is_made_here
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 from nova_lite.virt.live import ABORT, BROKEN, FORCE_COMPLETE, GIVE_UP, REST_SECONDS, SPLIT, WHOLE, Report, Waits
@@ -142,7 +136,7 @@ class LiveMigrations:
             migration_check.refuse_shared(files, self._name)
             # taps of an earlier run stay: Neutron's agent has wired them
             self._remove(instance, [vif for vif in network_info if not is_made_here(vif)])
-            files.begin(self._name)     # what is nobody's goes: nothing of it is another host's
+            files.begin(Record(instance.uuid, self._name, State.ARRIVING))      # no other host's is here
         self._taps.make(instance, network_info)     # first: they are wired while the disks are made
         self._volumes.unlock(instance)
         if plan.block:
@@ -169,11 +163,17 @@ class LiveMigrations:
     def has_begun(self, instance: Instance) -> bool:
         """See LiveMigrations."""
         guest = self._guest(instance)
-        return self._files(instance).moved_to.exists() and not migration_job.statistics(guest) and not self._is_gone(guest)
+        return self._is_on_its_way(instance) and not migration_job.statistics(guest) and not self._is_gone(guest)
 
     def begin_anew(self, instance: Instance) -> None:
         """See LiveMigrations."""
-        self._files(instance).moved_to.unlink(missing_ok=True)
+        if self._is_on_its_way(instance):
+            self._files(instance).note(state=State.HERE)
+
+    def _is_on_its_way(self, instance: Instance) -> bool:
+        """By the record. Of a guest that has just come this host may know only that it was to come."""
+        record = self._files(instance).record
+        return record.host == self._name and record.state in (State.LEAVING, State.ARRIVING)
 
     def turn(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
         """See LiveMigrations. A copy that has outlived a daemon is only looked at."""
@@ -182,9 +182,9 @@ class LiveMigrations:
         return self._copies.turn(ask, at_once=at_once)
 
     def post_copy(self, instance: Instance) -> str:
-        """See LiveMigrations. The file remembers it of a guest whose process has ended."""
+        """See LiveMigrations. The record remembers it of a guest whose process has ended."""
         found = post_copy.of(self._guest(instance))
-        return SPLIT if found == WHOLE and self._files(instance).switched.exists() else found
+        return SPLIT if found == WHOLE and self._files(instance).record.post_copy else found
 
     def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:
         """See LiveMigrations."""
@@ -199,7 +199,7 @@ class LiveMigrations:
                     guest.note_paused_copy()
                 self._disks.disown(instance.uuid)
                 if not plan.shared:
-                    write_mark(self._files(instance).moved_to, self._name)
+                    self._files(instance).note(state=State.LEAVING, host=self._name, move="")
                 LOG.info("moving to %s: %s", plan.address, "with its disks" if plan.block else "memory only",
                          extra={"instance_uuid": instance.uuid})
                 call = migration_job.Call(lambda: self._migrate(guest, plan))
@@ -285,9 +285,8 @@ class LiveMigrations:
         while True:
             has_ended = call is None or call.ended     # before the look at the job: a call ends after its job
             job, memory = migration_job.statistics(guest), post_copy.of(guest) if plan.post_copy else WHOLE
-            if memory != WHOLE and not (switched := self._files(instance).switched).exists():
-                LOG.info("live migration: the guest goes on at %s", plan.address, extra={"instance_uuid": instance.uuid})
-                write_mark(switched, self._name)
+            if memory != WHOLE:
+                self._note_post_copy(instance, plan)
             if memory == BROKEN and BROKEN not in tried:
                 LOG.error("the copy broke after the guest had gone on at %s: it stands still on both hosts", plan.address,
                           extra={"instance_uuid": instance.uuid})
@@ -313,6 +312,14 @@ class LiveMigrations:
                     done.add(wanted)
                 tried.add(wanted)
             time.sleep(_LOOK_SECONDS)
+
+    def _note_post_copy(self, instance: Instance, plan: Plan) -> None:
+        """Unless the destination, which may have the same directory, has made the guest its own in the meantime."""
+        files = self._files(instance)
+        record = files.record
+        if not record.post_copy and record.host in ("", self._name):
+            LOG.info("live migration: the guest goes on at %s", plan.address, extra={"instance_uuid": instance.uuid})
+            files.note(post_copy=True)
 
     def _intervene(self, guest: Guest, instance: Instance, wanted: str, plan: Plan, again: bool) -> bool:
         """False when it was refused: disks are copied first, before there can be a post-copy, or it may just have ended."""
@@ -356,21 +363,18 @@ class LiveMigrations:
         """See LiveMigrations."""
         files = self._files(instance)
         self._disks.adopt(instance.uuid)
-        if read_mark(files.moved_to).host == self._name:
-            return
-        if read_mark(files.owner)[:2] == (self._name, "") and self._guest(instance).power_state() is not None:
-            return      # an earlier run came to ``adopted``, and the files are of local storage
-        if files.path.exists():
-            write_mark(files.owner, NOBODY)
-        else:
-            files.begin(self._name)
+        server = Standing.of(instance, self._name, self._guest(instance).power_state() is not None)
+        if not files.path.exists():
+            files.begin(Record(instance.uuid, self._name, State.ARRIVING))
+        elif rule(files.record, self._name).adopts(server):
+            files.note(state=State.ADOPTED, host="", move="")
 
     def adopted(self, instance: Instance) -> None:
         """See LiveMigrations."""
         files = self._files(instance)
         self._disks.adopted(instance.uuid)
-        write_mark(files.owner, self._name, SHARED if read_mark(files.owner).host == NOBODY else "")
-        files.moved_to.unlink(missing_ok=True)
+        was_found = files.record.state is State.ADOPTED
+        files.note(state=State.ADOPTED if was_found else State.HERE, host=self._name, move="", post_copy=False)
 
     # after --------------------------------------------------------------------------------------------------------------
     def has_come(self, instance: Instance) -> bool:
@@ -399,7 +403,8 @@ class LiveMigrations:
         files, guest = self._files(instance), self._guest(instance)
         if post_copy.of(guest) == BROKEN:       # and the source has given it up
             guest.unplug()
-        files.switched.unlink(missing_ok=True)
+        if files.record.post_copy:
+            files.note(post_copy=False)
         state = guest.power_state()
         if state not in (states.RUNNING, states.POWER_PAUSED):
             raise exception.DriverRefusal(what="Live migration", reason="the guest has left its host, but did not come to the "
@@ -408,8 +413,7 @@ class LiveMigrations:
             guest.note_paused_copy()        # what paused it during the copy was perhaps not its user
         (files.path / migration_check.TOKEN).unlink(missing_ok=True)
         self._disks.own(instance.uuid)
-        write_mark(files.owner, self._name)
-        files.moved_to.unlink(missing_ok=True)
+        files.note(state=State.HERE, host=self._name, move="", post_copy=False)
         return state
 
     def leave(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
@@ -439,8 +443,8 @@ class LiveMigrations:
         self._withdraw(instance, plan)
         files, guest = self._files(instance), self._guest(instance)
         self._disks.own(instance.uuid)
-        for path in (files.moved_to, files.path / migration_check.TOKEN):
-            path.unlink(missing_ok=True)
+        self.begin_anew(instance)
+        (files.path / migration_check.TOKEN).unlink(missing_ok=True)
         if plan.power_state == states.RUNNING and guest.power_state() == states.POWER_PAUSED:
             guest.unpause()
 

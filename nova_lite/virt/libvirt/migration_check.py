@@ -14,7 +14,8 @@ from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import disks
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.files import GuestDirectory, read_mark
+from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.ownership import rule
 
 TOKEN = "migration-token"       # noqa: S105  a file name
 _SCHEMES = frozenset({"qemu", *(f"qemu+{by}" for by in ("unix", "tcp", "tls", "ssh", "libssh", "libssh2"))})
@@ -46,10 +47,10 @@ def check_disks(maker: disks.DiskMaker, instance: Instance, files: GuestDirector
 
 def refuse_shared(files: GuestDirectory, host: str) -> None:
     """Raise MigrationPreCheckError for the directory of another host's guest: a file system was mounted since the check."""
-    owner = read_mark(files.owner).host
-    if owner not in ("", host):
-        raise exception.MigrationPreCheckError(reason=f"{files.path} is that of the guest on host {owner}, though the "
-                                                      "check has found that the hosts do not share directories",
+    record = files.record
+    if not rule(record, host).replaces:
+        raise exception.MigrationPreCheckError(reason=f"{files.path} is that of the guest on host {record.host or '(none)'}, "
+                                                      "though the check has found that the hosts do not share directories",
                                                public="Migration pre-check error: the hosts share directories")
 
 

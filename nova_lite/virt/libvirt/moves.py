@@ -1,9 +1,9 @@
 """The files of a guest that moves to another host, or that is made anew on its own one with other sizes.
 
 On the host that it leaves, its directory is set aside as ``<uuid>_resize``, until the move is confirmed; there the disks are
-served from. On the host that it goes to they are copied into ``<uuid>``. A file in each says whose doing it is, and of which
-move: so that what a killed process left is found again, that no move takes the files of an older one for its own, and that
-hosts that share their directories do not take each other's for left behind.
+served from. On the host that it goes to they are copied into ``<uuid>``. The record in each says whose doing it is, and of
+which move: so that what a killed process left is found again, that no move takes the files of an older one for its own, and
+that hosts that share their directories do not take each other's for left behind.
 """
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from oslo_log import log
 from oslo_utils import uuidutils
 
 from nova_lite import exception
-from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.objects.instance import Instance
@@ -30,22 +29,18 @@ from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import (
     ASIDE,
     DISK_FORMATS,
-    NEW,
-    NO_BASE,
-    NOBODY,
     POOLED,
-    REMOVED,
+    RECORD,
     GuestDirectory,
-    Mark,
+    UnreadableRecord,
     finish_removals,
     instances_root,
-    read_mark,
-    write_mark,
     written_whole,
 )
+from nova_lite.virt.libvirt.guest_record import Record, State
+from nova_lite.virt.libvirt.ownership import Rule, Standing, rule
 
 LOG = log.getLogger(__name__)
-_DROPPED = "dropped "       # before the uuid of a move, in the mark of what was set aside for it
 
 
 class Moves:
@@ -71,64 +66,69 @@ class Moves:
         if files.path.exists():
             if aside.path.exists():
                 self._drop(instance.uuid)
-            write_mark(files.moved_from, self._host, move)
+            files.note(state=State.ASIDE, host=self._host, move=move)
             self._disks.set_aside(instance.uuid, move)
             self._server(files).stop()      # by its path it would not be found any more
             os.rename(files.path, aside.path)
-        elif self._is_mine(aside.moved_from):
-            older = read_mark(aside.moved_from).move
-            self._restore(instance.uuid, older)
+        elif aside.is_of(self._host):
+            older = aside.record
+            self._restore(older)
             self._disks.set_aside(instance.uuid, move)
-            write_mark(aside.moved_from, self._host, move)
-            self._disks.forget(instance.uuid, older.removeprefix(_DROPPED))
+            aside.note(state=State.ASIDE, move=move)
+            self._disks.forget(instance.uuid, older.move)
 
     def bring_back(self, instance: Instance, move: str | None) -> None:
-        """The inverse; what the move has made here meanwhile goes. ``move`` None: of whichever move it is."""
+        """The inverse; what the move has made here meanwhile goes. ``move`` None: of whichever move it is, also when it was let
+        go of and its removal was cut off."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
-        mark = read_mark(aside.moved_from)
-        if mark.host == self._host and (move in (None, mark.move) or not mark.move):
+        if aside.is_of(self._host) if move is None else self.has_aside(instance, move):
             self._server(aside).stop()
-            self._restore(instance.uuid, mark.move)
+            self._restore(aside.record)
             self.remove(instance.uuid)
-            write_mark(aside.owner, self._host)
             os.rename(aside.path, files.path)
-        if self._disks.identity and (back := read_mark(files.moved_from)).host == self._host:
-            self._disks.forget(instance.uuid, back.move.removeprefix(_DROPPED))
-        files.moved_from.unlink(missing_ok=True)
+        self._is_here(files)
 
-    def _restore(self, uuid: str, move: str) -> None:
+    def _restore(self, record: Record) -> None:
         """What is in a pool: as it was, unless somebody has begun to forget that."""
-        if move.startswith(_DROPPED):
-            self._disks.claim(uuid)
+        if record.state is State.REMOVING:
+            self._disks.claim(record.server)
         else:
-            self._disks.restore(uuid, move)
+            self._disks.restore(record.server, record.move)
+
+    def _is_here(self, files: GuestDirectory) -> None:
+        """What was not set aside after all, what has come back, and what a removal that failed has left is the guest's."""
+        record = files.record
+        if record.host == self._host and record.state in (State.ASIDE, State.REMOVING):
+            if record.move:
+                self._disks.forget(record.server, record.move)
+            files.note(state=State.HERE, move="")
 
     def return_if_alone(self, instance: Instance) -> None:
         """A move that was given up in the middle, and the guest is to start here: what was set aside is all that there is. So
         is what a removal that failed has left."""
-        if not self._files(instance.uuid).path.exists():
+        files = self._files(instance.uuid)
+        if not files.path.exists():
             self.bring_back(instance, None)
-        elif self._is_being_removed(instance.uuid):
-            self._files(instance.uuid).moved_to.unlink()
+        else:
+            self._is_here(files)
 
     def drop_aside(self, instance_uuid: str) -> None:
         """What was set aside here is not needed any more."""
-        if self._is_mine(self._aside(instance_uuid).moved_from):
+        if self._aside(instance_uuid).is_of(self._host):
             self._drop(instance_uuid)
 
     def _drop(self, instance_uuid: str) -> None:
         aside = self._aside(instance_uuid)
         self._server(aside).stop()
         if self._disks.identity:
-            mark = read_mark(aside.moved_from)      # from here on there is no way back, and who comes next finds how far it is
-            write_mark(aside.moved_from, mark.host, _DROPPED + mark.move.removeprefix(_DROPPED))
-            self._disks.forget(instance_uuid, mark.move.removeprefix(_DROPPED))
+            aside.note(state=State.REMOVING)        # from here on there is no way back, and who comes next finds how far it is
+            self._disks.forget(instance_uuid, aside.record.move)
         concurrency.native(aside.remove)
 
     def offer(self, instance: Instance) -> DiskOffer:
         """Serve what was set aside. Raises OSError."""
         aside = self._aside(instance.uuid)
-        if not self._is_mine(aside.moved_from):
+        if not aside.is_of(self._host):
             raise exception.VirtDriverError(what="Offering a guest", reason=f"{self._host} has set nothing of it aside")
         names = [p.name for p in aside.movable if p.exists()]
         offer = self._server(aside).offer(names, self._disks.format_of(aside), aside.base)
@@ -137,7 +137,7 @@ class Moves:
     def withdraw(self, instance: Instance) -> None:
         """Serve it no more."""
         aside = self._aside(instance.uuid)
-        if self._is_mine(aside.moved_from):
+        if aside.is_of(self._host):
             self._server(aside).stop()
 
     # the host that it goes to ---------------------------------------------------------------------------------------
@@ -148,14 +148,15 @@ class Moves:
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
         if offer is not None:
             self._check_format(files, offer)
-        if read_mark(files.moved_to) != Mark(self._host, move):
+        record = files.record
+        if (record.state, record.host, record.move) != (State.ARRIVING, self._host, move):
             self._server(files).stop()
-            files.begin(self._host, move)
+            files.begin(Record(instance.uuid, self._host, State.ARRIVING, move))
         if not files.disk_format:
             told = offer.disk_format if offer is not None and not offer.pool else ""
             files.note_format(told or self._disks.format_of(aside))
         if offer is None or _is_shared(aside, offer):
-            files.note_base(aside.base)
+            files.note(base=aside.base)
             for path in aside.movable:
                 if path.exists() and not (target := files.path / path.name).exists():
                     with written_whole(target) as part:
@@ -182,12 +183,12 @@ class Moves:
         that was unshelved stands on another one, of which the other host sends its copy; so it does when the Image service has
         it no more."""
         if offer.disk_format != images.OVERLAY:
-            return NO_BASE
+            return ""
         header = images.qcow2_header(disk)
         if header is None or header.external_data or header.backing_file != bool(offer.base):
             raise exception.DriverRefusal(what="Receiving a guest", reason="its disk is not what the other host says")
         if not offer.base:
-            return NO_BASE
+            return ""
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
         base, base_format = self._disks.base_for_move(move, offer.base_format, image, fetch, pull_base)
         self._disks.rebase(instance, self._files(instance.uuid), disk, base, base_format)
@@ -209,35 +210,35 @@ class Moves:
 
     def settled(self, instance: Instance) -> None:
         """The guest is defined here, and its files are this host's."""
-        files = self._files(instance.uuid)
         self._disks.own(instance.uuid)
-        write_mark(files.owner, self._host)
-        files.moved_to.unlink(missing_ok=True)
+        self._files(instance.uuid).note(state=State.HERE, host=self._host, move="")
 
     def drop_received(self, instance: Instance, move: str = "") -> None:
         """What a move has made here goes; what was set aside here stays, and so does what is another host's."""
-        files = self._files(instance.uuid)
         self._disks.give_back(instance.uuid, move)
-        if files.is_of(self._host) or files.is_unmarked() and instance.host == self._host:
+        if self.may_remove(instance, has_guest=False):
             self.remove(instance.uuid)
 
     # the host that it is built on -----------------------------------------------------------------------------------
     def spawns(self, instance: Instance) -> None:
-        """Make the directory of a guest that is to be this host's. It is marked until the guest runs for the first time, so
-        that what a killed build leaves is found. What is left of a killed removal is no part of it."""
+        """Make the directory of a guest that is to be this host's. Its record says that it is being built until the guest runs
+        for the first time, so that what a killed build leaves is found. What is left of a killed removal is no part of it."""
         files = self._files(instance.uuid)
-        if self._is_being_removed(instance.uuid):
+        record = files.record
+        if record.state is State.REMOVING and record.host == self._host:
             self.drop_left_behind(instance.uuid)
         if not files.path.exists():
-            files.begin(self._host, NEW)
-        if read_mark(files.owner).host != NOBODY:
-            write_mark(files.owner, self._host)
+            files.begin(Record(instance.uuid, self._host, State.BUILDING))
+        elif record.host == self._host and record.state in (State.BUILDING, State.ARRIVING):
+            return
+        elif not rule(record, self._host).takes:       # what an evacuation has found is nobody's until it has ended
+            files.note(state=State.BUILDING if record.state is State.BUILDING else State.HERE, host=self._host, move="")
 
     def spawned(self, instance: Instance) -> None:
         """It runs."""
-        moved_to = self._files(instance.uuid).moved_to
-        if read_mark(moved_to) == Mark(self._host, NEW):
-            moved_to.unlink()
+        files = self._files(instance.uuid)
+        if files.is_of(self._host) and files.record.state is State.BUILDING:
+            files.note(state=State.HERE)
 
     def claim(self, instance_uuid: str) -> None:
         """The guest is to start here: what is nobody's becomes this host's. Raises VirtDriverError for disks of another's."""
@@ -251,28 +252,22 @@ class Moves:
         self._take_files(instance_uuid)
 
     def _take_files(self, instance_uuid: str) -> None:
-        owner = self._files(instance_uuid).owner
-        if read_mark(owner).host == NOBODY:
-            write_mark(owner, self._host)
+        files = self._files(instance_uuid)
+        if self._rule(files).takes:
+            files.note(state=State.HERE, host=self._host)
 
     def may_remove(self, instance: Instance, has_guest: bool) -> bool:
-        """Whether the files of a guest are this host's to remove with it. What an evacuation that goes on elsewhere, or has
-        failed, has found here is all that there is of the server: it goes only with that."""
-        files, host = self._files(instance.uuid), self._host
-        if instance.host != host and not instance.deleted and files.came_to(host):
-            return False
-        if _is_unwanted(instance) and read_mark(files.owner).host == NOBODY:
-            return True
-        return files.is_of(host) or files.is_unmarked() and (instance.host == host or has_guest)
+        """Whether the files of a guest are this host's to remove with it."""
+        return self._rule(self._files(instance.uuid)).removes(Standing.of(instance, self._host, has_guest))
 
     def removes(self, instance: Instance) -> None:
-        """Its removal begins: its domain goes first, and images in a pool before the directory. What a killed process leaves is
-        to be found, and to be nobody's guest, should its server come here again."""
+        """The removal of what ``may_remove`` begins: its domain goes first, and images in a pool before the directory. What a
+        killed process leaves is to be found, and to be nobody's guest, should its server come here again."""
         files = self._files(instance.uuid)
-        if _is_unwanted(instance):
-            self.take(instance.uuid)
-        if files.path.exists() and (files.is_of(self._host) or files.is_unmarked()):
-            write_mark(files.moved_to, self._host, REMOVED)
+        if Standing.of(instance, self._host).is_unwanted:
+            self._disks.take(instance.uuid)
+        if files.path.exists() and self.may_remove(instance, has_guest=True):
+            files.note(state=State.REMOVING, host=self._host, move="")
 
     def remove(self, instance_uuid: str, keep: Sequence[pathlib.Path] = ()) -> None:
         """The directory of a guest, but for the files ``keep``. First ends what serves of it: the config drive, when the server
@@ -285,16 +280,23 @@ class Moves:
     def left_behind(self) -> set[str]:
         """The servers of which something is here that a move has set aside, or that a move or a build has not finished."""
         found = set()
-        for marker in (*self._root.glob("*/moved-from"), *self._root.glob("*/moved-to")):
-            uuid = marker.parent.name.removesuffix(ASIDE)
-            if uuidutils.is_uuid_like(uuid) and self._is_mine(marker):
-                found.add(uuid)
+        for path in self._root.glob(f"*/{RECORD}"):
+            name = path.parent.name
+            if uuidutils.is_uuid_like(name.removesuffix(ASIDE)) and self._is_left(GuestDirectory(self._root, name)):
+                found.add(name.removesuffix(ASIDE))
         return found
+
+    def _is_left(self, files: GuestDirectory) -> bool:
+        try:
+            return self._rule(files).is_left
+        except UnreadableRecord as error:
+            LOG.error("Nobody knows whose a directory is: %s", error)
+            return False
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """Remove that."""
         files, aside = self._files(instance_uuid), self._aside(instance_uuid)
-        is_received, is_aside = self._is_mine(files.moved_to) and files.is_of(self._host), self._is_mine(aside.moved_from)
+        is_received, is_aside = self._rule(files).drops, aside.is_of(self._host)
         if is_received or is_aside and not files.path.exists():     # else a guest of this host has them
             self._disks.abandon(instance_uuid)
         if is_received:
@@ -313,17 +315,15 @@ class Moves:
         return GuestDirectory(self._root, uuid + ASIDE)
 
     def has_aside(self, instance: Instance, move: str) -> bool:
-        """Whether this host has set the guest aside for this move."""
-        return read_mark(self._aside(instance.uuid).moved_from) in (Mark(self._host, move), Mark(self._host))
+        """Whether this host has set the guest aside for this move, and has not let go of it."""
+        record = self._aside(instance.uuid).record
+        return record.host == self._host and record.state is State.ASIDE and record.move in (move, "")
 
     def _server(self, files: GuestDirectory) -> DiskServer:
         return DiskServer(files.path, self._address)
 
-    def _is_being_removed(self, uuid: str) -> bool:
-        return read_mark(self._files(uuid).moved_to) == Mark(self._host, REMOVED)
-
-    def _is_mine(self, marker: pathlib.Path) -> bool:
-        return read_mark(marker).host == self._host
+    def _rule(self, files: GuestDirectory) -> Rule:
+        return rule(files.record, self._host)
 
 
 def _is_shared(aside: GuestDirectory, offer: DiskOffer) -> bool:
@@ -331,10 +331,6 @@ def _is_shared(aside: GuestDirectory, offer: DiskOffer) -> bool:
     with contextlib.suppress(OSError):
         return (aside.path / "offer.tls" / "keys.psk").read_text().strip().endswith(f":{offer.key}")
     return False
-
-
-def _is_unwanted(instance: Instance) -> bool:
-    return bool(instance.deleted) or instance.task_state == states.DELETING
 
 
 def _where(pool: str) -> str:

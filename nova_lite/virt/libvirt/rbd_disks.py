@@ -1,17 +1,18 @@
 """The disks of guests as images in a Ceph pool: ``<uuid>_disk``, ``_disk.eph0``, ``_disk.swap``, ``_disk.rescue``, as in Nova.
 
-All hosts see all images. A note on each says whose it is, and only that host removes it; no host starts a guest with another's.
-A move to another host copies nothing: it makes a snapshot to go back to, and the note changes when the guest has settled.
-Console log, config drive and the marks of ``moves`` stay in the guest's directory on its host.
+All hosts see all images. The record on each says whose it is, and only that host removes it; no host starts a guest with
+another's. A move to another host copies nothing: it makes a snapshot to go back to, and the record changes when the guest has
+settled. Console log, config drive and the directory's own record stay on the guest's host.
 """
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import pathlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -21,28 +22,19 @@ from nova_lite import exception, units
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
-from nova_lite.virt.libvirt import images, quiesce
+from nova_lite.virt.libvirt import images, older_marks, quiesce
 from nova_lite.virt.libvirt.config import Auth, DiskPool
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import MAKE_SWAP, DiskMaker, sparse
-from nova_lite.virt.libvirt.files import (
-    EPHEMERALS,
-    NOBODY,
-    PART,
-    POOLED,
-    SHARED,
-    SWAP,
-    GuestDirectory,
-    Mark,
-    image_name,
-)
+from nova_lite.virt.libvirt.files import EPHEMERALS, PART, POOLED, SWAP, GuestDirectory, image_name
 from nova_lite.virt.libvirt.guest import Guest
+from nova_lite.virt.libvirt.guest_record import Record, State
+from nova_lite.virt.libvirt.ownership import Standing, rule
 from nova_lite.virt.libvirt.rbd import Pool
 
 LOG = log.getLogger(__name__)
 RBD = "rbd"                     # of [libvirt] images_type
-OWNER = "nova_lite.owner"       # a note on an image: whose it is, and perhaps a word (SHARED)
-ASIDE = "nova_lite.aside"       # another: the host that a move has begun from, and the move's uuid
+RECORD = "nova_lite.guest"      # the note on an image that is its record
 _COPY = "nova_lite_copy"        # the snapshot of which an image is made
 _ROOT = "disk"
 _MADE_BY_MOVES = (*EPHEMERALS, SWAP)    # what a resize may have added; never the root disk
@@ -63,6 +55,7 @@ class RbdDisks(DiskMaker):
         self._host, self._user, self._secret = host, options.rbd_user, options.rbd_secret_uuid
         self._pool = Pool(options.images_rbd_pool, options.images_rbd_ceph_conf, options.rbd_user)
         self._last_space: tuple[int, int] | None = None
+        self._older: set[str] = set()       # images that were seen with the notes of an older version
 
     # the pool -----------------------------------------------------------------------------------------------------------
     @functools.cached_property
@@ -113,16 +106,14 @@ class RbdDisks(DiskMaker):
     # making disks -------------------------------------------------------------------------------------------------------
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
         """See DiskMaker. What another host has made of a server that never ran goes; else VirtDriverError for that."""
-        for name in self._images(instance.uuid):
-            image = _image(instance.uuid, name)
-            owner = self._owner(image).host
-            if owner == NOBODY:     # an evacuation: nobody says that the old host's guest has ended but Ceph
+        for name, image, record in self._owned(instance.uuid):
+            if self._may_take(record):      # an evacuation: nobody says that the old host's guest has ended but Ceph
                 self._pool.wait_until_closed(image)
-            if owner in (self._host, NOBODY) or name.endswith(PART):
+            if record.host == self._host or self._may_take(record) or name.endswith(PART):
                 continue
-            if instance.launched_at is not None or not owner:
-                raise self._not_mine(image, owner)
-            LOG.warning("removing image %s, which a build on host %s has left", image, owner,
+            if instance.launched_at is not None or not record.host:
+                raise self._not_mine(image, record)
+            LOG.warning("removing image %s, which a build on host %s has left", image, record.host,
                         extra={"instance_uuid": instance.uuid})
             self._pool.remove(image)
         super().make(instance, files, fetch)
@@ -225,65 +216,69 @@ class RbdDisks(DiskMaker):
         if part in self._pool.images(part):
             self._pool.remove(part)
         self._pool.create(part, size)
-        self._pool.write_note(part, OWNER, self._host)
+        self._write(part, Record(path.parent.name, self._host, State.HERE))
         self._pool.write(part, source, disk_format, is_empty=True)
         self._pool.rename(part, name)
 
     # whose they are -----------------------------------------------------------------------------------------------------
-    def remove(self, uuid: str, keep: Sequence[str] = (), but_shared: bool = False) -> None:
+    def remove(self, uuid: str, keep: Sequence[str] = (), server: Standing = Standing()) -> None:
         """See DiskStore."""
-        for name, image, owner in self._owned(uuid):
-            if but_shared and self._owner(image) == Mark(self._host, SHARED):
-                continue
-            if owner == self._host and name not in keep or not owner and name.endswith(PART):
+        for name, image, record in self._owned(uuid):
+            if record.host == self._host:
+                if name not in keep and rule(record, self._host).removes(server):
+                    self._pool.remove(image)
+            elif record.state is State.UNKNOWN and name.endswith(PART):
                 self._pool.remove(image)
-            elif owner != self._host:
-                LOG.log(logging.WARNING if owner == NOBODY else logging.INFO, "image %s of pool %s stays: it is %s", image,
-                        self._pool.name, _whose(owner), extra={"instance_uuid": uuid})
+            else:
+                LOG.log(logging.INFO if record.host else logging.WARNING, "image %s of pool %s stays: it is %s", image,
+                        self._pool.name, _whose(record), extra={"instance_uuid": uuid})
 
     def own(self, uuid: str) -> None:
         """See DiskStore."""
-        for _name, image, owner in self._owned(uuid):
-            if owner != self._host:
-                self._pool.write_note(image, OWNER, self._host)
+        self._change(uuid, lambda record: record.host != self._host or record.state is State.ASIDE, host=self._host,
+                     state=State.HERE)
 
     def claim(self, uuid: str) -> None:
         """See DiskStore."""
         self._check_no_files(uuid)
-        for _name, image, owner in self._owned(uuid):
-            if owner == NOBODY:
+        for _name, image, record in self._owned(uuid):
+            if self._may_take(record):
                 self._pool.wait_until_closed(image)
-                self._pool.write_note(image, OWNER, self._host)
-            elif owner != self._host:
-                raise self._not_mine(image, owner)
+                self._write(image, record, host=self._host, state=State.HERE)
+            elif record.host != self._host:
+                raise self._not_mine(image, record)
 
     def take(self, uuid: str) -> None:
         """See DiskStore. Who still has one open is told by its removal, which fails."""
-        self._hand(uuid, [NOBODY], self._host)
+        self._change(uuid, self._may_take, host=self._host, state=State.HERE)
 
     def disown(self, uuid: str) -> None:
         """See DiskStore."""
-        self._hand(uuid, [self._host], NOBODY)
+        self._change(uuid, lambda record: record.host == self._host, host="", state=State.LEAVING)
 
     def give(self, uuid: str, host: str) -> None:
         """See DiskStore."""
-        self._hand(uuid, [self._host, NOBODY], host or NOBODY)
+        self._change(uuid, lambda record: record.host == self._host or self._may_take(record), host=host,
+                     state=State.HERE if host else State.LEAVING)
 
     def adopt(self, uuid: str) -> None:
         """See DiskStore."""
-        for name in self._images(uuid):
-            image = _image(uuid, name)
-            if self._owner(image) != Mark(self._host) and not name.endswith(PART):
-                self._pool.write_note(image, OWNER, NOBODY)
+        for name, image, record in self._owned(uuid):
+            is_made_here = record.host == self._host and record.state is not State.ADOPTED
+            if not is_made_here and not name.endswith(PART):
+                self._write(image, record, host="", state=State.ADOPTED)
 
     def adopted(self, uuid: str) -> None:
         """See DiskStore."""
-        self._hand(uuid, [NOBODY], f"{self._host} {SHARED}")
+        self._change(uuid, self._may_take, host=self._host, state=State.ADOPTED)
 
-    def _hand(self, uuid: str, owners: Sequence[str], to: str) -> None:
-        for _name, image, owner in self._owned(uuid):
-            if owner in owners and owner != to:
-                self._pool.write_note(image, OWNER, to)
+    def _may_take(self, record: Record) -> bool:
+        return rule(record, self._host).takes
+
+    def _change(self, uuid: str, which: Callable[[Record], bool], **changes: Any) -> None:
+        for _name, image, record in self._owned(uuid):
+            if which(record):
+                self._write(image, record, **changes)
 
     # moves --------------------------------------------------------------------------------------------------------------
     def set_aside(self, uuid: str, move: str) -> None:
@@ -292,7 +287,7 @@ class RbdDisks(DiskMaker):
         for name in self.names(uuid):
             image = _image(uuid, name)
             self._pool.make_snapshot(image, _way_back(move))
-            self._pool.write_note(image, ASIDE, f"{self._host} {move}")
+            self._write(image, self._record(image), host=self._host, state=State.ASIDE, move=move, source=self._host)
 
     def restore(self, uuid: str, move: str) -> None:
         """See DiskStore."""
@@ -310,26 +305,27 @@ class RbdDisks(DiskMaker):
         for name in self.names(uuid):
             image = _image(uuid, name)
             self._pool.remove_snapshot(image, _way_back(move))
-            if self._pool.note(image, ASIDE).endswith(f" {move}"):
-                self._pool.write_note(image, ASIDE, "")
+            record = self._record(image)
+            if record.move == move:
+                state = State.HERE if record.state is State.ASIDE else record.state
+                self._write(image, record, state=state, move="", source="")
 
     def give_back(self, uuid: str, move: str) -> None:
         """See DiskStore."""
-        for name, image, owner in self._owned(uuid):
-            if owner != self._host:
+        for name, image, record in self._owned(uuid):
+            if record.host != self._host:
                 continue
             if _way_back(move) in self._pool.snapshots(image):
-                self._pool.write_note(image, OWNER, _mark(self._pool.note(image, ASIDE)).host or NOBODY)
+                self._write(image, record, host=record.source, state=State.ASIDE)
             elif name.removesuffix(PART) in _MADE_BY_MOVES:
                 self._pool.remove(image)
 
     def abandon(self, uuid: str) -> None:
         """See DiskStore."""
-        for name, image, owner in self._owned(uuid):
-            there = _mark(self._pool.note(image, ASIDE)).host
-            if owner == self._host and there not in ("", self._host):
-                self._pool.write_note(image, OWNER, there)
-            elif owner == self._host or not owner and name.endswith(PART):
+        for name, image, record in self._owned(uuid):
+            if record.host == self._host and record.source not in ("", self._host):
+                self._write(image, record, host=record.source, state=State.ASIDE)
+            elif record.host == self._host or record.state is State.UNKNOWN and name.endswith(PART):
                 self._pool.remove(image)
 
     # --------------------------------------------------------------------------------------------------------------------
@@ -337,17 +333,33 @@ class RbdDisks(DiskMaker):
         """Of one guest, by the names that they would have as files."""
         return [name.removeprefix(f"{uuid}_") for name in self._pool.images(f"{uuid}_disk")]
 
-    def _owned(self, uuid: str) -> Iterator[tuple[str, str, str]]:
-        """(name as a file, name of the image, owner) of all of a guest."""
+    def _owned(self, uuid: str) -> Iterator[tuple[str, str, Record]]:
+        """(name as a file, name of the image, record) of all of a guest."""
         for name in self._images(uuid):
             image = _image(uuid, name)
-            yield name, image, self._owner(image).host
+            yield name, image, self._record(image)
 
-    def _owner(self, image: str) -> Mark:
-        return _mark(self._pool.note(image, OWNER))
+    def _record(self, image: str) -> Record:
+        """Raises VirtDriverError for one that this version cannot read."""
+        notes, server = self._pool.notes(image), image.partition("_")[0]
+        if RECORD not in notes:
+            if not notes.keys().isdisjoint(older_marks.NOTES):
+                self._older.add(image)
+            return older_marks.of_notes(server, notes)
+        try:
+            return Record.from_json(notes[RECORD], server)
+        except ValueError as error:
+            raise exception.VirtDriverError(what=f"Reading whose image {image} is", reason=error) from error
 
-    def _not_mine(self, image: str, owner: str) -> exception.VirtDriverError:
-        reason = f"image {image} of {self.identity} is {_whose(owner)}"
+    def _write(self, image: str, record: Record, **changes: Any) -> None:
+        self._pool.write_note(image, RECORD, dataclasses.replace(record, **changes).to_json())
+        if image in self._older:
+            for note in older_marks.NOTES:
+                self._pool.write_note(image, note, "")
+            self._older.discard(image)
+
+    def _not_mine(self, image: str, record: Record) -> exception.VirtDriverError:
+        reason = f"image {image} of {self.identity} is {_whose(record)}"
         return exception.VirtDriverError(what=f"Using a disk on {self._host}", reason=reason)
 
     def _check_no_files(self, uuid: str) -> None:
@@ -372,10 +384,7 @@ def _way_back(move: str) -> str:
     return f"nova_lite_{move}"
 
 
-def _mark(note: str) -> Mark:
-    host, _, word = note.partition(" ")
-    return Mark(host, word)
-
-
-def _whose(owner: str) -> str:
-    return "nobody's: a move or an evacuation has not ended" if owner == NOBODY else f"of host {owner or 'unknown'}"
+def _whose(record: Record) -> str:
+    if record.state is State.UNKNOWN:
+        return "of host unknown"
+    return f"of host {record.host}" if record.host else "nobody's: a move or an evacuation has not ended"

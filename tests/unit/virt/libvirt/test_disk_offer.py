@@ -12,7 +12,8 @@ import nova_lite.conf
 from nova_lite import exception
 from nova_lite.virt.libvirt import copying, images
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import NO_BASE, GuestDirectory, Mark, read_mark
+from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.guest_record import Record, State
 from nova_lite.virt.libvirt.moves import Moves
 
 from .builders import IMAGE, blanks, instance
@@ -124,7 +125,7 @@ def test_a_disk_keeps_its_format_on_a_host_that_makes_others(make_host, fetch, c
     new.moves.fit(instance(root_gb=2), fetch)
     assert (files.disk.stat().st_size, files.disk.read_bytes()[:MIB]) == (2 << 30, disk)
     new.moves.settled(instance())
-    assert read_mark(files.owner) == Mark("old" if common else "new", "", "raw", NO_BASE)
+    assert files.record == Record(instance().uuid, "old" if common else "new", State.HERE, disk_format="raw", base="")
 
 
 def test_a_disk_of_a_format_that_nobody_knows_is_refused_before_anything_is_copied(make_host, fetch):
@@ -207,7 +208,7 @@ def test_directories_with_commas_in_their_names(make_host, fetch):
     old.moves.fit(made, fetch)
     old.moves.set_aside(made, MOVE)
     new.moves.receive(made, old.moves.offer(made), fetch, MOVE)
-    assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "moved-to", "owner"]
+    assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "guest.json"]
     for name in ("disk.eph0", "disk.eph1", "disk.swap"):
         copy, source = new.guest / name, old.root / f"{made.uuid}_resize" / name
         assert subprocess.run(["cmp", copy, source], check=False).returncode == 0
@@ -238,7 +239,7 @@ def test_a_copy_from_a_host_that_vanished_ends(vanished, fetch, monkeypatch):
     with pytest.raises(exception.VirtDriverError, match="Copying disk from 127.0.0.1:.*nothing has moved for 1 s"):
         new.moves.receive(instance(), offer, fetch, MOVE)
     assert copiers(new) == []
-    assert sorted(p.name for p in new.guest.iterdir()) == ["moved-to", "owner"]
+    assert sorted(p.name for p in new.guest.iterdir()) == ["guest.json"]
 
 
 def test_a_copy_ends_when_it_is_not_wanted_any_more(vanished, fetch):
@@ -253,7 +254,7 @@ def test_a_copy_ends_when_it_is_not_wanted_any_more(vanished, fetch):
         new.moves.receive(instance(), offer, fetch, MOVE, check)
     assert asked == [1, 1, 1]
     assert copiers(new) == []
-    assert sorted(p.name for p in new.guest.iterdir()) == ["moved-to", "owner"]
+    assert sorted(p.name for p in new.guest.iterdir()) == ["guest.json"]
 
 
 def test_a_copy_that_moves_at_all_goes_on(monkeypatch):

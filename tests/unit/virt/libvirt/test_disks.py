@@ -73,7 +73,7 @@ def test_a_disk_is_an_overlay_of_flavor_size_on_the_cached_image(conf, files, im
     assert (disk["format"], disk["virtual-size"]) == ("qcow2", 2048 * MIB)
     assert disk["backing-filename"] == str(instances_root(conf) / "_base" / IMAGE)
     assert disk["backing-filename-format"] == "qcow2"
-    assert sorted(os.listdir(files.path)) == ["disk", "owner"]
+    assert sorted(os.listdir(files.path)) == ["disk", "guest.json"]
 
 
 def test_without_a_flavor_disk_the_image_says_the_size(conf, files, image):
@@ -106,7 +106,7 @@ def test_half_files_of_a_killed_process_are_replaced(conf, files, image):
     (files.path / "disk.part").write_bytes(b"half")
     DiskMaker(conf).make(instance(), files, Fetch(image))
     assert info(files.disk)["virtual-size"] == 1024 * MIB
-    assert sorted(os.listdir(files.path)) == ["disk", "owner"]
+    assert sorted(os.listdir(files.path)) == ["disk", "guest.json"]
     assert sorted(os.listdir(base)) == [f".{IMAGE}.lock", IMAGE]
 
 
@@ -128,7 +128,7 @@ def test_a_failed_fetch_leaves_nothing_and_can_be_tried_again(conf, files, image
     with pytest.raises(exception.ImageUnacceptable):
         maker.make(instance(), files, broken)
     assert os.listdir(instances_root(conf) / "_base") == [f".{IMAGE}.lock"]
-    assert os.listdir(files.path) == ["owner"]
+    assert os.listdir(files.path) == ["guest.json"]
     maker.make(instance(), files, Fetch(image))
     assert files.disk.exists()
 
@@ -334,7 +334,7 @@ def test_several_ephemeral_disks(conf, files, image, tmp_path):
     """Made, grown to what a resize says, told to another host, made like these there, and each kept that is there."""
     maker, server = DiskMaker(conf), instance(root_gb=1, ephemeral_gb=3, swap=16, block_devices=blanks(2, 1))
     maker.make(server, files, Fetch(image))
-    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "owner"]
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "guest.json"]
     assert [path.stat().st_size // (1024 * MIB) for path in files.ephemerals[:2]] == [2, 1]
     assert [_label(path) for path in files.ephemerals[:2]] == ["ephemeral0", "ephemeral1"]
     os.truncate(files.ephemerals[1], 512 * MIB)
@@ -346,9 +346,9 @@ def test_several_ephemeral_disks(conf, files, image, tmp_path):
     there.make()
     maker.make_like(server, there, facts, Fetch(image))
     assert [path.stat().st_size for path in there.ephemerals[:2]] == [path.stat().st_size for path in files.ephemerals[:2]]
-    assert {path.name for path in files.path.iterdir()} <= {"owner", *(path.name for path in files.movable)}
+    assert {path.name for path in files.path.iterdir()} <= {"guest.json", *(path.name for path in files.movable)}
     files.remove(files.ephemerals)
-    assert sorted(os.listdir(files.path)) == ["disk.eph0", "disk.eph1", "owner"]
+    assert sorted(os.listdir(files.path)) == ["disk.eph0", "disk.eph1", "guest.json"]
     files.ephemerals[0].write_bytes(b"what the user has on it")
     maker.make(server, files, Fetch(image))
     assert files.ephemerals[0].read_bytes() == b"what the user has on it"
@@ -450,7 +450,7 @@ def test_a_hostile_image_is_refused_and_its_file_not_touched(conf, files, tmp_pa
     control.read_bytes()
     assert control.stat().st_atime != 1000 or os.statvfs(control).f_flag & os.ST_NOATIME
     assert canary.stat().st_atime == 1000
-    assert os.listdir(files.path) == ["owner"]
+    assert os.listdir(files.path) == ["guest.json"]
     assert [p.name for p in (instances_root(conf) / "_base").iterdir() if not p.name.startswith(".")] == []
 
 
@@ -466,7 +466,7 @@ def test_an_image_that_claims_to_be_huge(conf, files, tmp_path):
                  lambda maker: maker.make_rescue(instance(), rescue, files, Fetch(bomb))):
         with pytest.raises(exception.ImageUnacceptable, match="claims to be a disk of 61440 GiB, and this host has"):
             make(DiskMaker(conf))
-    assert os.listdir(files.path) == ["owner"]
+    assert os.listdir(files.path) == ["guest.json"]
     # a few bytes of header alone: qemu-img itself would say more than there is
     _qcow2(bomb, size=(1 << 63) - 512)
     with pytest.raises(exception.ImageUnacceptable):
@@ -602,7 +602,7 @@ def _clear(tmp_path, path):
 def test_encrypted_disks_are_all_of_them(locked, files, image, tmp_path):
     subprocess.run(["qemu-io", "-f", "qcow2", "-c", "write -P 7 1M 1M", image], check=True, capture_output=True)
     locked.make(instance(root_gb=1, ephemeral_gb=1, swap=16, **LOCKED), files, Fetch(image))
-    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.swap", "owner"]
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "disk.swap", "guest.json"]
     for path, size in ((files.disk, 1024 * MIB), (files.ephemerals[0], 1024 * MIB), (files.swap, 16 * MIB)):
         found = info(path)
         assert (found["encrypted"], found["virtual-size"]) == (True, size)
@@ -645,7 +645,7 @@ def test_what_a_killed_run_left_of_an_encrypted_disk_is_made_anew(locked, files,
     (files.path / "disk.eph0.plain").write_bytes(b"half a file system")
     (files.path / "disk.eph0.part").write_bytes(b"half a disk")
     locked.make(instance(root_gb=1, ephemeral_gb=1, **LOCKED), files, Fetch(image))
-    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "owner"]
+    assert sorted(os.listdir(files.path)) == ["disk", "disk.eph0", "guest.json"]
 
 
 def test_what_encrypted_disks_may_grow_by_is_counted(locked, files, image):
@@ -676,7 +676,7 @@ def test_a_host_with_other_disks_makes_none(tmp_path, files, image):
     assert not maker.encrypts
     with pytest.raises(exception.BuildFailed, match="images_type"):
         maker.make(instance(**LOCKED), files, Fetch(image))
-    assert os.listdir(files.path) == ["owner"]
+    assert os.listdir(files.path) == ["guest.json"]
 
 
 def test_qemu_img_may_fail_to_measure_the_machine(locked, files, image, tmp_path, monkeypatch):

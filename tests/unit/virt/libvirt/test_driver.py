@@ -17,7 +17,8 @@ from nova_lite.objects.guest_moves import Plan
 from nova_lite.virt.driver import GuestFiles
 from nova_lite.virt.libvirt import images
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.files import NOBODY, GuestDirectory, instances_root, write_mark
+from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
+from nova_lite.virt.libvirt.guest_record import State
 from nova_lite.virt.libvirt.host import Host
 
 from .builders import TCG, UUID, instance, vif, volume
@@ -71,17 +72,17 @@ def test_what_a_header_may_not_say(driver, tmp_path, name):
         disk.seek(0x200)
         disk.write(name)
     with pytest.raises(OSError, match="no base image of this host"):
-        images.base_of(files.disk, "qcow2", "")
-    assert images.base_of(files.disk, "raw", "") is None
+        images.base_of(files.disk, "qcow2", None)
+    assert images.base_of(files.disk, "raw", None) is None
     with open(files.disk, "r+b") as disk:       # no backing file, but the data of another one
         disk.write(b"QFI\xfb" + struct.pack(">IQI", 3, 0, 0))
         disk.flush()
-        assert images.base_of(files.disk, "qcow2", "") is None
+        assert images.base_of(files.disk, "qcow2", None) is None
         disk.seek(72)
         disk.write(struct.pack(">Q", images.EXTERNAL_DATA))
         disk.flush()
         with pytest.raises(OSError, match="in another file"):
-            images.base_of(files.disk, "qcow2", "")
+            images.base_of(files.disk, "qcow2", None)
 
 
 @pytest.mark.parametrize("launched", [True, False])
@@ -119,7 +120,7 @@ def nobodys(driver):
     files = GuestDirectory(instances_root(driver._conf), UUID)
     files.make()
     files.disk.write_text("all that there is of the server")
-    write_mark(files.owner, NOBODY)
+    files.note(state=State.ADOPTED)
     return files
 
 
@@ -143,6 +144,46 @@ def test_a_guest_that_starts_where_it_was_has_its_files_again(driver, nobodys):
     assert not nobodys.path.exists()
 
 
+def test_a_host_that_is_upgraded_knows_what_the_older_version_has_left(tmp_path, driver):
+    """A guest, one that a move has set aside, and what a build has left."""
+    guests = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(3)]
+    marks = [("", {"owner": "h1\n\nraw\n-"}), ("_resize", {"owner": "h1", "moved-from": f"h1\n{UUID}"}),
+             ("", {"owner": "h1", "moved-to": "h1\nnew"})]
+    root = instances_root(driver._conf)
+    made = [GuestDirectory(root, guest + suffix) for guest, (suffix, _) in zip(guests, marks, strict=True)]
+    for files, (_, said) in zip(made, marks, strict=True):
+        files.make()
+        for name, text in said.items():
+            (files.path / name).write_text(text)
+    upgraded = LibvirtDriver(driver._conf, "h1")
+    upgraded.init_host(lambda uuid, state: None)
+    assert upgraded.left_behind() == set(guests[1:])
+    assert upgraded.has_aside(instance(uuid=guests[1]), UUID)
+    assert (made[0].disk_format, made[0].base) == ("raw", "")
+    assert [[path.name for path in files.path.iterdir()] for files in made] == [["guest.json"]] * 3
+    upgraded.destroy(instance(uuid=guests[0], host="h1"), [])
+    for guest in guests[1:]:
+        upgraded.drop_left_behind(guest)
+    assert not any(files.path.exists() for files in made)
+    upgraded.stop_host()
+
+
+def test_a_guest_whose_record_cannot_be_read_does_not_start_and_holds_up_no_other(driver):
+    files = GuestDirectory(instances_root(driver._conf), UUID)
+    files.make()
+    files.disk.write_bytes(b"data")
+    files.record_file.write_text('{"version": 1, "host": "h1" "state": "here"}')      # by hand
+    again = LibvirtDriver(driver._conf, "h1")
+    again.init_host(lambda uuid, state: None)
+    assert again.inventory().local_gb > 0
+    assert again.left_behind() == set()
+    for operation in (lambda: again.power_on(instance(host="h1"), []), lambda: again.destroy(instance(host="h1"), [])):
+        with pytest.raises(OSError, match=f"{UUID}/guest.json: "):
+            operation()
+    assert files.disk.read_bytes() == b"data"
+    again.stop_host()
+
+
 class Killed(BaseException):
     """The process ends here."""
 
@@ -156,7 +197,7 @@ def test_a_stray_copy_whose_removal_is_cut_off_is_no_later_guest_s_disk(driver, 
     """The domain is gone by then, so that nothing but the directory tells of it."""
     server, files = instance(host="h2"), GuestDirectory(instances_root(driver._conf), UUID)
     files.make()
-    files.owner.write_text("h1")
+    files.note(host="h1", state=State.HERE)
     files.disk.write_bytes(b"old")
 
     with monkeypatch.context() as patched:
@@ -179,8 +220,7 @@ def offered(driver):
     it was called with (empty: it has ended)."""
     files = GuestDirectory(instances_root(driver._conf), UUID)
     files.make()
-    write_mark(files.owner, "h1")
-    write_mark(files.moved_to, "h1")
+    files.note(host="h1", state=State.LEAVING)
     for path in files.ephemerals[:2]:
         path.write_bytes(b"what the user has on it")
     files.config_drive.write_bytes(b"password")
@@ -209,7 +249,7 @@ def test_nobody_serves_the_config_drive_of_a_guest_whose_directory_is_gone(drive
                 driver.destroy(server, [])
     if how == "built anew":
         driver.clear(server, [], True)
-        assert sorted(path.name for path in files.path.iterdir()) == ["disk.eph0", "disk.eph1", "owner"]
+        assert sorted(path.name for path in files.path.iterdir()) == ["disk.eph0", "disk.eph1", "guest.json"]
     elif how == "set aside":
         driver.set_aside(server, [], 0, "a move")
         driver.drop_aside(server)

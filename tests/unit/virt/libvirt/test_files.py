@@ -5,6 +5,7 @@ import os
 import pytest
 
 from nova_lite.virt.libvirt import files
+from nova_lite.virt.libvirt.guest_record import Record, State
 
 
 @pytest.fixture(autouse=True)
@@ -29,29 +30,52 @@ def test_what_is_written_is_closed(tmp_path):
         part.write_bytes(b"two")
         raise ValueError
     assert (path.read_bytes(), os.listdir(tmp_path)) == (b"one", ["disk"])
-    files.write_mark(tmp_path / "owner", "host1", "move")
-    assert mode(tmp_path / "owner") == 0o600
+    guest = files.GuestDirectory(tmp_path, "guest")
+    guest.begin(Record("guest", "host1"))
+    guest.note(host="host2")
+    assert mode(guest.record_file) == 0o600
 
 
-def test_what_a_guests_disk_was_made_of_is_noted_and_stays_with_its_owner(tmp_path):
+def test_what_a_guests_disk_was_made_of_is_noted_and_stays_when_its_state_changes(tmp_path):
     guest = files.GuestDirectory(tmp_path, "guest")
     guest.make()
-    assert (guest.disk_format, guest.base) == ("", "")
+    assert guest.record == Record("guest")
+    assert not guest.record_file.exists()
     guest.note_format("raw")
     guest.note_base("image")
-    assert (guest.disk_format, guest.base, guest.is_unmarked()) == ("raw", "image", True)
-    files.write_mark(guest.owner, "host1", files.SHARED)
-    assert (guest.disk_format, guest.came_to("host1")) == ("raw", True)
-    files.write_mark(guest.owner, "host2")
-    assert files.read_mark(guest.owner) == files.Mark("host2", "", "raw", "image")
-    guest.note_base(files.NO_BASE)
+    assert guest.record == Record("guest", disk_format="raw", base="image")
+    guest.note(host="host1", state=State.ADOPTED)
+    assert guest.record == Record("guest", "host1", State.ADOPTED, disk_format="raw", base="image")
+    guest.note_base("")
     guest.note_format("qcow2")
-    assert files.read_mark(guest.owner) == files.Mark("host2", "", "qcow2", files.NO_BASE)
+    assert (guest.disk_format, guest.base, guest.is_of("host1")) == ("qcow2", "", True)
     with pytest.raises(OSError, match="cannot have the format 'vmdk'"):
         guest.note_format("vmdk")
     assert guest.disk_format == "qcow2"
-    (tmp_path / "older").write_text("host1\nshared")       # of a version that noted no format
-    assert files.read_mark(tmp_path / "older") == files.Mark("host1", "shared")
+
+
+def test_a_record_that_cannot_be_read_is_nobodys_guess(tmp_path):
+    guest = files.GuestDirectory(tmp_path, "guest")
+    guest.make()
+    for text in ("", "[]", "{}", '{"version": 2, "server": "guest", "state": "here"}'):
+        guest.record_file.write_text(text)
+        with pytest.raises(OSError, match=f"{guest.record_file}: "):
+            guest.note(host="host1")
+        assert guest.record_file.read_text() == text
+
+
+def test_a_change_that_is_cut_off_leaves_the_record_as_it_was(tmp_path, monkeypatch):
+    guest = files.GuestDirectory(tmp_path, "guest")
+    guest.begin(Record("guest", "host1", State.BUILDING))
+    with monkeypatch.context() as patched:
+        patched.setattr(files.durable, "put_in_place", _fail)
+        with pytest.raises(OSError, match="no space"):
+            guest.note(state=State.HERE)
+    assert guest.record == Record("guest", "host1", State.BUILDING)
+
+
+def _fail(*_args):
+    raise OSError("no space")
 
 
 def test_what_older_versions_left_open(tmp_path):

@@ -14,11 +14,12 @@ from nova_lite.units import GiB
 from nova_lite.virt.libvirt import domain_xml, guest_config, images, migration_job, migration_xml
 from nova_lite.virt.libvirt.connection import ConnectionLost
 from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.guest_record import Record, State
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
 from nova_lite.virt.libvirt.migration_job import is_overdue
 from nova_lite.virt.libvirt.taps import Taps
 from nova_lite.virt.libvirt.volume_host import VolumeHost
-from nova_lite.virt.live import BROKEN, GIVE_UP, WHOLE
+from nova_lite.virt.live import BROKEN, GIVE_UP, SPLIT, WHOLE
 from tests.unit.virt.libvirt.builders import ENCRYPTION, IMAGE, NBD, instance, volume
 
 libvirt = pytest.importorskip("libvirt")
@@ -298,3 +299,81 @@ def test_how_libvirt_is_told_to_copy(tmp_path, options, plan, flags):
     assert told == always | flags
     assert (guest.uri, guest.parameters["migrate_uri"]) == ("qemu+tcp://[fd00::2]/system", "tcp://[fd00::2]")
     assert guest.parameters.get("migrate_disks") == (["vda"] if plan.get("block") else None)
+
+
+# what the record of the guest's directory says of a copy, and of an evacuation -------------------------------------------
+class _Guest:
+    """One that is here, running (or, ``power_state`` None, is not)."""
+
+    lib = libvirt
+
+    def __init__(self, power_state=1):
+        self.uuid, self._power_state = instance().uuid, power_state
+
+    def power_state(self):
+        return self._power_state
+
+    def do(self, function):
+        return function(types.SimpleNamespace(state=lambda: self.state))
+
+    state = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED]
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    """Makes the directory that the hosts share, with this record, and gives one host with a guest (or without)."""
+    conf = nova_lite.conf.load([], config_files=[], state_path=str(tmp_path))
+
+    def make(record, name="one", power_state=1):
+        live = LiveMigrations(conf, name, None, DiskMaker(conf), None, Taps(name), None, None, None)
+        monkeypatch.setattr(live, "_guest", lambda _instance: _Guest(power_state))
+        files = live._files(instance())
+        if record is not None:
+            files.begin(record)
+        return live, files
+    monkeypatch.setattr(migration_job, "statistics", lambda _guest: {})
+    return make
+
+
+def _record(host, state, **values):
+    return Record(instance().uuid, host, state, **values)
+
+
+@pytest.mark.parametrize(("state", "begun"), [(State.LEAVING, True), (State.ARRIVING, True), (State.HERE, False)])
+def test_a_source_forgets_the_copy_that_it_has_begun(directory, state, begun):
+    live, files = directory(_record("one", state, base=""))
+    assert live.has_begun(instance()) is begun
+    live.begin_anew(instance())
+    assert (live.has_begun(instance()), files.record) == (False, _record("one", State.HERE, base=""))
+
+
+def test_the_switch_to_the_other_host_is_remembered_until_the_guest_has_arrived_there(directory, monkeypatch):
+    """The hosts have one directory; the source is late, and does not take back what is the destination's by now."""
+    source, files = directory(_record("one", State.HERE, disk_format="raw"))
+    monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: SPLIT)
+    ended = types.SimpleNamespace(ended=True, error=None)
+    source._watch(_Guest(), instance(), ended, lambda _progress: None, Plan(post_copy=True))
+    monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: WHOLE)
+    assert source.post_copy(instance()) == SPLIT        # its process has ended
+    destination, _ = directory(None, "two")
+    destination.arrive(instance(), [], Plan(shared=True))
+    monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: SPLIT)
+    source._watch(_Guest(), instance(), ended, lambda _progress: None, Plan(post_copy=True))
+    assert files.record == _record("two", State.HERE, disk_format="raw")
+
+
+@pytest.mark.parametrize(("found", "power_state", "adopted"), [
+    (("old", State.HERE), None, True), (("", State.ADOPTED), None, True), (("one", State.ADOPTED), 1, True),
+    (("old", State.BUILDING), None, True), (("one", State.HERE), None, True), (("one", State.HERE), 1, False),
+    (("one", State.ARRIVING), None, False), (None, None, False)])
+def test_what_an_evacuation_finds_is_nobodys_until_it_has_ended(directory, found, power_state, adopted):
+    live, files = directory(_record(*found, base="image") if found else None, power_state=power_state)
+    for _ in range(2):
+        live.adopt(instance())
+    if adopted:
+        assert files.record == _record("", State.ADOPTED, base="image")
+    else:
+        assert files.record == (_record(*found, base="image") if found else _record("one", State.ARRIVING))
+    for _ in range(2):
+        live.adopted(instance())
+    assert (files.record.host, files.record.state) == ("one", State.ADOPTED if adopted else State.HERE)

@@ -8,7 +8,8 @@ from nova_lite import exception, units
 from nova_lite.objects.guest_moves import Plan, SourceFacts
 from nova_lite.virt.driver import Inventory
 from nova_lite.virt.libvirt import migration_check
-from nova_lite.virt.libvirt.files import GuestDirectory, write_mark
+from nova_lite.virt.libvirt.files import GuestDirectory
+from nova_lite.virt.libvirt.guest_record import State
 from nova_lite.virt.libvirt.live_migration import LiveMigrations
 
 from .builders import UUID, instance
@@ -132,7 +133,7 @@ def test_the_directory_of_another_hosts_guest_is_not_made_anew(tmp_path):
     files = GuestDirectory(tmp_path / "instances", UUID)
     files.make()
     files.disk.write_text("data")
-    write_mark(files.owner, "one")
+    files.note(host="one", state=State.HERE)
     with pytest.raises(exception.MigrationPreCheckError, match="on host one"):
         live.prepare(instance(), [], Plan(block=True), None, None)
     assert (removed, files.disk.read_text()) == ([], "data")

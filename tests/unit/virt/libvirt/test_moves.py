@@ -10,7 +10,8 @@ import pytest
 import nova_lite.conf
 from nova_lite.virt.libvirt import files as guest_files
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import ASIDE, GuestDirectory, Mark, finish_removals, instances_root, read_mark, write_mark
+from nova_lite.virt.libvirt.files import ASIDE, GuestDirectory, finish_removals, instances_root
+from nova_lite.virt.libvirt.guest_record import Record, State
 from nova_lite.virt.libvirt.moves import Moves
 
 MOVE, OLDER = str(uuid.uuid4()), str(uuid.uuid4())
@@ -38,7 +39,7 @@ def guest(host, server, content, owner=None):
     files.make()
     files.disk.write_text(content)
     if owner:
-        write_mark(files.owner, owner)
+        files.note(host=owner, state=State.HERE)
     return files
 
 
@@ -88,7 +89,7 @@ def test_an_older_move_s_copy_is_not_taken_for_this_one_s(host, server):
     one.receive(server, None, lambda *_: None, OLDER)
     guest(one, server, "of an older move")
     guest(one, types.SimpleNamespace(uuid=server.uuid + ASIDE), "what is now")
-    write_mark(aside(one, server).moved_from, "one", MOVE)
+    aside(one, server).note(host="one", state=State.ASIDE, move=MOVE)
     for _ in range(2):
         one.receive(server, None, lambda *_: None, MOVE)
         assert GuestDirectory(one.root, server.uuid).disk.read_text() == "what is now"
@@ -130,8 +131,7 @@ def test_what_a_killed_removal_has_left_is_found_and_is_no_new_guest_s(host, ser
             assert not files.path.exists()
         else:
             one.spawns(server)
-            assert (files.disk.exists(), read_mark(files.moved_to), read_mark(files.owner)) == (
-                False, Mark("one", "new"), Mark("one"))
+            assert (files.disk.exists(), files.record) == (False, Record(server.uuid, "one", State.BUILDING))
 
 
 def test_a_guest_that_starts_again_after_a_removal_that_failed_keeps_its_files(host, server):
@@ -153,7 +153,7 @@ def test_what_an_older_move_set_aside_is_dropped_never_served_or_brought_back(ho
     one = host("one")
     old = guest(one, types.SimpleNamespace(uuid=server.uuid + ASIDE), "old")
     if mark:
-        write_mark(old.moved_from, mark, OLDER)
+        old.note(host=mark, state=State.ASIDE, move=OLDER)
     live = guest(one, server, "new", "one")
     one.bring_back(server, MOVE)
     assert live.disk.read_text() == "new"
@@ -177,7 +177,7 @@ def test_what_an_older_move_set_aside_is_taken_where_it_is_all_that_there_is(hos
 
 def test_a_host_offers_nothing_that_it_has_not_set_aside(host, server):
     one = host("one")
-    write_mark(guest(one, types.SimpleNamespace(uuid=server.uuid + ASIDE), "old").moved_from, "another", OLDER)
+    guest(one, types.SimpleNamespace(uuid=server.uuid + ASIDE), "old").note(host="another", state=State.ASIDE, move=OLDER)
     with pytest.raises(Exception, match="has set nothing of it aside"):
         one.offer(server)
 
@@ -203,28 +203,28 @@ def test_two_that_remove_the_same_do_not_disturb_each_other(tmp_path, cut, monke
     assert os.listdir(tmp_path) == []
 
 
-def test_a_directory_has_its_mark_before_its_name(tmp_path, monkeypatch):
+def test_a_directory_has_its_record_before_its_name(tmp_path, monkeypatch):
     class Killed(BaseException):
         """The process ends here."""
 
     def kill(*_args):
         raise Killed
-    files = GuestDirectory(tmp_path, "guest")
+    files, wanted = GuestDirectory(tmp_path, "guest"), Record("guest", "one", State.ARRIVING, "a move")
     with monkeypatch.context() as patched:
         patched.setattr(guest_files.durable, "put_in_place", kill)
         with pytest.raises(Killed):
-            files.begin("one", "a move")
+            files.begin(wanted)
     [left] = tmp_path.iterdir()
     assert left != files.path
-    files.begin("one", "a move")
-    assert read_mark(files.moved_to) == Mark("one", "a move")
+    files.begin(wanted)
+    assert files.record == wanted
     assert set(tmp_path.iterdir()) == {files.path, left}
-    assert os.listdir(files.path) == ["moved-to"]
+    assert os.listdir(files.path) == ["guest.json"]
     os.utime(left, (time.time() - 7200,) * 2)
     finish_removals(tmp_path)
     assert os.listdir(tmp_path) == ["guest"]
-    files.begin("two")
-    assert read_mark(files.moved_to) == Mark("two")
+    files.begin(Record("guest", "two", State.BUILDING))
+    assert files.record == Record("guest", "two", State.BUILDING)
 
 
 def test_a_host_that_tidies_up_takes_no_directory_that_another_one_is_just_making(host, server, monkeypatch):
@@ -241,15 +241,162 @@ def test_a_host_that_tidies_up_takes_no_directory_that_another_one_is_just_makin
     files, seen = GuestDirectory(one.root, server.uuid), []
     monkeypatch.setattr(guest_files.durable, "put_in_place", put_in_place)
     one.spawns(server)
-    assert (seen, read_mark(files.owner), os.listdir(one.root)) == ([(set(), set(), 0o711)], Mark("one"), [server.uuid])
+    assert (seen, files.record, os.listdir(one.root)) == (
+        [(set(), set(), 0o711)], Record(server.uuid, "one", State.BUILDING), [server.uuid])
 
 
-def test_what_is_kept_keeps_its_owner(tmp_path):
+def test_what_is_kept_is_the_guests_again(tmp_path):
     files = GuestDirectory(tmp_path, "guest")
     files.make()
     for path in (files.disk, files.ephemerals[0]):
         path.write_text("x")
-    write_mark(files.owner, "one")
+    files.note(host="one", state=State.REMOVING)
     files.remove([files.ephemerals[0]])
-    assert sorted(os.listdir(files.path)) == ["disk.eph0", "owner"]
-    assert files.is_of("one")
+    assert sorted(os.listdir(files.path)) == ["disk.eph0", "guest.json"]
+    assert files.record == Record("guest", "one", State.HERE)
+
+
+# each change of state is one write, or one rename ---------------------------------------------------------------------------
+def dies_at(monkeypatch, number, *steps):
+    """Do ``steps``; the process is killed before the change of this number (0: the first one) happens. True: it was."""
+    left = [number]
+
+    def counted(change):
+        def count(*args, **named):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return change(*args, **named)
+        return count
+
+    with monkeypatch.context() as patched:
+        patched.setattr(guest_files.durable, "put_in_place", counted(guest_files.durable.put_in_place))
+        patched.setattr("nova_lite.virt.libvirt.moves.os", types.SimpleNamespace(rename=counted(os.rename)))
+        patched.setattr(GuestDirectory, "remove", counted(GuestDirectory.remove))
+        try:
+            for step in steps:
+                step()
+        except Killed:
+            return True
+    return False
+
+
+def each_kill(monkeypatch, prepare, steps, check):
+    """``prepare`` makes a world and ``steps`` are done in it, killed before each of their changes; ``check`` looks."""
+    number = 0
+    while True:
+        world = prepare()
+        was_killed = dies_at(monkeypatch, number, *(lambda step=step, world=world: step(*world) for step in steps))
+        check(*world)
+        if not was_killed:
+            break
+        number += 1
+    return number
+
+
+@pytest.fixture
+def world(host, tmp_path):
+    """Makes a host and a server whose guest is there."""
+    made = []
+
+    def make():
+        made.append(str(len(made)))
+        one = host("one", f"state{len(made)}")
+        server = types.SimpleNamespace(uuid=str(uuid.uuid4()), host="one", deleted=0, task_state=None)
+        guest(one, server, "all that there is", "one")
+        return one, server
+    return make
+
+
+def of_guest(one, server):
+    """What the guest has, under either of its names."""
+    return [files.disk.read_text() for files in (GuestDirectory(one.root, server.uuid), aside(one, server))
+            if files.disk.exists() and files.is_of("one")]
+
+
+def test_a_guest_that_is_set_aside_and_brought_back_is_always_there_and_found(world, monkeypatch):
+    def check(one, server):
+        assert of_guest(one, server) == ["all that there is"]
+        one.bring_back(server, MOVE)
+        one.return_if_alone(server)
+        files = GuestDirectory(one.root, server.uuid)
+        assert (files.disk.read_text(), files.record) == ("all that there is", Record(server.uuid, "one", State.HERE))
+        assert (one.left_behind(), os.listdir(one.root)) == (set(), [server.uuid])
+    assert each_kill(monkeypatch, world, [lambda one, server: one.set_aside(server, MOVE),
+                                          lambda one, server: one.bring_back(server, MOVE)], check) == 5
+
+
+def test_a_guest_that_is_set_aside_over_a_kill_is_set_aside_by_the_next_run(world, monkeypatch):
+    def check(one, server):
+        one.set_aside(server, MOVE)
+        assert one.has_aside(server, MOVE)
+        assert (of_guest(one, server), one.left_behind()) == (["all that there is"], {server.uuid})
+    assert each_kill(monkeypatch, world, [lambda one, server: one.set_aside(server, MOVE)], check) == 2
+
+
+def test_a_resize_where_it_is_can_be_undone_after_a_kill_at_any_change(world, monkeypatch):
+    def check(one, server):
+        if one.has_aside(server, MOVE):
+            one.drop_received(server, MOVE)
+        one.bring_back(server, MOVE)
+        one.return_if_alone(server)
+        files = GuestDirectory(one.root, server.uuid)
+        assert (files.disk.read_text(), files.is_of("one"), one.left_behind()) == ("all that there is", True, set())
+    steps = [lambda one, server: one.set_aside(server, MOVE),
+             lambda one, server: one.receive(server, None, lambda *_: None, MOVE),
+             lambda one, server: one.settled(server), lambda one, server: one.drop_received(server, MOVE)]
+    assert each_kill(monkeypatch, world, steps, check) > 7
+
+
+def test_a_build_that_is_killed_is_found_until_the_guest_runs(host, monkeypatch):
+    def prepare():
+        prepare.number += 1
+        return (host("one", f"build{prepare.number}"), types.SimpleNamespace(uuid=str(uuid.uuid4()), host="one"))
+
+    def check(one, server):
+        files = GuestDirectory(one.root, server.uuid)
+        assert (files.record.state is State.HERE) or not files.path.exists() or one.left_behind() == {server.uuid}
+    prepare.number = 0
+    each_kill(monkeypatch, prepare, [lambda one, server: one.spawns(server), lambda one, server: one.spawned(server)], check)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_removal_that_is_killed_is_done_again_and_ends(world, monkeypatch, keep):
+    def kept(one, server):
+        return GuestDirectory(one.root, server.uuid).ephemerals[:1] if keep else ()
+
+    def remove(one, server):
+        if keep and (files := GuestDirectory(one.root, server.uuid)).path.exists():
+            files.ephemerals[0].write_text("kept")
+        one.removes(server)
+        one.remove(server.uuid, kept(one, server))
+
+    def check(one, server):
+        remove(one, server)
+        files = GuestDirectory(one.root, server.uuid)
+        if keep:
+            assert (sorted(os.listdir(files.path)), files.record.state) == (["disk.eph0", "guest.json"], State.HERE)
+        assert (files.path.exists(), one.left_behind()) == (keep, set())
+    each_kill(monkeypatch, world, [remove], check)
+
+
+def test_what_nobody_can_read_is_no_hindrance_for_the_others(world):
+    one, server = world()
+    other = types.SimpleNamespace(uuid=str(uuid.uuid4()))
+    guest(one, other, "x", "one").record_file.write_text("{")
+    one.removes(server)
+    assert one.left_behind() == {server.uuid}
+    with pytest.raises(OSError, match="guest.json"):
+        one.drop_left_behind(other.uuid)
+    assert GuestDirectory(one.root, other.uuid).disk.exists()
+
+
+def test_a_build_that_another_host_has_left_goes_on_as_this_ones(host, server):
+    """Hosts with a common directory."""
+    host("two").spawns(server)
+    one = host("one")
+    one.spawns(server)
+    files = GuestDirectory(one.root, server.uuid)
+    assert (files.record, host("two").left_behind()) == (Record(server.uuid, "one", State.BUILDING), set())
+    one.spawned(server)
+    assert files.record.state is State.HERE

@@ -15,7 +15,9 @@ from nova_lite.objects import states
 from nova_lite.virt.libvirt.disk_store import DiskStore
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.files import EPHEMERALS, GuestDirectory, instances_root
+from nova_lite.virt.libvirt.guest_record import Record, State
 from nova_lite.virt.libvirt.moves import Moves
+from nova_lite.virt.libvirt.ownership import Standing
 from nova_lite.virt.libvirt.rbd import Pool
 from nova_lite.virt.libvirt.rbd_disks import RbdDisks, disks_of, split_address
 
@@ -104,12 +106,14 @@ class MemoryPool:
         self._change()
         self.all[image]["size"], self.all[image]["content"] = self.all[image]["snapshots"][name]
 
-    def note(self, image, key):
-        return self.all[image]["notes"].get(key, "")
+    def notes(self, image):
+        return dict(self.all[image]["notes"])
 
     def write_note(self, image, key, value):
         self._change()
-        self.all[image]["notes"][key] = value
+        self.all[image]["notes"].pop(key, None)
+        if value:
+            self.all[image]["notes"][key] = value
 
 
 def test_the_pool_of_these_tests_is_like_the_real_one():
@@ -166,8 +170,20 @@ def _image(name):
     return f"{UUID}_{name}"
 
 
+def _record(image):
+    return Record.from_json(image["notes"]["nova_lite.guest"], UUID)
+
+
 def _owners(images):
-    return {name.removeprefix(f"{UUID}_"): image["notes"].get("nova_lite.owner", "") for name, image in images.items()}
+    """By the records: the host, or -; and whether an evacuation has found it."""
+    found = {name.removeprefix(f"{UUID}_"): _record(image) for name, image in images.items()}
+    return {name: (record.host or "-") + (" adopted" if record.host and record.state is State.ADOPTED else "")
+            for name, record in found.items()}
+
+
+def _has_no_way_back(images):
+    return all(not image["snapshots"] and (_record(image).move, _record(image).source) == ("", "")
+               for image in images.values())
 
 
 def _all(owner):
@@ -222,7 +238,7 @@ def test_a_build_and_its_end(hosts, images, fetch):
     assert {name: image["size"] for name, image in images.items()} == {
         _image("disk"): GIB, _image("disk.eph0"): GIB, _image("disk.swap"): 16 * MIB}
     assert _owners(images) == _all("a")
-    assert sorted(path.name for path in a.files.path.iterdir()) == ["owner"]
+    assert sorted(path.name for path in a.files.path.iterdir()) == ["guest.json"]
     a.disks.make(SERVER, a.files, fetch)
     assert images[_image("disk")]["content"] == "of the guest"
     a.disks.remove(UUID, keep=["disk.eph0"])
@@ -284,7 +300,7 @@ def test_a_move_copies_nothing_and_confirm_leaves_the_disks(hosts, images, fetch
     destroy(a)      # late
     assert (a.moves.left_behind(), b.moves.left_behind()) == (set(), set())
     assert _owners(images) == _all("b")
-    assert all(not image["snapshots"] and not image["notes"].get("nova_lite.aside") for image in images.values())
+    assert _has_no_way_back(images)
     destroy(b)
     assert images == {}
 
@@ -304,9 +320,9 @@ def test_the_way_back(hosts, images, fetch, same):
     assert {n: (i["size"], i["content"]) for n, i in images.items() if "swap" not in n} == {
         _image("disk"): (GIB, "of the guest"), _image("disk.eph0"): (GIB, "of the guest")}
     assert images[_image("disk.swap")]["size"] == 16 * MIB
-    assert all(not image["snapshots"] and not image["notes"].get("nova_lite.aside") for image in images.values())
+    assert _has_no_way_back(images)
     assert (a.moves.left_behind(), b.moves.left_behind()) == (set(), set())
-    assert sorted(path.name for path in a.files.path.iterdir()) == ["owner"]
+    assert sorted(path.name for path in a.files.path.iterdir()) == ["guest.json"]
 
 
 def test_several_ephemeral_disks(hosts, images, fetch):
@@ -409,8 +425,8 @@ def test_a_new_host_that_dies_before_it_settles_has_nothing_to_remove(hosts, ima
     assert _owners(images) == _all("a")
 
 
-def test_a_new_host_that_dies_between_its_marks_gives_the_disks_back(hosts, images, fetch):
-    """Its note is on the images, its directory still says that the move has not ended."""
+def test_a_new_host_that_dies_between_its_records_gives_the_disks_back(hosts, images, fetch):
+    """Its name is on the images, its directory still says that the move has not ended."""
     a, b = hosts("a"), hosts("b")
     build(a, fetch)
     a.moves.set_aside(SERVER, MOVE)
@@ -521,9 +537,9 @@ def test_an_evacuation_that_fails_leaves_the_disks(hosts, images, fetch):
         assert _owners(images) == _all("-")
     c.disks.adopt(UUID)
     c.disks.adopted(UUID)
-    assert _owners(images) == _all("c shared")
-    c.disks.remove(UUID, but_shared=True)       # it died then, and another host has the server when it is back
-    assert _owners(images) == _all("c shared")
+    assert _owners(images) == _all("c adopted")
+    c.disks.remove(UUID, server=Standing(is_ours=False))       # it died then, and another host has the server when it is back
+    assert _owners(images) == _all("c adopted")
     c.disks.adopt(UUID)     # its end was not heard of, and it fails after all
     destroy(c)
     assert images[_image("disk")]["content"] == "of the guest"
@@ -652,3 +668,51 @@ def test_a_copy_is_of_a_quiet_moment_and_ends_when_it_is_not_wanted(hosts, image
     with pytest.raises(exception.UnexpectedTaskState), host.disks.copied(asked, guest, host.files, not_wanted):
         pass
     assert (snapshots, host.files.snapshot.exists(), host.files.frozen.exists()) == ({}, False, False)
+
+
+# images of an older version -------------------------------------------------------------------------------------------------
+def _with_older_notes(images, owner, aside=""):
+    for image in images.values():
+        image["notes"] = {"nova_lite.owner": owner, **({"nova_lite.aside": aside} if aside else {})}
+
+
+def test_an_image_of_an_older_version_gets_its_record_when_that_changes(hosts, images, fetch):
+    a, b = hosts("a"), hosts("b")
+    build(a, fetch)
+    _with_older_notes(images, "a")
+    with pytest.raises(exception.VirtDriverError, match="of host a"):
+        b.disks.claim(UUID)
+    b.disks.remove(UUID)
+    assert [image["notes"] for image in images.values()] == [{"nova_lite.owner": "a"}] * 3      # it was only looked at
+    go(a, b, fetch)
+    assert [list(image["notes"]) for image in images.values()] == [["nova_lite.guest"]] * 3
+    assert _owners(images) == _all("b")
+
+
+@pytest.mark.parametrize("after", range(0, 24, 3))
+def test_a_way_back_that_an_older_version_has_prepared_is_cut_off_and_gone_again(hosts, images, fetch, after):
+    a, b = hosts("a"), hosts("b")
+    build(a, fetch)
+    go(a, b, fetch)
+    _with_older_notes(images, "b", f"a {MOVE}")
+    images[_image("disk")]["content"] = "written after the resize"
+    for host, step in ((b, lambda: b.moves.drop_received(SERVER, MOVE)), (a, lambda: a.moves.bring_back(SERVER, MOVE))):
+        host.pool.die_at = after
+        try:
+            step()
+        except Killed:
+            host.pool.die_at = None
+            step()
+        host.pool.die_at = None
+    assert images[_image("disk")]["content"] == "of the guest"
+    assert (_owners(images), _has_no_way_back(images)) == (_all("a"), True)
+
+
+def test_an_image_whose_record_cannot_be_read_is_nobodys_to_take_or_remove(hosts, images, fetch):
+    a = hosts("a")
+    build(a, fetch)
+    images[_image("disk")]["notes"]["nova_lite.guest"] = '{"version": 2}'
+    for step in (lambda: a.disks.claim(UUID), lambda: a.disks.take(UUID), lambda: a.disks.remove(UUID)):
+        with pytest.raises(exception.VirtDriverError, match=f"whose image {UUID}_disk is"):
+            step()
+    assert len(images) == 3
