@@ -210,7 +210,7 @@ def _undo(work: Work) -> None:
 def _let_go_all(work: Work, instance: Instance) -> None:
     for device in instance.volumes:
         if device.volume_id is not None:
-            volumes.let_go(work, device)
+            volumes.release_guest(work, device)
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"shelve": shelve, "shelveOffload": offload, "unshelve": unshelve}

@@ -13,8 +13,8 @@ from functools import partial
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute.patience import until_answered
-from nova_lite.compute.work import Work, patiently
+from nova_lite.compute.retry import retry_until_available
+from nova_lite.compute.work import Work, ignore_conductor_outage
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
@@ -60,7 +60,7 @@ def make(work: Work, image_id: str, pending: str = states.IMAGE_PENDING_UPLOAD,
     if image.status != QUEUED:
         raise exception.ImageUnacceptable(image_id=image_id, reason=f"it is {image.status}, and takes no data")
     work.update({"task_state": pending}, steps)
-    with host.driver.snapshot(work.instance, patiently(lambda: work.update({}, [pending]))) as copy:
+    with host.driver.snapshot(work.instance, ignore_conductor_outage(lambda: work.update({}, [pending]))) as copy:
         work.update({"task_state": uploading}, steps)
         if (image.disk_format, image.container_format) != (copy.disk_format, BARE):
             host.image.update(context, image_id, {"disk_format": copy.disk_format, "container_format": BARE})
@@ -110,16 +110,16 @@ def end_of_volumes(work: Work) -> None:
     images, arguments = work.host.image, work.action.arguments
     taken = arguments["snapshots"]
     work.host.driver.unquiesce(work.instance)
-    if taken and until_answered(work, lambda: image_snapshots.are_named(images, work.instance.uuid, taken)):
+    if taken and retry_until_available(work, lambda: image_snapshots.are_named(images, work.instance.uuid, taken)):
         work.succeed()
         return
     for snapshot_id in taken:
-        until_answered(work, partial(_drop_snapshot, work, snapshot_id))
+        retry_until_available(work, partial(_drop_snapshot, work, snapshot_id))
     raise exception.Conflict(arguments.get("error") or "The request ended before the image was made")
 
 
 def _drop_snapshot(work: Work, snapshot_id: str) -> None:
-    """One that takes long to be made is left to the conductor (``conductor/debts.py``)."""
+    """One that takes long to be made is left to the conductor (``conductor/deferred_cleanup.py``)."""
     for pause in MAKING_PAUSES:
         if image_snapshots.drop(work.host.volume, work.instance.uuid, snapshot_id):
             return

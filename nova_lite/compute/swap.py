@@ -33,7 +33,7 @@ def swap(work: Work) -> None:
     old = BlockDevice.from_primitive(wanted["old"])
     if "new_attachment_id" not in wanted:
         _give_back(work, replace(old, volume_id=wanted["new_volume_id"], attachment_id=None))
-    if device is None:              # the Volume service hears of it by the conductor (conductor/debts.py)
+    if device is None:              # the Volume service hears of it by the conductor (conductor/deferred_cleanup.py)
         raise exception.VolumeNotAttached(instance_id=work.instance.uuid, volume_id=wanted["volume_id"])
     is_noted = device.volume_id == wanted["new_volume_id"]
     new = device if is_noted else replace(old, volume_id=wanted["new_volume_id"], attachment_id=wanted["new_attachment_id"],
@@ -73,7 +73,7 @@ def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record
     the guest is not wanted any more."""
     while True:
         try:
-            if record.device is new and _is_to_go(work):
+            if record.device is new and _is_being_deleted(work):
                 work.host.driver.power_off(work.instance, 0)
                 return
             if new.connection_info is None:
@@ -94,7 +94,7 @@ def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record
         record.write(new)
 
 
-def _is_to_go(work: Work) -> bool:
+def _is_being_deleted(work: Work) -> bool:
     """The server is being deleted, which waits for us."""
     now = work.host.conductor.get_instance(admin_context(), work.instance.uuid)
     return Instance.from_primitive(now).task_state in (states.DELETING, states.SOFT_DELETING)
@@ -112,7 +112,7 @@ def _connect(work: Work, old: BlockDevice, new: BlockDevice) -> None:
 
 def _undo(work: Work, old: BlockDevice, new: BlockDevice) -> None:
     """The guest has the old volume still. The error that is on its way counts, not one of this: the conductor does it again
-    (``conductor/debts.py``)."""
+    (``conductor/deferred_cleanup.py``)."""
     host, instance = work.host, work.instance
     steps: list[Callable[[], object]] = [
         lambda: host.driver.disconnect_volume(instance, new),

@@ -154,7 +154,7 @@ def complete_missing(work: Work) -> None:
             work.update_device(device.id, {"attached": True})
 
 
-def let_go(work: Work, device: BlockDevice) -> None:
+def release_guest(work: Work, device: BlockDevice) -> None:
     """The host gives a volume back that stays the server's: it is reserved for it, and nobody else gets it. The guest is gone.
     Run again, it goes on with the reservation of the run before."""
     host, instance, context = work.host, work.instance, admin_context()
@@ -185,9 +185,9 @@ def connect_elsewhere(host: Host, instance: Instance, written: Sequence[BlockDev
         if device.volume_id is not None:
             others = [a for a in known if a.volume_id == device.volume_id and a.id not in used]
             kept = next((a for a in others if a.id in mine and a.connection_info), None)
-            for stray in others:
-                if stray is not kept:
-                    host.volume.release(context, stray.id)
+            for other in others:
+                if other is not kept:
+                    host.volume.release(context, other.id)
             _connected(host, instance, device, kept or host.volume.reserve(context, device.volume_id, instance.uuid,
                                                                            connector(host, device)))
     return devices
@@ -337,7 +337,7 @@ def _take_back(work: Work, device: BlockDevice) -> None:
 
 
 def give_back(host: Host, instance: Instance, device: BlockDevice) -> None:
-    """All attachments of a server's volume, with patience. Raises ServiceUnavailable."""
+    """All attachments of a server's volume, with retries. Raises ServiceUnavailable."""
     for pause in (*RELEASE_PAUSES, None):
         try:
             release.release_volume(host.volume, instance.uuid, device)

@@ -193,8 +193,8 @@ class Work:
                 "traceback": _trace(error) if error else None, "details": message_of(error)[:255] if error else None}
 
 
-def patiently(ask: Callable[[], object]) -> Callable[[], None]:
-    """``ask``, for what takes long: a conductor that does not answer once is no reason to end it."""
+def ignore_conductor_outage(ask: Callable[[], object]) -> Callable[[], None]:
+    """``ask`` without ConductorAway: a long step goes on while the conductor does not answer."""
     def check() -> None:
         try:
             ask()

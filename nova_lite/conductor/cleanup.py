@@ -1,5 +1,5 @@
 """What others hold for a server without a host, or with a dead one, given back by the conductor: its volumes, the key of
-its disks, and the image of its shelf. Its ports: see ``strays.py``."""
+its disks, and the image of its shelf. Its ports: see ``leaked_resources.py``."""
 from __future__ import annotations
 
 import functools

@@ -110,20 +110,20 @@ def _may_try_again(error: exc.DBAPIError, seconds: float) -> bool:
     return time_limit.code_of(error) in _AGAIN or "database is locked" in str(error.orig)
 
 
-def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engine:
-    """The engine for ``url``, with the settings that each kind of database needs. ``patient``: statements may take any time, as
-    those of migrations do.
+def make_engine(url: str, pool_size: int = 10, no_time_limit: bool = False) -> sa.Engine:
+    """The engine for ``url``, with the settings that each kind of database needs. ``no_time_limit``: statements
+    may take any time, as those of migrations do.
 
     All run at READ COMMITTED (SQLite: serialized): a conditional UPDATE then sees the newest committed row, which is what
     leases and claims stand on. Raises ConfigError for a URL that names no database, or one whose driver is not installed.
     """
     try:
-        return _engine(sa.make_url(url), pool_size, patient)
+        return _engine(sa.make_url(url), pool_size, no_time_limit)
     except (exc.ArgumentError, ImportError, ValueError) as error:       # ValueError: the port
         raise exception.ConfigError(reason=f"[database] connection: {str(error).splitlines()[0]}") from None
 
 
-def _engine(made: sa.URL, pool_size: int, patient: bool) -> sa.Engine:
+def _engine(made: sa.URL, pool_size: int, no_time_limit: bool) -> sa.Engine:
     options: dict = {"hide_parameters": True}       # values, passwords among them, would stand in errors and so in logs
     if made.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": 30, "check_same_thread": False}
@@ -135,7 +135,7 @@ def _engine(made: sa.URL, pool_size: int, patient: bool) -> sa.Engine:
         return engine
     # no overflow: connections that come and go with every burst cost more than a short wait for one that is there
     options.update(pool_size=pool_size, max_overflow=0, pool_recycle=3600, isolation_level="READ COMMITTED")
-    limits = {"connect_timeout": CONNECT_TIMEOUT} | ({} if patient else _time_limits(made))
+    limits = {"connect_timeout": CONNECT_TIMEOUT} | ({} if no_time_limit else _time_limits(made))
     options["connect_args"] = {name: value for name, value in limits.items() if name not in made.query}
     if made.get_backend_name() == "postgresql":
         concurrency.green_postgresql()

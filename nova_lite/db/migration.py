@@ -74,7 +74,7 @@ def _current(connection: sa.Connection) -> str | None:
 
 @contextmanager
 def _engine(conf: cfg.ConfigOpts) -> Iterator[sa.Engine]:
-    engine = core.make_engine(conf.database.connection, 1, patient=True)
+    engine = core.make_engine(conf.database.connection, 1, no_time_limit=True)
     try:
         yield engine
     finally:

@@ -94,7 +94,7 @@ class ConductorAPI(rpc.Client):
             stopping.wait(timeout - (time.monotonic() - asked))     # what fails at once is not asked again at once
         return False
 
-    def hurry(self) -> None:
+    def disable_retries(self) -> None:
         """This process stops: nothing is asked a second time. What was not told is done again by whoever starts next."""
         self._tries = 1
 
@@ -243,7 +243,7 @@ class ConductorAPI(rpc.Client):
         for _ in range(BUSY_TRIES):
             said = self._ask(admin_context(), "ask_other_host", QUESTION_TIMEOUT, action_id=action_id, owner=owner,
                              question=question)
-            if BUSY not in said or self._tries == 1:        # see hurry
+            if BUSY not in said or self._tries == 1:        # see disable_retries
                 break
             time.sleep(BUSY_PAUSE)
         if BUSY in said:

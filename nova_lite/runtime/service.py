@@ -150,7 +150,7 @@ class Service:
                 _end(new)
             raise
         for part, new in made:
-            part.go_over(new)
+            part.replace_server(new)
 
     def _start_loop(self, seconds: float, function: Callable[[], Any]) -> None:
         name = getattr(function, "__qualname__", repr(function))
@@ -207,7 +207,7 @@ class _Part:
         made.start()
         return made
 
-    def go_over(self, new: Any) -> None:
+    def replace_server(self, new: Any) -> None:
         """Leave the RPC server of before."""
         old, self._rpc = self._rpc, new
         threading.Thread(target=_end, args=(old,), name=f"leave-{self.topic}", daemon=True).start()

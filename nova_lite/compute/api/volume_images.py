@@ -203,7 +203,7 @@ def _leave(connection: sa.Connection, action_id: int, taken: Sequence[str]) -> N
     """Somebody else has the action, or has closed it: what it does not know of is removed once it has failed."""
     action = actions.lock(connection, [action_id])[action_id]
     actions.set_arguments(connection, action_id, {**action.arguments, "snapshots": list(taken)})
-    actions.owe(connection, [action_id])
+    actions.schedule_cleanup(connection, [action_id])
 
 
 def _taken_over() -> exception.Conflict:

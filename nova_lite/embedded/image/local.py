@@ -1,7 +1,7 @@
 """Images in a local directory: ``<id>.json`` is the record, ``<id>.data`` the data, ``deleted-ids`` the ids of deleted images.
 
 Files appear and change by an atomic rename, so a reader sees an old file or a new one and a killed writer leaves at most a
-``.part`` file, which goes when an API starts (``tidy``). Writers of all processes take turns by a lock file. Ids are UUIDs and
+``.part`` file, which goes when an API starts (``tidy``). A lock file serialises the writers of all processes. Ids are UUIDs and
 nothing else, so no id leads elsewhere.
 """
 from __future__ import annotations

@@ -22,7 +22,7 @@ Builder = Callable[[pathlib.Path], None]
 """Fills the file at the path, which exists and is empty."""
 
 
-class Fate(enum.Enum):
+class Progress(enum.Enum):
     """What has become of a file that somebody began to make."""
 
     WHOLE = "whole"
@@ -47,7 +47,7 @@ class DataFile:
 
     def begin_again(self) -> None:
         """Claim the making of other data, which take the place of those that are there; a dead maker's claim is void."""
-        if self.fate() is Fate.LOST:
+        if self.fate() is Progress.LOST:
             self._forget_part()
         try:
             self.begin()
@@ -66,16 +66,16 @@ class DataFile:
         if self._lock is not None:
             self._lock.close()
 
-    def fate(self) -> Fate:
+    def fate(self) -> Progress:
         """How the making stands, whichever process began it."""
         try:
             with open(self._part, "rb") as part:
                 fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return Fate.IN_WORK
+            return Progress.IN_WORK
         except FileNotFoundError:
-            return Fate.WHOLE if self.path.exists() else Fate.LOST
-        return Fate.LOST
+            return Progress.WHOLE if self.path.exists() else Progress.LOST
+        return Progress.LOST
 
     def remove(self) -> None:
         """Data and what a dead maker left."""

@@ -68,7 +68,7 @@ class RecordDirectory(Generic[R]):
 
 
 class DirectoryLock:
-    """Writers take turns: threads of this process by a lock, so that they hold no native thread; processes by a lock file."""
+    """Serialises writers: threads of this process by a lock, so that they hold no native thread; processes by a lock file."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory

@@ -211,7 +211,7 @@ class LibvirtDriver:
         """Live where the guest runs, and in its configuration."""
         disks, xml = GuestDisks(self._guest(instance)), domain_xml.build_disk(guest_config.volume(instance, device))
         self._volumes.unlocked(instance, lambda: disks.attach(xml, device.serial))
-        self._volumes.lock_volume_unless_read(instance, device)
+        self._volumes.remove_unused_volume_secret(instance, device)
 
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Ask the guest, several times when it does not answer."""
@@ -429,4 +429,4 @@ class LibvirtDriver:
             try:
                 yield
             finally:
-                self._volumes.lock_unless_read(instance)
+                self._volumes.remove_unused_secrets(instance)

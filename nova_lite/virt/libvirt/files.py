@@ -154,7 +154,7 @@ class GuestDirectory:
         """Whether the directory is this host's, and may be removed by it; what says nothing is nobody's."""
         return host == (read_mark(self.owner).host or read_mark(self.moved_to).host)
 
-    def came_to(self, host: str) -> bool:
+    def was_taken_over_by(self, host: str) -> bool:
         """Whether this host has got files from an evacuation that were there before it, on shared storage."""
         return read_mark(self.owner)[:2] == (host, SHARED)
 

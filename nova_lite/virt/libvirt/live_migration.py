@@ -24,7 +24,7 @@ from nova_lite.objects import states
 from nova_lite.objects.guest_moves import DiskOffer, Plan, SourceFacts
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.copies import Copies
+from nova_lite.virt.copy_slots import CopySlots
 from nova_lite.virt.driver import Checker, Fetcher, wanted
 from nova_lite.virt.libvirt import (
     console,
@@ -72,7 +72,7 @@ class LiveMigrations:
         self._taps, self._host, self._working, self._remove = taps, host, working, remove
         self._root = instances_root(conf)
         self._address = conf.libvirt.migration_address or conf.my_ip
-        self._copies = Copies()
+        self._copies = CopySlots()
 
     # before -------------------------------------------------------------------------------------------------------------
     def facts(self, instance: Instance) -> SourceFacts:
@@ -175,11 +175,11 @@ class LiveMigrations:
         """See LiveMigrations."""
         self._files(instance).moved_to.unlink(missing_ok=True)
 
-    def turn(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
+    def slot(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
         """See LiveMigrations. A copy that has outlived a daemon is only looked at."""
         guest = self._guest(instance)
         at_once = self.post_copy(instance) != WHOLE or bool(migration_job.statistics(guest)) or self._is_gone(guest)
-        return self._copies.turn(ask, at_once=at_once)
+        return self._copies.slot(ask, at_once=at_once)
 
     def post_copy(self, instance: Instance) -> str:
         """See LiveMigrations. The file remembers it of a guest whose process has ended."""
@@ -197,7 +197,7 @@ class LiveMigrations:
                 self._check_can_leave(guest)
                 if guest.power_state() == states.POWER_PAUSED:
                     guest.note_paused_copy()
-                self._disks.disown(instance.uuid)
+                self._disks.release_ownership(instance.uuid)
                 if not plan.shared:
                     write_mark(self._files(instance).moved_to, self._name)
                 LOG.info("moving to %s: %s", plan.address, "with its disks" if plan.block else "memory only",
@@ -210,7 +210,7 @@ class LiveMigrations:
                     break
                 if call is not None and call.flowed:
                     deadline = time.monotonic() + REST_SECONDS
-                lost = self._mend(guest, instance, plan, call.error if call is not None else None, report, waits, deadline)
+                lost = self._recover(guest, instance, plan, call.error if call is not None else None, report, waits, deadline)
                 if lost:
                     return lost
                 call = migration_job.Call(lambda: self._migrate(guest, plan, mend=True))
@@ -222,8 +222,8 @@ class LiveMigrations:
         error = call.error if call is not None else None
         raise exception.VirtDriverError(what="Live migration", reason=str(error or "libvirt ended it")) from error
 
-    def _mend(self, guest: Guest, instance: Instance, plan: Plan, error: exception.NovaLiteError | None, report: Report,
-              waits: Waits, deadline: float) -> str:
+    def _recover(self, guest: Guest, instance: Instance, plan: Plan, error: exception.NovaLiteError | None, report: Report,
+                 waits: Waits, deadline: float) -> str:
         """Before a copy is taken up that broke after the guest had gone on at the destination: a pause, or why one half is lost
         for good. Then the other host has what there is of it: its disks, as they were written last, or all."""
         lost = ""
@@ -421,7 +421,7 @@ class LiveMigrations:
             self._taps.remove(network_info)
         else:
             self._remove(instance, network_info)
-        self._volumes.lock_unless_read(instance)
+        self._volumes.remove_unused_secrets(instance)
 
     def give_up(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
         """See LiveMigrations."""

@@ -259,7 +259,7 @@ class Moves:
         """Whether the files of a guest are this host's to remove with it. What an evacuation that goes on elsewhere, or has
         failed, has found here is all that there is of the server: it goes only with that."""
         files, host = self._files(instance.uuid), self._host
-        if instance.host != host and not instance.deleted and files.came_to(host):
+        if instance.host != host and not instance.deleted and files.was_taken_over_by(host):
             return False
         if _is_unwanted(instance) and read_mark(files.owner).host == NOBODY:
             return True

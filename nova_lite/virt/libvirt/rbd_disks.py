@@ -261,7 +261,7 @@ class RbdDisks(DiskMaker):
         """See DiskStore. Who still has one open is told by its removal, which fails."""
         self._hand(uuid, [NOBODY], self._host)
 
-    def disown(self, uuid: str) -> None:
+    def release_ownership(self, uuid: str) -> None:
         """See DiskStore."""
         self._hand(uuid, [self._host], NOBODY)
 
@@ -291,7 +291,7 @@ class RbdDisks(DiskMaker):
         self.claim(uuid)
         for name in self.names(uuid):
             image = _image(uuid, name)
-            self._pool.make_snapshot(image, _way_back(move))
+            self._pool.make_snapshot(image, _rollback_snapshot(move))
             self._pool.write_note(image, ASIDE, f"{self._host} {move}")
 
     def restore(self, uuid: str, move: str) -> None:
@@ -299,9 +299,9 @@ class RbdDisks(DiskMaker):
         self.claim(uuid)
         for name in self.names(uuid):
             image = _image(uuid, name)
-            if _way_back(move) in self._pool.snapshots(image):
+            if _rollback_snapshot(move) in self._pool.snapshots(image):
                 self._pool.wait_until_closed(image)
-                self._pool.roll_back(image, _way_back(move))
+                self._pool.roll_back(image, _rollback_snapshot(move))
             elif name in _MADE_BY_MOVES:
                 self._pool.remove(image)
 
@@ -309,7 +309,7 @@ class RbdDisks(DiskMaker):
         """See DiskStore."""
         for name in self.names(uuid):
             image = _image(uuid, name)
-            self._pool.remove_snapshot(image, _way_back(move))
+            self._pool.remove_snapshot(image, _rollback_snapshot(move))
             if self._pool.note(image, ASIDE).endswith(f" {move}"):
                 self._pool.write_note(image, ASIDE, "")
 
@@ -318,7 +318,7 @@ class RbdDisks(DiskMaker):
         for name, image, owner in self._owned(uuid):
             if owner != self._host:
                 continue
-            if _way_back(move) in self._pool.snapshots(image):
+            if _rollback_snapshot(move) in self._pool.snapshots(image):
                 self._pool.write_note(image, OWNER, _mark(self._pool.note(image, ASIDE)).host or NOBODY)
             elif name.removesuffix(PART) in _MADE_BY_MOVES:
                 self._pool.remove(image)
@@ -367,7 +367,7 @@ def _image(uuid: str, name: str) -> str:
     return f"{uuid}_{name}"
 
 
-def _way_back(move: str) -> str:
+def _rollback_snapshot(move: str) -> str:
     """The snapshot that a move can be undone by."""
     return f"nova_lite_{move}"
 

@@ -51,7 +51,7 @@ class Cloud:
         self.transport = rpc.get_transport(self.conf)
         self._servers, self._managers = [], []
         self.conductor = self._serve(rpc.CONDUCTOR, "conductor-1", ConductorManager(self.conf, self.transport))
-        self.conductor.hearing.since -= HOUR.total_seconds()
+        self.conductor.bus_health.since -= HOUR.total_seconds()
         self.scheduler = self._serve(rpc.SCHEDULER, "scheduler-1", SchedulerManager(self.conf, self.transport))
         self.rpc = ConductorAPI(self.transport, sender.of_control(self.conf))
         self.hosts = {}

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.questions import Questions
+from nova_lite.compute.queries import Queries
 from nova_lite.db import moves
 from nova_lite.rpc import compute as rpcapi
 from nova_lite.rpc import conductor as conductor_api
@@ -43,7 +43,7 @@ def test_the_plan_and_the_record_are_the_databases(world, monkeypatch):
     action = hold(world, "live_migrate", host="h2")
     plan = {"host": "h2", "block": True}
     world.cloud.db.write(moves.update, world.cloud.action(action).arguments["migration_id"], {"facts": {"plan": plan}})
-    monkeypatch.setattr(Questions, "offer_for_live_migration",
+    monkeypatch.setattr(Queries, "offer_for_live_migration",
                         lambda self, context, instance_uuid, plan: asked.append((self.host.name, instance_uuid, plan["block"])))
     assert world.client("h2").ask_other_host(action, world.owner("h2"), "offer_for_live_migration") is None
     assert asked == [("h1", world.theirs, True)]

@@ -53,7 +53,7 @@ def test_the_url_says_it_otherwise():
                                             ("postgresql+psycopg2://nova@db/nova", "tcp_user_timeout")])
 def test_a_migration_may_take_its_time(url, limit):
     assert limit in connection_arguments(url)
-    assert limit not in connection_arguments(url, patient=True)
+    assert limit not in connection_arguments(url, no_time_limit=True)
 
 
 @pytest.mark.parametrize(("seconds", "times"), [(30.0, core.TRIES), (0.0, 1)])

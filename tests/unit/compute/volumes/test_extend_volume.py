@@ -132,7 +132,7 @@ def test_a_detach_may_be_faster(cloud, server, volume, monkeypatch):
     held, go_on = cloud.hold(monkeypatch, "power_off")
     cloud.member.post(f"/servers/{server}/action", {"os-stop": None}, 202)
     assert held.wait(10)
-    tell(cloud, server, volume)                 # it waits for its turn
+    tell(cloud, server, volume)                 # it is queued
     cloud.set(server, block_devices=[])
     go_on.set()
     cloud.actions_end(server)

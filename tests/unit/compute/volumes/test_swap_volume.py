@@ -266,10 +266,10 @@ def test_cinder_hears_how_it_ended_of_a_server_that_is_deleted(cloud, cinder, at
     deleted_meanwhile(cloud, server, how)
     assert cinder.completed == []
     cloud.conductor_volumes.fail("complete_migration", DOWN)
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     assert cinder.completed == []
     for _ in range(2):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert cinder.completed == [(old, new, failed)]
     assert cinder.attachments == {}
     assert old not in cinder.volumes if goes_along else cinder.volumes[old]["status"] == "available"
@@ -284,9 +284,9 @@ def test_a_conductor_that_is_killed_over_it_goes_on(cloud, cinder, attached, los
     deleted_meanwhile(cloud, server, "by a conductor")
     cloud.conductor_volumes.fail(lost, Killed(), "after" if lost == "complete_migration" else "before")
     with pytest.raises(Killed):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert cinder.volumes[old]["status"] in ("in-use", "available")
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     assert cinder.completed == [(old, new, False)]
     assert old not in cinder.volumes
 
@@ -300,10 +300,10 @@ def test_what_cinder_could_not_be_told_by_the_host_the_conductor_tells(cloud, ci
     swap(cloud, server, old, new)
     cloud.actions_end(server, 20)
     assert (cinder.completed, len(cinder.attachments)) == ([], 2)
-    cloud.conductor.debts.run()         # not at once
+    cloud.conductor.deferred_cleanup.run()         # not at once
     assert cinder.completed == []
     for _ in range(2):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert cinder.completed == [(old, new, True)]
     assert list(cinder.attachments) == [before.attachment_id]
     assert cinder.volumes[old]["status"] == "in-use"
@@ -318,15 +318,15 @@ def test_what_cinder_was_told_it_is_not_told_again(cloud, cinder, attached):
     first, other = cloud.last_action(server)["row"].id, cinder.add_volume("p", size=2)
     cinder.begin_migration(old, other)
     cinder.volumes[new] = {**cinder.volumes[other], "id": new, "status": "error_deleting"}
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     cinder.volumes[new]["status"] = "available"
-    cloud.db.write(actions.owe, [first])
+    cloud.db.write(actions.schedule_cleanup, [first])
     held, go_on = threading.Event(), threading.Event()
     cloud.drivers["h1"]._real.swap_volume = lambda *_arguments: (held.set(), go_on.wait(20))
     swap(cloud, server, old, other)
     assert held.wait(20)
     cloud.later(actions.LOOK_SECONDS + 1)
-    cloud.conductor.debts.run()
+    cloud.conductor.deferred_cleanup.run()
     assert cloud.action(first).lease_until is None
     assert cinder.completed == [(old, new, True)]
     go_on.set()
@@ -347,7 +347,7 @@ def test_an_exchange_that_is_given_up(cloud, cinder, attached, when, told, caplo
         cloud.claim(action_id, "h1", f"worker {attempt}, which dies")
     cloud.wait_action(action_id, "error")
     attachments = len(cinder.attachments)
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     assert cinder.completed == [(old, new, True)] * told
     assert len(cinder.attachments) == (1 if told else attachments)
     assert ("was given up in its last steps" in caplog.text) != told

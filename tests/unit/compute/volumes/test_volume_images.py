@@ -276,15 +276,15 @@ def test_what_a_dead_request_has_left_of_a_deleted_server_goes(cloud, how):
     server, _ = _left(cloud)
     root = cloud.get(server).block_devices[0].volume_id
     _delete(cloud, server, how)
-    cloud.conductor.debts.run()
+    cloud.conductor.deferred_cleanup.run()
     assert (len(_snapshots(cloud)), cloud.status(root)) == (2, "available")
     cloud.conductor_volumes.fail("delete_snapshot")     # Cinder is away
     for _ in range(5):          # of which each snapshot needs three to be made
         assert len(_snapshots(cloud)) == 2
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert (_snapshots(cloud), cloud.status(root)) == ([], None)
     looks = dict(cloud.cinder.looks)
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     assert cloud.cinder.looks == looks      # and that was it
 
 
@@ -293,26 +293,26 @@ def test_an_image_of_a_deleted_server_keeps_its_snapshots(cloud, image):
     server, taken = _left(cloud, image)
     _delete(cloud, server, "without its host")
     for _ in range(5):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert {s.id for s in _snapshots(cloud)} == set(taken)
     [made] = [i for i in cloud.services.image.list(cloud.user) if i.name == "both"]
     assert made.status == "active"
 
 
-@pytest.mark.parametrize("paid", [False, True])
-def test_what_a_request_that_is_overtaken_makes_last_goes(cloud, paid):
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_what_a_request_that_is_overtaken_makes_last_goes(cloud, cleaned):
     """Cinder deletes none that is still being made, and of the last one nothing was written down."""
     server = _running(cloud)
 
     def overtaken():
         _delete(cloud, server, "without its host")
-        for _ in range(5 * paid):       # what is written down by now is looked for
-            cloud.look_at_debts()
+        for _ in range(5 * cleaned):       # what is written down by now is looked for
+            cloud.run_deferred_cleanup()
     cloud.cinder.then[2] = overtaken
     _create(cloud, server, 409)
-    assert len(_snapshots(cloud)) == (1 if paid else 2)
+    assert len(_snapshots(cloud)) == (1 if cleaned else 2)
     for _ in range(5):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert _snapshots(cloud) == []
 
 
@@ -323,7 +323,7 @@ def test_snapshots_that_take_longer_than_a_host_waits_go_later(cloud, monkeypatc
     assert _ended(cloud, server)[:2] == ("createImage", "The request ended before the image was made")
     assert len(_snapshots(cloud)) == 2
     for _ in range(5):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert _snapshots(cloud) == []
     assert {d.volume_id for d in cloud.get(server).volumes} <= cloud.all_volumes()
 

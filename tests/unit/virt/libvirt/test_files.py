@@ -41,7 +41,7 @@ def test_what_a_guests_disk_was_made_of_is_noted_and_stays_with_its_owner(tmp_pa
     guest.note_base("image")
     assert (guest.disk_format, guest.base, guest.is_unmarked()) == ("raw", "image", True)
     files.write_mark(guest.owner, "host1", files.SHARED)
-    assert (guest.disk_format, guest.came_to("host1")) == ("raw", True)
+    assert (guest.disk_format, guest.was_taken_over_by("host1")) == ("raw", True)
     files.write_mark(guest.owner, "host2")
     assert files.read_mark(guest.owner) == files.Mark("host2", "", "raw", "image")
     guest.note_base(files.NO_BASE)

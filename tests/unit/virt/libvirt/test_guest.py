@@ -114,7 +114,7 @@ class OnDeadStorage:
     def destroy(self):
         self.asked += 1
         self.busy -= 1
-        if self.busy or self.asked % 2:     # it may also end just after libvirt has lost patience
+        if self.busy or self.asked % 2:     # it may also end just after libvirt's time-out
             raise libvirt.libvirtError("Failed to terminate process 1 with SIGKILL: Device or resource busy")
 
 

@@ -493,13 +493,13 @@ def test_a_live_migration(hosts, images, fetch):
     build(a, fetch)
     assert [(d["name"], d["size"], d["format"]) for d in a.disks.facts(SERVER, a.files)] == [
         (f"{UUID}/disk", GIB, "rbd"), (f"{UUID}/disk.eph0", GIB, "rbd"), (f"{UUID}/disk.swap", 16 * MIB, "rbd")]
-    a.disks.disown(UUID)
+    a.disks.release_ownership(UUID)
     destroy(b)
     a.disks.remove(UUID)
     assert _owners(images) == _all("-")
     a.disks.own(UUID)       # it failed
     assert _owners(images) == _all("a")
-    a.disks.disown(UUID)
+    a.disks.release_ownership(UUID)
     a.disks.give(UUID, "b")
     destroy(a)
     assert _owners(images) == _all("b")

@@ -1,4 +1,4 @@
-"""Looks at the nics of servers that the network says have changed, each at the server's turn."""
+"""Refreshes the cached network information of servers that the network says have changed, in each server's queue."""
 from __future__ import annotations
 
 import threading
@@ -26,8 +26,8 @@ class _Asked:
     ports: Mapping[str, PortNews] | None = None
 
 
-class NetworkLooks:
-    """Many events of one server that wait for their turn are one look: the network is asked for how it is, not what changed."""
+class NetworkInfoRefresh:
+    """The events of one server that are queued together are one refresh: it asks the network for its state, not for changes."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -1,9 +1,9 @@
-"""Turns of copies."""
+"""Slots of copies."""
 import threading
 
 import pytest
 
-from nova_lite.virt.copies import Copies
+from nova_lite.virt.copy_slots import CopySlots
 
 
 class Stop(Exception):
@@ -15,31 +15,31 @@ def refuse():
 
 
 def test_no_more_than_the_limit_and_what_is_under_way_waits_for_nobody():
-    copies = Copies(1)
-    with copies.turn(refuse, at_once=False):
-        with pytest.raises(Stop), copies.turn(refuse, at_once=False):
+    copies = CopySlots(1)
+    with copies.slot(refuse, at_once=False):
+        with pytest.raises(Stop), copies.slot(refuse, at_once=False):
             pass
-        with copies.turn(refuse, at_once=True), pytest.raises(Stop), copies.turn(refuse, at_once=False):
+        with copies.slot(refuse, at_once=True), pytest.raises(Stop), copies.slot(refuse, at_once=False):
             pass
-    with copies.turn(refuse, at_once=False):
+    with copies.slot(refuse, at_once=False):
         pass
 
 
 def test_several_at_a_time():
-    copies = Copies(2)
-    with copies.turn(refuse, at_once=False), copies.turn(refuse, at_once=False):
-        with pytest.raises(Stop), copies.turn(refuse, at_once=False):
+    copies = CopySlots(2)
+    with copies.slot(refuse, at_once=False), copies.slot(refuse, at_once=False):
+        with pytest.raises(Stop), copies.slot(refuse, at_once=False):
             pass
 
 
 def test_who_came_first_is_first():
-    copies, order, asked = Copies(1), [], {}
+    copies, order, asked = CopySlots(1), [], {}
 
     def copy(number):
-        with copies.turn(asked[number].set, at_once=False):
+        with copies.slot(asked[number].set, at_once=False):
             order.append(number)
     threads = [threading.Thread(target=copy, args=(number,)) for number in range(3)]
-    with copies.turn(refuse, at_once=False):
+    with copies.slot(refuse, at_once=False):
         for number, thread in enumerate(threads):
             asked[number] = threading.Event()
             thread.start()

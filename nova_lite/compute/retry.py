@@ -1,4 +1,4 @@
-"""Steps of a move from which there is no way back: a neighbour that is away is waited for."""
+"""Retries of steps that must not fail, while another service is unavailable: a move past its last undo cannot stop."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ PAUSES = (1.0, 2.0, 4.0, 8.0)       # seconds between two tries; the last one ag
 T = TypeVar("T")
 
 
-def until_answered(work: Work, step: Callable[[], T]) -> T:
-    """What ``step`` answers, once the neighbour that it asks is there; it must be one that can be run twice.
+def retry_until_available(work: Work, step: Callable[[], T]) -> T:
+    """The result of ``step``, retried until the service that it asks is available; it must be one that can be run twice.
 
     Between two tries the action must still be ours and the server not be deleted: else LeaseLost, UnexpectedTaskState or
     InstanceNotFound. A stop of the daemon ends the wait (Stopping). A server that was declared idle by os-resetState is waited
