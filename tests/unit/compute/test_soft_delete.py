@@ -326,5 +326,5 @@ def test_a_guest_that_is_brought_back_meanwhile_is_not_turned_off(cloud):
     server = cloud.active()
     host = cloud.hosts["h1"]
     host._turn_off(server)      # as it was when the server was soft-deleted
-    cloud.wait_for(lambda: not host._turns.is_busy(server))
+    cloud.wait_for(lambda: not host._queues.is_busy(server))
     assert cloud.guests("h1") == {server: 1}
