@@ -22,7 +22,7 @@ def run(work: Work) -> None:
     volumes.disconnect_all(host.driver, instance)
     shares.release_all(host, instance)
     give_back(work)
-    release.delete_volumes(host.volume, instance)
+    release.delete_volumes(host.volume, instance, host.clock)
     if image_id := states.left_image(instance):
         snapshot.discard(work, image_id)
     disk_keys.delete(host.conf, instance)

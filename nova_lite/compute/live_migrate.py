@@ -23,8 +23,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute import volumes
-from nova_lite.compute.retry import retry_until_available
-from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack
+from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack, retry_until_available
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -399,7 +398,7 @@ def _refuse_if_aborted(work: Work, wanted: str | None) -> None:
 
 def _wait(work: Work) -> None:
     work.update_migration({})       # raises LeaseLost
-    time.sleep(_WAIT_SECONDS)
+    work.host.clock.sleep(_WAIT_SECONDS)
 
 
 def _move(work: Work) -> Migration:

@@ -12,7 +12,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.external_events import ExternalEvents
@@ -76,14 +76,15 @@ class _Claimed(NamedTuple):
 class ComputeManager:
     """The server side of ``rpc/compute.py`` for one host. It knows the broker and the hypervisor, no database."""
 
-    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str,
+                 clock: retry.Clock = retry.SYSTEM) -> None:
         self.conf = conf
-        self.conductor = ConductorAPI(transport, sender.of_host(conf, host))
+        self.conductor = ConductorAPI(transport, sender.of_host(conf, host), clock)
         self.leases = Leases(host)
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
                          volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf, share_base.load(conf),
-                         vendor_data=vendor_data.load(conf))
+                         vendor_data=vendor_data.load(conf), clock=clock)
         self._stopping = self.host.stopping
         self._cloud: str | None = None      # known when a conductor has told it
         self._queues = ServerQueues()

@@ -16,8 +16,7 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.compute import migration_source, volumes
 from nova_lite.compute.external_events import Listener
-from nova_lite.compute.retry import retry_until_available
-from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack
+from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack, retry_until_available
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -123,7 +122,7 @@ def _let_it_go(work: Work) -> DiskOffer | None:
                 raise exception.ResizeError(reason=f"host {source}, where the server is, does not answer",
                                             public="Resize error: the host where the server is does not answer") from error
         work.update({}, [states.RESIZE_MIGRATING])      # a delete ends the waiting
-        time.sleep(PAUSE)
+        work.host.clock.sleep(PAUSE)
 
 
 def _still_wanted(work: Work) -> Checker:

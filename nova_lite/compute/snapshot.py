@@ -12,9 +12,8 @@ from functools import partial
 
 from oslo_log import log
 
-from nova_lite import exception, units
-from nova_lite.compute.retry import retry_until_available
-from nova_lite.compute.work import Work, ignore_conductor_outage
+from nova_lite import exception, retry, units
+from nova_lite.compute.work import Work, ignore_conductor_outage, retry_until_available
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
@@ -26,8 +25,8 @@ LOG = log.getLogger(__name__)
 EVENTS = {"createImage": "compute_snapshot_instance", "createBackup": "compute_backup_instance"}
 CHUNK = units.MiB
 LOOK_SECONDS = 5.0              # while data flows, between looks whether the server is still ours
-SAVING_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)   # looks at an upload that a killed run has left in Glance's hands
-MAKING_PAUSES = (0.5, 1.0, 2.0, *(5.0,) * 12)      # looks at a snapshot of a volume that is being made
+UPLOADS = retry.Schedule((0.5, 1.0, 2.0, 4.0, 8.0, 15.0))    # looks at an upload that a killed run has left in Glance's hands
+SNAPSHOTS = retry.Schedule((0.5, 1.0, 2.0, *(5.0,) * 12))   # tries to delete a snapshot that may still be being made
 QUEUED, SAVING, ACTIVE = "queued", "saving", "active"
 BARE = "bare"
 
@@ -74,12 +73,8 @@ def make(work: Work, image_id: str, pending: str = states.IMAGE_PENDING_UPLOAD,
 
 def _settled(work: Work, image_id: str) -> ImageMeta:
     """The image, after an upload that a killed run began has come to its end: Glance makes it queued again."""
-    for pause in SAVING_PAUSES:
-        image = work.host.image.get(admin_context(), image_id)
-        if image.status != SAVING:
-            return image
-        time.sleep(pause)
-    return work.host.image.get(admin_context(), image_id)
+    return retry.poll(lambda: work.host.image.get(admin_context(), image_id), lambda image: image.status != SAVING, UPLOADS,
+                      work.host.clock)
 
 
 def _pieces(work: Work, copy: DiskCopy, uploading: str) -> Iterator[bytes]:
@@ -120,10 +115,8 @@ def end_of_volumes(work: Work) -> None:
 
 def _drop_snapshot(work: Work, snapshot_id: str) -> None:
     """One that takes long to be made is left to the conductor (``conductor/deferred_cleanup.py``)."""
-    for pause in MAKING_PAUSES:
-        if image_snapshots.drop(work.host.volume, work.instance.uuid, snapshot_id):
-            return
-        time.sleep(pause)
+    retry.poll(lambda: image_snapshots.drop(work.host.volume, work.instance.uuid, snapshot_id), bool, SNAPSHOTS,
+               work.host.clock)
 
 
 def _rotate(work: Work) -> None:

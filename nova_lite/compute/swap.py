@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.compute.volumes import changed, connector, give_back, with_encryption
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
@@ -90,7 +90,7 @@ def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record
                 return
             LOG.error("the guest is to change over to volume %s, which is tried again: %s", new.volume_id, error,
                       extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
-        _pause(work)
+        work.host.pause(PAUSE)
         record.write(new)
 
 
@@ -140,20 +140,16 @@ def _complete(work: Work, old: BlockDevice, new: BlockDevice, record: _Record) -
 
 def _answered(work: Work, record: _Record, step: Callable[[], T]) -> T:
     """What the Volume service says, whenever it is there: what a migration of its own waits for."""
-    while True:
-        try:
-            return step()
-        except exception.ServiceUnavailable as error:
-            LOG.warning("the exchange of volume %s goes on later: %s", record.device.volume_id, error,
-                        extra={"instance_uuid": work.instance.uuid})
-        _pause(work)
+    def tell(error: Exception, _pause: float) -> None:
+        LOG.warning("the exchange of volume %s goes on later: %s", record.device.volume_id, error,
+                    extra={"instance_uuid": work.instance.uuid})
+
+    def sleep(seconds: float) -> None:
+        work.host.pause(seconds)
         record.write(record.device)
 
-
-def _pause(work: Work) -> None:
-    """Raises Stopping when the daemon stops."""
-    if work.host.stopping.wait(PAUSE):
-        raise exception.Stopping()
+    return retry.on_error(step, exception.ServiceUnavailable, retry.every(PAUSE), work.host.clock, sleep=sleep,
+                          before_pause=tell)
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"swap_volume": swap}

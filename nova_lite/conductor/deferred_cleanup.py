@@ -13,7 +13,7 @@ from dataclasses import replace
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.context import admin_context
 from nova_lite.db import actions, instances
 from nova_lite.db.core import Database
@@ -34,8 +34,8 @@ _WAITS = ("starting", "migrating")      # migration_status of a volume whose ser
 class DeferredCleanup:
     """Any number of conductors may look, each at another action."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database, volume: VolumeAPI) -> None:
-        self._conf, self._db, self._volume = conf, db, volume
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, volume: VolumeAPI, clock: retry.Clock = retry.SYSTEM) -> None:
+        self._conf, self._db, self._volume, self._clock = conf, db, volume, clock
 
     def run(self) -> None:
         """Look at the actions whose time has come. What cannot be done now comes again some time later."""
@@ -103,7 +103,7 @@ class DeferredCleanup:
         LOG.info("snapshots %s are of no image: deleted", ", ".join(taken), extra={"instance_uuid": uuid})
         server = self._server(action)
         if server is not None and server.deleted:
-            release.delete_volumes(self._volume, server)
+            release.delete_volumes(self._volume, server, self._clock)
         return True
 
     def _answer(self, action: Action) -> None:
@@ -132,7 +132,7 @@ class DeferredCleanup:
             self._volume.make_available(admin_context(), old_id)
             if self._is_going(new_id):
                 device.volume_id = old_id
-            release.delete_volumes(self._volume, server)
+            release.delete_volumes(self._volume, server, self._clock)
 
     def _is_exchanged_again(self, server: Instance, device_id: str) -> bool:
         """Then the Volume service had its answer, and waits for another one."""

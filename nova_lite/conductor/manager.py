@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, notifications
+from nova_lite import exception, notifications, retry
 from nova_lite.conductor import completion, heartbeats, host_access, host_writes, limits, move_completion, power_states
 from nova_lite.conductor.between_hosts import BetweenHosts
 from nova_lite.conductor.cleanup import Cleanup
@@ -71,7 +71,7 @@ class _Todo(NamedTuple):
 class ConductorManager:
     """The server side of ``rpc/conductor.py``. Any number of processes may run one."""
 
-    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, clock: retry.Clock = retry.SYSTEM) -> None:
         self.conf, self.db = conf, Database(conf)
         notifications.attach(conf, self.db, "conductor")
         self.lease_seconds = conf.conductor.lease_seconds
@@ -82,7 +82,8 @@ class ConductorManager:
         self.news = SecurityGroupNotifier(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
         volume = volume_base.load(conf)
-        self.cleanup, self.deferred_cleanup = Cleanup(conf, volume), DeferredCleanup(conf, self.db, volume)
+        self.cleanup = Cleanup(conf, volume, clock)
+        self.deferred_cleanup = DeferredCleanup(conf, self.db, volume, clock)
         self.bus_health = heartbeats.BusHealth(conf, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, scheduler, self.compute, self.cleanup,
                                 self.bus_health)

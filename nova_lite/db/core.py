@@ -11,14 +11,14 @@ from oslo_config import cfg
 from oslo_log import log
 from sqlalchemy import exc
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.db import journal, patterns, pymysql_loader, sealed, time_limit
 from nova_lite.db.secret_keys import SecretKeys
 from nova_lite.runtime import concurrency
 
 T = TypeVar("T")
 LOG = log.getLogger(__name__)
-TRIES = 8
+WRITES = retry.Schedule(tuple(0.01 * count ** 2 for count in range(1, 8)))      # tries of a transaction
 IDLE_SECONDS = 2.0
 CONNECT_TIMEOUT = 5         # seconds to wait for a connection
 ANSWER_SECONDS = 25         # MySQL: silence after which a server is taken for dead; a statement of ours takes far less
@@ -35,8 +35,8 @@ class Database:
     a ``sqlalchemy.Connection`` first; the caller opens the transaction: ``with db.read() as c`` to look,
     ``db.write(function, *args)`` to change."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self.conf = conf
+    def __init__(self, conf: cfg.ConfigOpts, clock: retry.Clock = retry.SYSTEM) -> None:
+        self.conf, self._clock = conf, clock
         self.listener: journal.Listener | None = None
         self._keys = SecretKeys(conf.database.secret_keys_file)
         self._open()
@@ -64,28 +64,30 @@ class Database:
 
     def write(self, function: Callable[..., T], *args: object, **kwargs: object) -> T:
         """Run ``function(connection, *args)`` in one transaction; on a deadlock or a lost connection run it again, at most
-        :data:`TRIES` times.
+        as often as :data:`WRITES` says.
 
         The function must have no effect but on the connection. Its exceptions roll back and pass through. ``listener``, if
         there is one, is told after the commit.
         """
-        started = time.monotonic()
-        for attempt in range(1, TRIES + 1):
-            try:
-                with self.engine.begin() as connection:
-                    if self.listener is None:
-                        return function(connection, *args, **kwargs)
-                    notes = journal.open_on(connection)
-                    result = function(connection, *args, **kwargs)
-                    notes.close(connection)
-                self.listener.tell(notes)
-                return result
-            except exc.DBAPIError as error:
-                if attempt == TRIES or not _may_try_again(error, time.monotonic() - started):
-                    raise
-                LOG.debug("transaction %s again after %s", getattr(function, "__name__", function), error)
-                time.sleep(0.01 * attempt ** 2)
-        raise AssertionError("unreachable")
+        started = self._clock.monotonic()
+
+        def tell(error: Exception, _pause: float) -> None:
+            LOG.debug("transaction %s again after %s", getattr(function, "__name__", function), error)
+
+        return retry.on_error(
+            lambda: self._write(function, *args, **kwargs),
+            lambda error: isinstance(error, exc.DBAPIError) and _may_try_again(error, self._clock.monotonic() - started),
+            WRITES, self._clock, before_pause=tell)
+
+    def _write(self, function: Callable[..., T], *args: object, **kwargs: object) -> T:
+        with self.engine.begin() as connection:
+            if self.listener is None:
+                return function(connection, *args, **kwargs)
+            notes = journal.open_on(connection)
+            result = function(connection, *args, **kwargs)
+            notes.close(connection)
+        self.listener.tell(notes)
+        return result
 
     def check(self) -> None:
         """Raise ServiceUnavailable, in one line and without the password, when the database does not answer."""

@@ -243,7 +243,7 @@ class LibvirtDriver:
         nics, xml = GuestNics(self._guest(instance)), domain_xml.build_nic(guest_config.nic(instance, vif))
         if nics.guest.is_active():      # else its start makes it
             self._taps.make(instance, [vif])
-        again(lambda: nics.attach(xml, vif.mac_address))
+        again(lambda: nics.attach(xml, vif.mac_address), self._connection.clock)
 
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Ask the guest, several times when it does not answer."""

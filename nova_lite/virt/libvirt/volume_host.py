@@ -116,7 +116,7 @@ class VolumeHost:
         def unlock_and_step() -> None:
             self.unlock(instance)
             step()
-        again(unlock_and_step)
+        again(unlock_and_step, self._connection.clock)
 
     def remove_unused_secrets(self, instance: Instance) -> None:
         """Forget the passphrases of a server where no guest reads what they open any more."""

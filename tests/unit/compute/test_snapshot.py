@@ -116,9 +116,9 @@ def test_a_second_run_finds_what_the_first_has_done(cloud, images, server):
     assert state(cloud, server) == ("active", None, 1, None)
 
 
-def test_a_second_run_begins_a_half_upload_anew(cloud, images, server, monkeypatch):
+def test_a_second_run_begins_a_half_upload_anew(cloud, images, server):
     """The upload of a worker that died: Glance takes it for one under way until it sees that nobody sends any more."""
-    monkeypatch.setattr(snapshot, "SAVING_PAUSES", (0.05,) * 40)
+    cloud.clock.longest = 60.0      # it shall not be given up before this test has looked
     action_id, image_id = begin(cloud, images, server, wake=False)
     record = pathlib.Path(cloud.conf.image.local_path, f"{image_id}.json")
     queued = record.read_text()

@@ -8,7 +8,6 @@ from nova_lite import exception
 from nova_lite.compute.queries import Queries
 from nova_lite.db import moves
 from nova_lite.rpc import compute as rpcapi
-from nova_lite.rpc import conductor as conductor_api
 from tests.security.world import World
 
 
@@ -57,7 +56,6 @@ def test_a_host_that_does_not_answer_is_silent(world, monkeypatch):
 
 def test_few_threads_wait_for_hosts_and_the_rest_ask_again(world, monkeypatch):
     world.cloud.conf.set_override("executor_thread_pool_size", 4)      # so one
-    monkeypatch.setattr(conductor_api, "BUSY_PAUSE", 0.05)
     under_way, go_on, most, lock = [], threading.Event(), [], threading.Lock()
 
     def wait(*_):

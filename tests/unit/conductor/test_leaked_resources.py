@@ -26,8 +26,7 @@ def neutron():
 
 
 @pytest.fixture
-def cloud(make_cloud, neutron, monkeypatch):
-    monkeypatch.setattr(release, "PAUSES", (0.01,))
+def cloud(make_cloud, neutron):
     return make_cloud("h1", config=CREDENTIALS.format(url=neutron.url), network__driver="neutron", service_user__retries=0,
                       service_user__timeout=10, network__vif_plugging_timeout=0)
 

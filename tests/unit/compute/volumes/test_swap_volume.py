@@ -7,7 +7,6 @@ import uuid
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute import swap as swap_on_host
 from nova_lite.db import actions
 from nova_lite.objects import states
 from tests.support.fake_cinder import FakeCinder
@@ -124,7 +123,6 @@ def test_what_is_started_after_the_guest_changed_over_has_the_new_volume(cloud, 
     ("driver", "swap_volume", exception.GuestLacksDisk(disk="of a guest that is off"))])
 def test_a_guest_that_changed_over_keeps_the_new_volume_whatever_fails_then(cloud, cinder, attached, monkeypatch, neighbour,
                                                                           method, error):
-    monkeypatch.setattr(swap_on_host, "PAUSE", 0.1)
     server, old, new = attached
     killed_at(cloud, server, old, new, cloud.drivers["h1"], "swap_volume", "after")
     {"volumes": cloud.host_volumes["h1"], "driver": cloud.drivers["h1"]}[neighbour].fail(method, error, times=2)
@@ -156,7 +154,6 @@ def test_a_guest_that_does_not_change_over_has_the_old_volume(cloud, cinder, att
 @pytest.mark.parametrize("soft", [False, True])
 def test_a_server_whose_guest_never_changes_over_can_be_deleted(cloud, cinder, attached, monkeypatch, soft):
     """Of both volumes the new one is whole: the Volume service keeps that, and does not wait for an answer any longer."""
-    monkeypatch.setattr(swap_on_host, "PAUSE", 0.1)
     server, old, new = attached
     cloud.drivers["h1"].fail("swap_volume", BROKEN, "after", times=10 ** 6)
     swap(cloud, server, old, new)

@@ -70,7 +70,7 @@ class VolumeCloud(Cloud):
         image, network = image_base.load(self.conf), network_base.load(self.conf, None)
         self.volumes = volume_base.load(self.conf)
         self.api_volumes = Meddling(self.volumes)
-        compute = ComputeAPI(self.conf, self.db, self.transport, image, network, self.api_volumes)
+        compute = ComputeAPI(self.conf, self.db, self.transport, image, network, self.api_volumes, self.clock)
         self.services = app.Services(self.conf, self.db, Policy(self.conf, rules.installed()), image, network,
                                      self.api_volumes, compute)
         self.app = auth.NoAuth2(auth.ContextFilter(router.Router(self.services, TABLE, validate_responses=True)))
