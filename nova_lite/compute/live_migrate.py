@@ -22,7 +22,7 @@ from typing import Any
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import volumes
+from nova_lite.compute import guest_removal, volumes
 from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack, retry_until_available
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
@@ -222,10 +222,8 @@ def _wait_unless_broken(work: Work) -> None:
 def _clean(work: Work) -> None:
     """Nothing of the guest stays here. What cannot be removed now is found when the daemon starts."""
     host, server = work.host, _as_here(work, None, None)
-    _try(work, _CLEAN_UP, lambda: host.driver.live.give_up(server, server.network_info, _plan(work)))
-    for vif in server.network_info:
-        _try(work, _CLEAN_UP, partial(host.network.unplug, server, vif))
-    _try(work, _CLEAN_UP, lambda: volumes.disconnect_all(host.driver, server))
+    guest_removal.remove(host, server, lambda: host.driver.live.give_up(server, server.network_info, _plan(work)),
+                         attempt=partial(_try, work, _CLEAN_UP))
     _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), work.instance, host.name))
     _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
 
@@ -299,10 +297,8 @@ def _leave(work: Work, lost: str | None = None) -> None:
     host, move, here = work.host, _move(work), _as_left(work)
     _try(work, "its ports do not follow yet",       # the destination does it again
          lambda: host.network.move(admin_context(), work.instance, move.dest_compute or ""))
-    _try(work, _REST, lambda: host.driver.live.leave(here, here.network_info, _plan(work)))
-    for vif in here.network_info:
-        _try(work, _REST, partial(host.network.unplug, here, vif))
-    _try(work, _REST, lambda: volumes.disconnect_all(host.driver, here))
+    guest_removal.remove(host, here, lambda: host.driver.live.leave(here, here.network_info, _plan(work)),
+                         attempt=partial(_try, work, _REST))
     work.hand_over(move.dest_compute, arguments={"step": "finish", **({objects.LOST: lost} if lost else {})})
 
 

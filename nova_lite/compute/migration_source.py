@@ -12,7 +12,7 @@ from typing import Any
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import volumes
+from nova_lite.compute import guest_removal
 from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
@@ -93,7 +93,5 @@ def holds(host: Host, instance: Instance, move: str) -> dict[str, bool]:
 def release_guest(host: Host, instance: Instance, move: str) -> None:
     """The guest is shut down and set aside for a move, its nics and volumes are not of this host any more."""
     LOG.info("the guest leaves this host", extra={"instance_uuid": instance.uuid})
-    host.driver.set_aside(instance, instance.network_info, host.conf.compute.shutdown_timeout, move)
-    for vif in instance.network_info:
-        host.network.unplug(instance, vif)
-    volumes.disconnect_all(host.driver, instance)
+    timeout = host.conf.compute.shutdown_timeout
+    guest_removal.remove(host, instance, lambda: host.driver.set_aside(instance, instance.network_info, timeout, move))

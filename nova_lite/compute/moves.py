@@ -14,7 +14,7 @@ from typing import Any
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute import migration_source, volumes
+from nova_lite.compute import guest_removal, migration_source, volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack, retry_until_available
 from nova_lite.context import admin_context
@@ -164,12 +164,10 @@ def _drop_received(work: Work) -> None:
     if instance.task_state == states.RESIZE_PREP:       # there is nothing here but, on shared storage, the guest's own files
         return
     is_local = move.source_compute == host.name
-    host.driver.drop_received(instance, instance.network_info, is_local, move.uuid)
-    if not is_local:
-        for vif in instance.network_info:
-            host.network.unplug(instance, vif)
-    if instance.task_state in (states.RESIZE_MIGRATED, states.RESIZE_FINISH):   # else they are still the old host's
-        volumes.disconnect_all(host.driver, instance)
+    guest_removal.remove(
+        host, instance, lambda: host.driver.drop_received(instance, instance.network_info, is_local, move.uuid),
+        nics=not is_local,
+        disks=instance.task_state in (states.RESIZE_MIGRATED, states.RESIZE_FINISH))    # else they are still the old host's
 
 
 # the old host ---------------------------------------------------------------------------------------------------------------
@@ -251,11 +249,12 @@ def _remove_at_destination(work: Work) -> None:
     if not _holds(work, move.source_compute)["aside"]:
         raise exception.Conflict(f"Host {move.source_compute} has nothing any more to which the server could go back.")
     work.update_migration({"facts": {**(move.facts or {}), objects.REVERT_BEGUN: True}})
-    if host.driver.power_state(instance) is not None:
-        host.driver.power_off(instance, 0)
-    for vif in instance.network_info:
-        host.network.unplug(instance, vif)
-    volumes.disconnect_all(host.driver, instance)
+
+    def power_off() -> None:
+        if host.driver.power_state(instance) is not None:
+            host.driver.power_off(instance, 0)
+
+    guest_removal.remove(host, instance, power_off)
     host.driver.drop_received(instance, instance.network_info, move.source_compute == host.name, move.uuid)
 
 

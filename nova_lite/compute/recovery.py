@@ -8,7 +8,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import volumes
+from nova_lite.compute import guest_removal
 from nova_lite.compute.work import Host
 from nova_lite.context import admin_context
 from nova_lite.objects import states
@@ -90,10 +90,7 @@ def remove(host: Host, server: Instance) -> None:
         if server.uuid not in host.conductor.not_wanted(admin_context(), host.name, [server.uuid]):
             return
         LOG.warning("removing the guest of a server that is not of this host any more", extra={"instance_uuid": server.uuid})
-        host.driver.destroy(server, server.network_info)
-        for vif in server.network_info:
-            host.network.unplug(server, vif)
-        volumes.disconnect_all(host.driver, server)
+        guest_removal.destroy(host, server)
     except Exception:
         LOG.exception("removing it failed; the next look tries again", extra={"instance_uuid": server.uuid})
 
