@@ -231,12 +231,8 @@ class LocalImages:
             raise exception.ImageNotFound(image_id=image_id) from error
 
     def _write(self, image: ImageMeta) -> None:
-        part = self._directory / f"{image.id}.{uuid.uuid4()}.part"
-        try:
+        with durable.written_whole(self._record(image.id), mode=0o644, unique=True) as part:
             part.write_text(json.dumps(image.to_primitive(), indent=1, sort_keys=True))
-            durable.put_in_place(part, self._record(image.id))
-        finally:
-            part.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -13,8 +13,7 @@ import subprocess
 from collections.abc import Callable
 from typing import IO
 
-from nova_lite import exception, units
-from nova_lite.runtime import concurrency
+from nova_lite import durable, exception, units
 from nova_lite.virt.libvirt import images
 
 _IMAGE = ".image"       # after the name of what is being made: an image that it is made of
@@ -57,8 +56,7 @@ class DataFile:
     def build(self, builder: Builder) -> None:
         """Make it, and give it its name. On an error nothing stays behind but the claim."""
         builder(self._part)
-        concurrency.native(_sync, self._part)
-        os.rename(self._part, self.path)
+        durable.put_in_place(self._part, self.path)
 
     def finish(self) -> None:
         """Give the claim up, after the record tells how it ended."""
@@ -129,8 +127,3 @@ def _run(*arguments: str) -> None:
     done = subprocess.run(arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)  # noqa: S603
     if done.returncode:
         raise OSError(f"{arguments[0]} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-
-
-def _sync(path: pathlib.Path) -> None:
-    with open(path, "rb") as stream:
-        os.fsync(stream.fileno())

@@ -20,11 +20,10 @@ from collections.abc import Iterator
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.virt.driver import Checker
 from nova_lite.virt.libvirt import copying, images
-from nova_lite.virt.libvirt.files import written_whole
 
 LOG = log.getLogger(__name__)
 USER = "nova-lite"          # whose the key is, as TLS wants to know it
@@ -66,7 +65,7 @@ class DiskServer:
                 if attempt == _TRIES - 1:
                     raise
         offer = DiskOffer(self._address, port, names, base.name if base else "", base_format, disk_format=disk_format)
-        with written_whole(self._state) as part:
+        with durable.written_whole(self._state) as part:
             part.write_text(json.dumps(offer.to_primitive()))
         return DiskOffer.from_primitive(offer.to_primitive() | {"key": self._key()})
 

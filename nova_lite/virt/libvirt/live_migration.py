@@ -19,7 +19,7 @@ from lxml import etree
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.objects import states
 from nova_lite.objects.guest_moves import DiskOffer, Plan, SourceFacts
 from nova_lite.objects.instance import Instance
@@ -46,7 +46,6 @@ from nova_lite.virt.libvirt.files import (
     instances_root,
     read_mark,
     write_mark,
-    written_whole,
 )
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.host import Host
@@ -84,7 +83,7 @@ class LiveMigrations:
         kind, cpu = xml.find("os/type"), xml.find("cpu")
         token = secrets.token_hex(16)
         files.make()
-        with written_whole(files.path / migration_check.TOKEN) as part:
+        with durable.written_whole(files.path / migration_check.TOKEN) as part:
             part.write_text(token)
         return SourceFacts(
             hypervisor_type=inventory.hypervisor_type, hypervisor_version=inventory.hypervisor_version,
@@ -150,7 +149,7 @@ class LiveMigrations:
         if offer is not None:
             with key_of(offer, files.path) as keys:
                 for path in (path for path in _carried(files) if path.name in offer.disks):
-                    with written_whole(path) as part:
+                    with durable.written_whole(path) as part:
                         pull(offer, path.name, keys, part, check)
                         if path == files.console_log:
                             console.trim(part)

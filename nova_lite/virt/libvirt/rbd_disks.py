@@ -17,7 +17,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import durable, exception, units
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
@@ -28,7 +28,6 @@ from nova_lite.virt.libvirt.disks import MAKE_SWAP, DiskMaker, sparse
 from nova_lite.virt.libvirt.files import (
     EPHEMERALS,
     NOBODY,
-    PART,
     POOLED,
     SHARED,
     SWAP,
@@ -118,7 +117,7 @@ class RbdDisks(DiskMaker):
             owner = self._owner(image).host
             if owner == NOBODY:     # an evacuation: nobody says that the old host's guest has ended but Ceph
                 self._pool.wait_until_closed(image)
-            if owner in (self._host, NOBODY) or name.endswith(PART):
+            if owner in (self._host, NOBODY) or name.endswith(durable.PART):
                 continue
             if instance.launched_at is not None or not owner:
                 raise self._not_mine(image, owner)
@@ -202,7 +201,7 @@ class RbdDisks(DiskMaker):
     @contextlib.contextmanager
     def _formatted(self, path: pathlib.Path, size: int, *program: str) -> Iterator[pathlib.Path]:
         """A file for a moment, almost all of it a hole."""
-        part = path.with_name(path.name + PART)
+        part = path.with_name(path.name + durable.PART)
         try:
             part.unlink(missing_ok=True)
             part.touch(mode=0o600)
@@ -221,7 +220,7 @@ class RbdDisks(DiskMaker):
     def _import(self, path: pathlib.Path, size: int, source: pathlib.Path, disk_format: str) -> None:
         """It gets its name when it is whole, and its owner before anything else."""
         name = image_name(path)
-        part = name + PART
+        part = name + durable.PART
         if part in self._pool.images(part):
             self._pool.remove(part)
         self._pool.create(part, size)
@@ -235,7 +234,7 @@ class RbdDisks(DiskMaker):
         for name, image, owner in self._owned(uuid):
             if but_shared and self._owner(image) == Mark(self._host, SHARED):
                 continue
-            if owner == self._host and name not in keep or not owner and name.endswith(PART):
+            if owner == self._host and name not in keep or not owner and name.endswith(durable.PART):
                 self._pool.remove(image)
             elif owner != self._host:
                 LOG.log(logging.WARNING if owner == NOBODY else logging.INFO, "image %s of pool %s stays: it is %s", image,
@@ -273,7 +272,7 @@ class RbdDisks(DiskMaker):
         """See DiskStore."""
         for name in self._images(uuid):
             image = _image(uuid, name)
-            if self._owner(image) != Mark(self._host) and not name.endswith(PART):
+            if self._owner(image) != Mark(self._host) and not name.endswith(durable.PART):
                 self._pool.write_note(image, OWNER, NOBODY)
 
     def adopted(self, uuid: str) -> None:
@@ -320,7 +319,7 @@ class RbdDisks(DiskMaker):
                 continue
             if _rollback_snapshot(move) in self._pool.snapshots(image):
                 self._pool.write_note(image, OWNER, _mark(self._pool.note(image, ASIDE)).host or NOBODY)
-            elif name.removesuffix(PART) in _MADE_BY_MOVES:
+            elif name.removesuffix(durable.PART) in _MADE_BY_MOVES:
                 self._pool.remove(image)
 
     def abandon(self, uuid: str) -> None:
@@ -329,7 +328,7 @@ class RbdDisks(DiskMaker):
             there = _mark(self._pool.note(image, ASIDE)).host
             if owner == self._host and there not in ("", self._host):
                 self._pool.write_note(image, OWNER, there)
-            elif owner == self._host or not owner and name.endswith(PART):
+            elif owner == self._host or not owner and name.endswith(durable.PART):
                 self._pool.remove(image)
 
     # --------------------------------------------------------------------------------------------------------------------
