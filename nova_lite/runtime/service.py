@@ -23,12 +23,8 @@ from nova_lite import conf as conf_module
 from nova_lite import exception, rpc
 from nova_lite.conf import files
 from nova_lite.runtime import launcher, log
-from nova_lite.runtime.checks import check_broker, check_cloud, check_database, check_secret_keys
 from nova_lite.runtime.http import server, sockets
 from nova_lite.runtime.http.listener import Limits
-
-__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_secret_keys", "check_values",
-           "compute_hosts", "load", "main", "run", "serve"]
 
 LOG = oslo_log.getLogger(__name__)
 # for loops that are in the middle of something: longer ones wait for somebody who is gone, and can be cut off at any point

@@ -57,7 +57,8 @@ def test_sync_by_several_processes_at_once_makes_the_schema_of_the_models(url, t
     outputs = [child.communicate(timeout=120)[0].decode() for child in children]
     assert [child.returncode for child in children] == [0, 0, 0], outputs
     conf = conf_module.load([], config_files=[str(config)])
-    migration.check_head(conf)
+    current, head = migration.version(conf)
+    assert current == head
     db = Database(conf)
     with db.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": False})
