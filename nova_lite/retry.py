@@ -83,7 +83,7 @@ def on_error(step: Callable[[], T], errors: Errors, schedule: Schedule, clock: C
 
 
 def poll(look: Callable[[], T], is_end: Callable[[T], bool], schedule: Schedule, clock: Clock = SYSTEM, *,
-         before_pause: Callable[[], None] | None = None) -> T:
+         before_pause: Callable[[], object] | None = None) -> T:
     """What ``look`` returns, as soon as that ``is_end``; at the end of the schedule, whatever it returns then.
 
     What ``look`` or ``before_pause`` raises ends the polling.

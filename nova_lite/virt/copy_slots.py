@@ -3,18 +3,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 
-ASK_SECONDS = 1.0
+from nova_lite import retry
+
+ASKS = retry.every(1.0)
 AT_A_TIME = 1       # for each host, as in Nova: several share its network, and memory that changes meanwhile is copied again
 
 
 class CopySlots:
     """``limit`` copies at a time."""
 
-    def __init__(self, limit: int = AT_A_TIME) -> None:
-        self._limit = limit
+    def __init__(self, limit: int = AT_A_TIME, clock: retry.Clock = retry.SYSTEM) -> None:
+        self._limit, self._clock = limit, clock
         self._lock = threading.Lock()
         self._order: list[object] = []      # in the order in which they get a slot
 
@@ -26,9 +27,7 @@ class CopySlots:
         with self._lock:
             self._order.insert(0 if at_once else len(self._order), one)
         try:
-            while not self._is_next(one):
-                ask()
-                time.sleep(ASK_SECONDS)
+            retry.poll(lambda: self._is_next(one), bool, ASKS, self._clock, before_pause=ask)
             yield
         finally:
             with self._lock:

@@ -4,6 +4,7 @@ import threading
 import pytest
 
 from nova_lite.virt.copy_slots import CopySlots
+from tests.support.clock import FastClock
 
 
 class Stop(Exception):
@@ -15,7 +16,7 @@ def refuse():
 
 
 def test_no_more_than_the_limit_and_what_is_under_way_waits_for_nobody():
-    copies = CopySlots(1)
+    copies = CopySlots(1, FastClock())
     with copies.slot(refuse, at_once=False):
         with pytest.raises(Stop), copies.slot(refuse, at_once=False):
             pass
@@ -26,14 +27,14 @@ def test_no_more_than_the_limit_and_what_is_under_way_waits_for_nobody():
 
 
 def test_several_at_a_time():
-    copies = CopySlots(2)
+    copies = CopySlots(2, FastClock())
     with copies.slot(refuse, at_once=False), copies.slot(refuse, at_once=False):
         with pytest.raises(Stop), copies.slot(refuse, at_once=False):
             pass
 
 
 def test_who_came_first_is_first():
-    copies, order, asked = CopySlots(1), [], {}
+    copies, order, asked = CopySlots(1, FastClock()), [], {}
 
     def copy(number):
         with copies.slot(asked[number].set, at_once=False):

@@ -18,6 +18,7 @@ from nova_lite.virt.libvirt.files import EPHEMERALS, GuestDirectory, instances_r
 from nova_lite.virt.libvirt.moves import Moves
 from nova_lite.virt.libvirt.rbd import Pool
 from nova_lite.virt.libvirt.rbd_disks import RbdDisks, disks_of, split_address
+from tests.support.clock import FastClock
 
 from .builders import IMAGE, UUID, blanks, instance
 
@@ -634,7 +635,8 @@ def test_a_copy_is_of_a_quiet_moment_and_ends_when_it_is_not_wanted(hosts, image
     build(host, fetch, asked)
     domain = types.SimpleNamespace(isActive=lambda: True, agentSetResponseTimeout=lambda *_: None, fsThaw=frozen.clear,
                                    fsFreeze=lambda: frozen.append(True))
-    guest = types.SimpleNamespace(uuid=UUID, power_state=lambda: states.RUNNING, do=lambda function, **_named: function(domain))
+    guest = types.SimpleNamespace(uuid=UUID, clock=FastClock(), power_state=lambda: states.RUNNING,
+                                  do=lambda function, **_named: function(domain))
     snapshots = images[_image("disk")]["snapshots"]
     snapshots["nova_lite_copy"] = "of a run that was killed"
     host.files.snapshot.write_text("half of it")
