@@ -345,7 +345,7 @@ class ComputeManager:
                 self._look_at_nics(uuid, name, tag)
 
     def _look_at_nics(self, uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortNews] | None = None) -> None:
-        if self._network_refresh.ask(uuid, event, port_id, ports):
+        if self._network_refresh.request(uuid, event, port_id, ports):
             self._queues.submit(uuid, self._pool, partial(self._network_refresh.run, uuid))
 
     def refresh_security_rules(self, context: RequestContext) -> None:

@@ -60,7 +60,7 @@ def _arrive(work: Work, listener: Listener) -> None:
             _advance(work, states.RESIZE_MIGRATING, objects.MIGRATING)
     if instance.task_state == states.RESIZE_MIGRATING:
         with work.step("compute_resize_instance"):
-            work.host.driver.receive_guest(instance, _let_it_go(work), _fetcher(work), move.uuid, _still_wanted(work))
+            work.host.driver.receive_guest(instance, _stop_at_source(work), _fetcher(work), move.uuid, _still_wanted(work))
             volumes.take_along(work)
             work.update({}, [instance.task_state])      # the copy was long: who lost the action binds no port
             instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
@@ -103,7 +103,7 @@ def _before_it_runs(work: Work, listener: Listener) -> Waiter:
     return ready
 
 
-def _let_it_go(work: Work) -> DiskOffer | None:
+def _stop_at_source(work: Work) -> DiskOffer | None:
     """Wait until the old host has shut the guest down; what it offers (None: it is this very host). Raises ResizeError when it
     does not answer, VirtDriverError when it cannot."""
     source, instance = _move(work).source_compute or "", work.instance
@@ -195,11 +195,11 @@ def _restore_at_source(work: Work, power_on: bool) -> None:
             wait = listener.waiter(admin_context(), instance, instance.network_info) if power_on else None
             # its disks may be encrypted, and the key manager away
             retry_until_available(work, lambda: host.driver.bring_back(
-                instance, instance.network_info, power_on, _move(work).uuid, _leniently(work, wait)))
+                instance, instance.network_info, power_on, _move(work).uuid, _ignore_network_failure(work, wait)))
     retry_until_available(work, lambda: volumes.complete_all(work))
 
 
-def _leniently(work: Work, wait: Waiter | None) -> Waiter | None:
+def _ignore_network_failure(work: Work, wait: Waiter | None) -> Waiter | None:
     """A guest that comes home starts also where nobody says that its network is ready: it has nowhere else to go."""
     if wait is None:
         return None

@@ -65,10 +65,10 @@ class NicComparison:
             is_leaving = server in self._suspects or any(port.leaving for port in ports.values())
             if is_leaving and server not in self._queued:
                 self._queued.add(server)
-                self._later(server, partial(self._stay, server))
+                self._later(server, partial(self._rebind, server))
         self._suspects.intersection_update(now)
 
-    def _stay(self, instance_uuid: str, _waited: bool = False) -> None:
+    def _rebind(self, instance_uuid: str, _waited: bool = False) -> None:
         """In the server's queue. What fails, or what works on the server now, leaves it to the next round."""
         host, context, extra = self._host, admin_context(), {"instance_uuid": instance_uuid}
         self._queued.discard(instance_uuid)

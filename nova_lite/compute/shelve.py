@@ -73,7 +73,7 @@ def _copy_disk(work: Work) -> None:
 def _offload(work: Work) -> None:
     host, instance = work.host, work.instance
     guest_removal.remove(host, instance, lambda: host.driver.destroy(instance, instance.network_info), disks=False)
-    _let_go_all(work, instance)
+    _release_volumes(work, instance)
     work.succeed(OFF_THE_HOST)
     LOG.info("shelved, and off this host", extra={"instance_uuid": instance.uuid})
 
@@ -194,7 +194,7 @@ def _undo(work: Work) -> None:
         # the volumes are the server's, wherever it is built now
         work.update({}, [*states.working(work.operation), None, states.DELETING])
         volumes.disconnect_all(host.driver, instance)       # from the host, should the Volume service be away
-        _let_go_all(work, instance)
+        _release_volumes(work, instance)
     except exception.GuestRemains:
         raise
     except Exception as error:
@@ -202,7 +202,7 @@ def _undo(work: Work) -> None:
                   exc_info=needs_stack(error))
 
 
-def _let_go_all(work: Work, instance: Instance) -> None:
+def _release_volumes(work: Work, instance: Instance) -> None:
     for device in instance.volumes:
         if device.volume_id is not None:
             volumes.release_guest(work, device)

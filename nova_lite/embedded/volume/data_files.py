@@ -1,7 +1,7 @@
 """The data of volumes in files: raw and sparse, made whole or not at all.
 
 Whoever makes a file holds a lock on its ``.part`` until it is done. So anybody can tell a file that is being made from one
-whose maker died: :meth:`DataFile.fate`.
+whose maker died: :meth:`DataFile.progress`.
 """
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DataFile:
 
     def begin_again(self) -> None:
         """Claim the making of other data, which take the place of those that are there; a dead maker's claim is void."""
-        if self.fate() is Progress.LOST:
+        if self.progress() is Progress.LOST:
             self._forget_part()
         try:
             self.begin()
@@ -64,7 +64,7 @@ class DataFile:
         if self._lock is not None:
             self._lock.close()
 
-    def fate(self) -> Progress:
+    def progress(self) -> Progress:
         """How the making stands, whichever process began it."""
         try:
             with open(self._part, "rb") as part:

@@ -383,7 +383,7 @@ class LocalVolumes:
 
     def _settle(self, status: str, data: DataFile) -> str:
         """A record that says "creating" whose maker died: whole data are good, half of them are an error."""
-        return {Progress.WHOLE: AVAILABLE, Progress.IN_WORK: status, Progress.LOST: ERROR}[data.fate()]
+        return {Progress.WHOLE: AVAILABLE, Progress.IN_WORK: status, Progress.LOST: ERROR}[data.progress()]
 
     def _all(self) -> list[StoredVolume]:
         return [self._settled(volume) for volume in self._volumes.all()]

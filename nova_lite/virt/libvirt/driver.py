@@ -116,7 +116,7 @@ class LibvirtDriver:
                 LOG.error("Build failed: %s", error, extra={"instance_uuid": instance.uuid})
                 self._domains.undo(instance, network_info)
                 raise starts.build_error(instance, error) from error
-            self._domains.let_run(instance, network_info, check)
+            self._domains.ensure_running(instance, network_info, check)
             self._moves.spawned(instance)
 
     def check_spawn(self, instance: Instance, network_info: list[VIF]) -> None:

@@ -316,7 +316,7 @@ def test_an_unshelve_whose_host_was_only_cut_off_leaves_no_guest_there(cloud, im
 def test_who_lost_an_unshelve_and_fails_leaves_the_volumes_alone(cloud, images, monkeypatch):
     go_on = lost_in_the_middle(cloud, images, monkeypatch)
     release_guest = []
-    monkeypatch.setattr(shelve_on_host, "_let_go_all", lambda *_: release_guest.append(True))
+    monkeypatch.setattr(shelve_on_host, "_release_volumes", lambda *_: release_guest.append(True))
     cloud.fail("spawn@h2")
     go_on.set()
     cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
