@@ -28,7 +28,7 @@ from tests.support.cloud import Services
 from tests.support.engines import MariaDB, RabbitMQ
 
 CONCURRENCY, BATCH, PREFIX = 10, 50, "bench-api"
-PATIENCE = 600.0       # seconds for one answer: a peer may take minutes for ten lists of a thousand servers at a time
+ANSWER_SECONDS = 600.0       # seconds for one answer: a peer may take minutes for ten lists of a thousand servers at a time
 
 
 def main(argv: list[str]) -> None:
@@ -68,7 +68,7 @@ class Side:
     def client(self) -> Compute:
         """This thread's client."""
         if not hasattr(self.local, "client"):
-            self.local.client = Compute(self.endpoint, self.token, self.version, PATIENCE)
+            self.local.client = Compute(self.endpoint, self.token, self.version, ANSWER_SECONDS)
         client: Compute = self.local.client
         return client
 

@@ -16,7 +16,7 @@ class RequestContext(context.RequestContext):
     that got it: ``to_rpc`` leaves it out, as nothing behind the API may need a user's token in a message.
 
     ``sender`` is what the sender of a message says of itself (``rpc/sender.py``). ``caller`` is the compute host that asks, as
-    ``conductor/callers.py`` has found; None for a control service. Neither of them is part of :meth:`to_rpc`.
+    ``conductor/rpc_permissions.py`` has found; None for a control service. Neither of them is part of :meth:`to_rpc`.
     """
 
     sender: dict[str, Any] | None = None

@@ -8,13 +8,39 @@ import os
 import pathlib
 import tempfile
 import time
+import uuid
+from collections.abc import Iterator
 
 from oslo_log import log
 
 from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
+PART = ".part"       # the end of temporary names
 _DAY = 86400
+
+
+@contextlib.contextmanager
+def written_whole(path: pathlib.Path, *, mode: int = 0o600, unique: bool = False, sync: bool = True) -> Iterator[pathlib.Path]:
+    """The name of a temporary file beside ``path`` that becomes ``path`` when the block succeeds, and vanishes when not. It is
+    there, empty, with ``mode``, so that whoever writes it leaves it closed to others.
+
+    It is on the disk before it has its name: after a loss of power, too, ``path`` is whole or not there. ``sync`` False: only
+    after the end of a process. ``unique``: others may write the same path at the same time, so the temporary name is a new one.
+    Else what a killed process left under it is thrown away first.
+    """
+    part = path.with_name(path.name + (f".{uuid.uuid4()}" if unique else "") + PART)
+    if not unique:
+        part.unlink(missing_ok=True)
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode))
+        yield part
+        if sync:
+            put_in_place(part, path)
+        else:
+            os.rename(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:

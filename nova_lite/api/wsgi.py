@@ -79,7 +79,7 @@ def application_of(name: str) -> Application:
     # the server made its threads long ago: it is too late for green ones, unless it says that it has them
     os.environ.setdefault(concurrency.VARIABLE, "threading")
     concurrency.setup()
-    from nova_lite.runtime import service
+    from nova_lite.runtime import checks, service
 
     made: list[Application] = []
 
@@ -87,11 +87,11 @@ def application_of(name: str) -> Application:
         file = os.environ.get(CONF_VARIABLE)
         conf = service.load(f"nova-lite-{name}", argv=["--config-file", file] if file else [])
         if name == COMPUTE:         # the metadata service asks the conductor
-            service.check_database(conf)
-            service.check_secret_keys(conf)
-        service.check_broker(conf)
+            checks.check_database(conf)
+            checks.check_secret_keys(conf)
+        checks.check_broker(conf)
         if name == COMPUTE:         # it wakes up conductors, which then look into their database
-            service.check_cloud(conf)
+            checks.check_cloud(conf)
         made.append(loadapp(conf, name))
     if service.run(f"nova_lite.wsgi.{name}", load):
         raise SystemExit(LOAD_ERROR)

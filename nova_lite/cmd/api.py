@@ -1,14 +1,14 @@
 """nova-lite-api: the compute API."""
 from __future__ import annotations
 
-from nova_lite.runtime import service
+from nova_lite.runtime import checks, service
 
 
 def main() -> int:
     """Run until a signal."""
     return service.main("nova-lite-api", _build, workers=lambda conf: conf.api.workers,
-                        check=(service.check_database, service.check_secret_keys, service.check_broker,
-                               service.check_cloud),
+                        check=(checks.check_database, checks.check_secret_keys, checks.check_broker,
+                               checks.check_cloud),
                         listen=lambda conf: [(conf.api.listen, conf.api.port)])
 
 

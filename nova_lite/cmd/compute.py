@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from nova_lite import rpc
-from nova_lite.runtime import service
+from nova_lite.runtime import checks, service
 
 
 def main() -> int:
     """Run until a signal."""
-    return service.main("nova-lite-compute", _build, check=(service.check_broker,))
+    return service.main("nova-lite-compute", _build, check=(checks.check_broker,))
 
 
 def _build(runner: service.Service) -> None:

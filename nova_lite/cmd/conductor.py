@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 from nova_lite import rpc
-from nova_lite.runtime import service
+from nova_lite.runtime import checks, service
 
 
 def main() -> int:
     """Run until a signal."""
     return service.main("nova-lite-conductor", _build, workers=lambda conf: conf.conductor.workers,
-                        check=(service.check_database, service.check_secret_keys, service.check_broker,
-                               service.check_cloud))
+                        check=(checks.check_database, checks.check_secret_keys, checks.check_broker,
+                               checks.check_cloud))
 
 
 def _build(runner: service.Service) -> None:

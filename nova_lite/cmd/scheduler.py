@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from nova_lite import rpc
-from nova_lite.runtime import service
+from nova_lite.runtime import checks, service
 
 
 def main() -> int:
     """Run until a signal."""
     return service.main("nova-lite-scheduler", _build, workers=lambda conf: conf.scheduler.workers,
-                        check=(service.check_database, service.check_broker, service.check_cloud))
+                        check=(checks.check_database, checks.check_broker, checks.check_cloud))
 
 
 def _build(runner: service.Service) -> None:

@@ -5,9 +5,11 @@ import os
 import sys
 import threading
 
+from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
+from nova_lite.runtime import log as log_setup
 from nova_lite.runtime import service
 from nova_lite.standalone import options
 
@@ -24,7 +26,7 @@ def _main() -> int:
     conf = service.load(NAME, cli_opts=options.CLI_OPTS, logging=False)
     options.apply(conf)
     os.makedirs(conf.state_path, exist_ok=True)
-    service.log.setup(conf)
+    log_setup.setup(conf)
     from nova_lite.standalone.cloud import StandaloneCloud
 
     _say(f"Preparing the cloud in {conf.state_path} ...")
@@ -40,7 +42,7 @@ def _main() -> int:
         cloud.stop()
 
 
-def _greet(conf: service.cfg.ConfigOpts) -> None:
+def _greet(conf: cfg.ConfigOpts) -> None:
     from nova_lite.standalone import demo
 
     demo.wait_until_it_answers(conf)

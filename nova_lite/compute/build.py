@@ -7,7 +7,7 @@ import secrets
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import delete, disk_keys, volumes
+from nova_lite.compute import delete, disk_keys, guest_removal, volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.objects import states
@@ -105,10 +105,7 @@ def leave(work: Work) -> None:
     LOG.info("%s while this host built it: nothing of it stays here", "deleted" if gone else "given to another",
              extra={"instance_uuid": instance.uuid})
     try:
-        host.driver.destroy(instance, instance.network_info)
-        for vif in instance.network_info:
-            host.network.unplug(instance, vif)
-        volumes.disconnect_all(host.driver, instance)
+        guest_removal.destroy(host, instance)
         if gone:
             host.network.deallocate(work.context, instance)
     except exception.NovaLiteError as error:        # the next look at the host's guests finds the rest
@@ -118,13 +115,9 @@ def leave(work: Work) -> None:
 def _clean_up(work: Work) -> None:
     """Nothing half-made stays behind. What cannot be removed now is logged; the delete of the server tries again. Raises
     GuestRemains: no other host may have the server then, nor anybody its volumes."""
-    host, instance = work.host, work.instance
+    instance = work.instance
     try:
-        with work.removing_guest(work.guest_may_run):
-            host.driver.destroy(instance, instance.network_info)
-        for vif in instance.network_info:
-            host.network.unplug(instance, vif)
-        volumes.disconnect_all(host.driver, instance)
+        guest_removal.destroy_failed(work, work.guest_may_run)
         # ports and volumes are the server's, not this host's: another host may use them by now if the lease was lost
         work.update(volumes.columns(instance), [*states.BUILD_STATES, states.DELETING])
         delete.give_back(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import disk_keys, shares, snapshot, volumes
+from nova_lite.compute import disk_keys, guest_removal, shares, snapshot
 from nova_lite.compute.work import Work
 from nova_lite.objects import states
 from nova_lite.volume import release
@@ -16,13 +16,10 @@ EVENT = "compute_terminate_instance"
 def run(work: Work) -> None:
     """Delete one server. Raises what the hypervisor or a neighbour raised; nothing is forgotten then."""
     host, instance = work.host, work.instance
-    host.driver.destroy(instance, instance.network_info)
-    for vif in instance.network_info:
-        host.network.unplug(instance, vif)
-    volumes.disconnect_all(host.driver, instance)
+    guest_removal.destroy(host, instance)
     shares.release_all(host, instance)
     give_back(work)
-    release.delete_volumes(host.volume, instance)
+    release.delete_volumes(host.volume, instance, host.clock)
     if image_id := states.left_image(instance):
         snapshot.discard(work, image_id)
     disk_keys.delete(host.conf, instance)

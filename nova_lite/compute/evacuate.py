@@ -7,13 +7,12 @@ to turn its copy off as soon as this one was named, and to remove it as soon as 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute import build, volumes
+from nova_lite.compute import build, guest_removal, volumes
 from nova_lite.compute.external_events import Listener
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
@@ -96,21 +95,12 @@ def _clean(work: Work, before: Instance) -> None:
     GuestRemains for a guest that may run on: the old host must not have the server back then."""
     host, server = work.host, work.instance
 
-    def remove() -> None:
+    def end() -> None:
         with work.removing_guest(work.guest_may_run):
             host.driver.live.adopt(before)      # files on shared storage are nobody's again: they must outlive this guest
             host.driver.destroy(server, server.network_info)
 
-    steps: list[Callable[[], object]] = [remove]
-    steps += [functools.partial(host.network.unplug, server, vif) for vif in server.network_info]
-    # whatever came of connecting them: it may have broken off half-way
-    here = dataclasses.replace(server, block_devices=[dataclasses.replace(d) for d in server.block_devices])
-    steps.append(lambda: volumes.disconnect_all(host.driver, here))
-    # what follows is the server's, wherever it is built now
-    steps += [lambda: work.update({}, [*states.working(work.operation), None, states.DELETING]),
-              lambda: volumes.release_others(host, before),
-              lambda: host.network.move(admin_context(), before, before.host or "")]    # there they are looked for
-    for step in steps:
+    def attempt(step: Callable[[], object]) -> None:
         try:
             step()
         except exception.GuestRemains:
@@ -118,3 +108,11 @@ def _clean(work: Work, before: Instance) -> None:
         except Exception as error:
             LOG.error("clean-up after a failed evacuation did not end well: %s", error, extra={"instance_uuid": server.uuid},
                       exc_info=needs_stack(error))
+
+    # whatever came of connecting its volumes: it may have broken off half-way
+    here = dataclasses.replace(server, block_devices=[dataclasses.replace(d) for d in server.block_devices])
+    guest_removal.remove(host, here, end, attempt=attempt)
+    # what follows is the server's, wherever it is built now
+    attempt(lambda: work.update({}, [*states.working(work.operation), None, states.DELETING]))
+    attempt(lambda: volumes.release_others(host, before))
+    attempt(lambda: host.network.move(admin_context(), before, before.host or ""))      # there they are looked for

@@ -7,7 +7,7 @@ from nova_lite.compute.work import Host
 from nova_lite.context import RequestContext
 
 LOG = log.getLogger(__name__)
-TURN = "images"
+QUEUE = "images"
 """One at a time: builds are to have the network for themselves, mostly."""
 
 

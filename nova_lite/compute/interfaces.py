@@ -6,20 +6,19 @@ stays written down, so that a detach or the server's delete finds it.
 """
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.network import VIF, NetworkRequest
 
 LOG = log.getLogger(__name__)
 EVENTS = {"attach_interface": "compute_attach_interface", "detach_interface": "compute_detach_interface"}
-PAUSES = (1.0, 2.0, 4.0)        # between tries to give a port back
+RELEASES = retry.Schedule((1.0, 2.0, 4.0))      # tries to give a port back
 ABOUT_TO_BE = "null"            # the type of a nic whose port is not bound yet
 
 
@@ -107,15 +106,10 @@ def _take_back(work: Work, vif: VIF) -> None:
 
 
 def _again(work: Work, give_back: Callable[[], None]) -> None:
-    for pause in (*PAUSES, None):
-        try:
-            give_back()
-            return
-        except exception.ServiceUnavailable as error:
-            if pause is None:
-                raise
-            LOG.warning("its port is given back in %s s: %s", pause, error, extra={"instance_uuid": work.instance.uuid})
-            time.sleep(pause)
+    def tell(error: Exception, pause: float) -> None:
+        LOG.warning("its port is given back in %s s: %s", pause, error, extra={"instance_uuid": work.instance.uuid})
+
+    retry.on_error(give_back, exception.ServiceUnavailable, RELEASES, work.host.clock, before_pause=tell)
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"attach_interface": attach, "detach_interface": detach}

@@ -22,9 +22,8 @@ from typing import Any
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import volumes
-from nova_lite.compute.patience import until_answered
-from nova_lite.compute.work import Work, needs_stack, patiently
+from nova_lite.compute import guest_removal, volumes
+from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack, retry_until_available
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -68,13 +67,14 @@ def _prepare(work: Work) -> None:
         work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": True})
         return
     if host.driver.live.post_copy(work.instance) != WHOLE:
-        _keep_half(work)
+        _keep_post_copy_guest(work)
         return
     try:
         _prepare_unless_aborted(work)
         with host.events.listen(work.instance.uuid) as listener:
             server, plan = _made_ready(work, plan)
-            listener.wait_at_destination(work.instance, plan.waits_for, patiently(lambda: _prepare_unless_aborted(work)),
+            listener.wait_at_destination(work.instance, plan.waits_for,
+                                         ignore_conductor_outage(lambda: _prepare_unless_aborted(work)),
                                          lambda: _wire_again(work, server))
     except Exception as error:
         LOG.error("this host cannot take the guest: %s", error, extra={"instance_uuid": work.instance.uuid},
@@ -101,7 +101,7 @@ def _made_ready(work: Work, plan: Plan) -> tuple[Instance, Plan]:
     told = work.ask_other_host("offer_for_live_migration")
     offer = DiskOffer.from_primitive(told) if told is not None else None
     return server, host.driver.live.prepare(server, server.network_info, plan, offer, _fetcher(work),
-                                            patiently(lambda: _prepare_unless_aborted(work)))
+                                            ignore_conductor_outage(lambda: _prepare_unless_aborted(work)))
 
 
 def _announce(work: Work) -> None:
@@ -118,12 +118,12 @@ def _wire_again(work: Work, server: Instance) -> None:
 def _finish(work: Work) -> None:
     work.event = "compute_post_live_migration_at_destination"
     host, instance = work.host, work.instance
-    instance.network_info = until_answered(work, lambda: host.network.move(admin_context(), instance, host.name))
+    instance.network_info = retry_until_available(work, lambda: host.network.move(admin_context(), instance, host.name))
     for vif in instance.network_info:
         host.network.plug(instance, vif)
     state = _arrive(work)
-    until_answered(work, lambda: volumes.complete_all(work))
-    until_answered(work, lambda: volumes.release_others(host, instance))
+    retry_until_available(work, lambda: volumes.complete_all(work))
+    retry_until_available(work, lambda: volumes.release_others(host, instance))
     work.succeed({"power_state": state, "network_info": [v.to_primitive() for v in instance.network_info],
                   **volumes.columns(instance)})
     LOG.info("has arrived", extra={"instance_uuid": instance.uuid})
@@ -146,14 +146,14 @@ def _undo(work: Work) -> None:
     if live.post_copy(work.instance) != WHOLE or (move.went_on and not live.has_come(work.instance)):
         work.hand_over(_move(work).source_compute, arguments={"step": "mend"})
         return
-    if _came(work, time.monotonic() + _ROLLBACK_SECONDS):
+    if _has_arrived(work, time.monotonic() + _ROLLBACK_SECONDS):
         _now_here(work, _move(work).source_compute, "left")
         return
     _clean(work)
     work.hand_over(_move(work).source_compute, arguments={"step": "settle"})
 
 
-def _came(work: Work, deadline: float) -> bool:
+def _has_arrived(work: Work, deadline: float) -> bool:
     """Whether the guest runs here after all, though its source says that it does not."""
     def wait() -> None:
         if time.monotonic() > deadline:
@@ -191,7 +191,7 @@ def _alone(work: Work) -> None:
     _now_here(work, work.host.name, "finish")
 
 
-def _keep_half(work: Work) -> None:
+def _keep_post_copy_guest(work: Work) -> None:
     """The source asks for the guest anew, but it has gone on here: it lost its power before the switch was written down, and
     its half of the memory. The disks that the guest has written since are here."""
     move = _move(work)
@@ -222,10 +222,8 @@ def _wait_unless_broken(work: Work) -> None:
 def _clean(work: Work) -> None:
     """Nothing of the guest stays here. What cannot be removed now is found when the daemon starts."""
     host, server = work.host, _as_here(work, None, None)
-    _try(work, _CLEAN_UP, lambda: host.driver.live.give_up(server, server.network_info, _plan(work)))
-    for vif in server.network_info:
-        _try(work, _CLEAN_UP, partial(host.network.unplug, server, vif))
-    _try(work, _CLEAN_UP, lambda: volumes.disconnect_all(host.driver, server))
+    guest_removal.remove(host, server, lambda: host.driver.live.give_up(server, server.network_info, _plan(work)),
+                         attempt=partial(_try, work, _CLEAN_UP))
     _try(work, _CLEAN_UP, lambda: host.network.forget(admin_context(), work.instance, host.name))
     _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
 
@@ -249,7 +247,7 @@ def _copy(work: Work) -> None:
         return
     lost = None
     try:
-        with host.driver.live.turn(work.instance, lambda: _wait_for_turn(work)):
+        with host.driver.live.slot(work.instance, lambda: _wait_for_slot(work)):
             _refuse_at_stop(work)
             wanted = work.update_migration({"status": objects.RUNNING})
             if host.driver.live.post_copy(work.instance) == WHOLE:
@@ -270,9 +268,9 @@ def _refuse_at_stop(work: Work) -> None:
         raise exception.Stopping()
 
 
-def _wait_for_turn(work: Work) -> None:
+def _wait_for_slot(work: Work) -> None:
     _refuse_at_stop(work)
-    patiently(lambda: _refuse_if_aborted(work, work.update_migration({"status": objects.QUEUED})))()
+    ignore_conductor_outage(lambda: _refuse_if_aborted(work, work.update_migration({"status": objects.QUEUED})))()
 
 
 def _has_switched(work: Work) -> bool:
@@ -299,10 +297,8 @@ def _leave(work: Work, lost: str | None = None) -> None:
     host, move, here = work.host, _move(work), _as_left(work)
     _try(work, "its ports do not follow yet",       # the destination does it again
          lambda: host.network.move(admin_context(), work.instance, move.dest_compute or ""))
-    _try(work, _REST, lambda: host.driver.live.leave(here, here.network_info, _plan(work)))
-    for vif in here.network_info:
-        _try(work, _REST, partial(host.network.unplug, here, vif))
-    _try(work, _REST, lambda: volumes.disconnect_all(host.driver, here))
+    guest_removal.remove(host, here, lambda: host.driver.live.leave(here, here.network_info, _plan(work)),
+                         attempt=partial(_try, work, _REST))
     work.hand_over(move.dest_compute, arguments={"step": "finish", **({objects.LOST: lost} if lost else {})})
 
 
@@ -339,7 +335,7 @@ def _settle(work: Work) -> None:
     # what the destination has not given back, or had no time to
     _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
     # a port that seems to leave is not wired any more: the guest would have no network after its next start
-    _try(work, _CLEAN_UP, lambda: until_answered(
+    _try(work, _CLEAN_UP, lambda: retry_until_available(
         work, lambda: host.network.move(admin_context(), work.instance, host.name)))
     raise exception.MigrationError(reason=work.action.arguments.get("error", "the destination went away"))
 
@@ -398,7 +394,7 @@ def _refuse_if_aborted(work: Work, wanted: str | None) -> None:
 
 def _wait(work: Work) -> None:
     work.update_migration({})       # raises LeaseLost
-    time.sleep(_WAIT_SECONDS)
+    work.host.clock.sleep(_WAIT_SECONDS)
 
 
 def _move(work: Work) -> Migration:

@@ -12,17 +12,17 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
-from nova_lite.compute.callers import RULES
 from nova_lite.compute.consoles import Consoles
-from nova_lite.compute.departures import Departures
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.compute.leases import Leases
-from nova_lite.compute.network_looks import NetworkLooks
+from nova_lite.compute.migration_source import MigrationSource
+from nova_lite.compute.network_info_refresh import NetworkInfoRefresh
 from nova_lite.compute.nic_comparison import NicComparison
-from nova_lite.compute.questions import Questions
-from nova_lite.compute.turns import Turns
+from nova_lite.compute.queries import Queries
+from nova_lite.compute.rpc_permissions import RULES
+from nova_lite.compute.server_queues import ServerQueues
 from nova_lite.compute.work import Host
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.image import base as image_base
@@ -48,7 +48,7 @@ JOIN_SECONDS = 0.2
 _GIVE_BACK_SECONDS = 5.0
 TIDY_INTERVAL = 1800.0
 RULES_INTERVAL = 60.0       # a message that security groups have changed may be lost
-_RULES = "security rules"   # whose turn it is
+_RULES = "security rules"   # the name of its queue
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
 # A host that was silent may have been given up: its servers were deleted or built elsewhere, until its first report was
 # written down. So it looks at all its guests after its first reports.
@@ -76,30 +76,31 @@ class _Claimed(NamedTuple):
 class ComputeManager:
     """The server side of ``rpc/compute.py`` for one host. It knows the broker and the hypervisor, no database."""
 
-    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str,
+                 clock: retry.Clock = retry.SYSTEM) -> None:
         self.conf = conf
-        self.conductor = ConductorAPI(transport, sender.of_host(conf, host))
+        self.conductor = ConductorAPI(transport, sender.of_host(conf, host), clock)
         self.leases = Leases(host)
         network = network_base.load(conf, RpcPortStore(self.conductor))
         self.host = Host(host, self.leases.owner, virt_driver.load(conf, host), image_base.load(conf), network,
                          volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf, share_base.load(conf),
-                         vendor_data=vendor_data.load(conf))
+                         vendor_data=vendor_data.load(conf), clock=clock)
         self._stopping = self.host.stopping
         self._cloud: str | None = None      # known when a conductor has told it
-        self._turns = Turns()
+        self._queues = ServerQueues()
         self._nics = NicComparison(self.host, self._look_at_nics, self._later)
         self.callers = Callers(conf, RULES, ControlPlane(conf, host))
         self.endpoints: list[object] = self.callers.before([
-            self, Questions(self.host, self._nics.suspect), Consoles(conf, self.host), Departures(self.host, self._soon),
+            self, Queries(self.host, self._nics.suspect), Consoles(conf, self.host), MigrationSource(self.host, self._soon),
             cloud_id.Member(host, lambda: self._cloud)])
-        self._network_looks = NetworkLooks(self.host)
+        self._network_refresh = NetworkInfoRefresh(self.host)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly, or disks that are
         # copied for hours; what another host waits for waits for no other host
         self._builds = ThreadPoolExecutor(conf.compute.max_concurrent_builds, thread_name_prefix=f"build-{host}")
         self._pool = ThreadPoolExecutor(32, thread_name_prefix=f"compute-{host}")
         self._lasting = ThreadPoolExecutor(32, thread_name_prefix=f"lasting-{host}")
-        self._copies = ThreadPoolExecutor(256, thread_name_prefix=f"copy-{host}")       # most of which wait for their turn
-        self._departures = ThreadPoolExecutor(32, thread_name_prefix=f"departure-{host}")
+        self._copies = ThreadPoolExecutor(256, thread_name_prefix=f"copy-{host}")       # most of which are queued
+        self._sources = ThreadPoolExecutor(32, thread_name_prefix=f"source-{host}")
         self._claims = ThreadPoolExecutor(2, thread_name_prefix=f"claim-{host}")
         # where there is no network, a build has nothing to do before it spawns
         self._first_task_state = states.SPAWNING if conf.network.driver == "null" else states.NETWORKING
@@ -123,8 +124,8 @@ class ComputeManager:
     def stop(self) -> None:
         """Let what runs end; its leases are renewed until then. The guests run on."""
         self._stopping.set()
-        self.conductor.hurry()
-        for pool in (self._claims, self._builds, self._lasting, self._copies, self._departures, self._pool):
+        self.conductor.disable_retries()
+        for pool in (self._claims, self._builds, self._lasting, self._copies, self._sources, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
         self._give_back(self.leases.in_flight())        # what waited for a thread: nobody works on it
         self._recovery.join(JOIN_SECONDS)
@@ -161,10 +162,10 @@ class ComputeManager:
             try:
                 found = recovery.run(self.conf, self.host)
                 self._cloud = found.cloud
-                for server in found.strays:
+                for server in found.unexpected:
                     self._remove(server)
                 for uuid in found.went_down:      # not more at once than are built
-                    self._turns.submit(uuid, self._builds, partial(recovery.resume, self.host, uuid))
+                    self._queues.submit(uuid, self._builds, partial(recovery.resume, self.host, uuid))
                 self._ready.set()
                 self._take_up(found.waiting)
                 self._sync_power_states()
@@ -222,27 +223,27 @@ class ComputeManager:
             self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
 
     def _later(self, instance_uuid: str, function: Callable[[bool], None]) -> None:
-        """At the server's turn."""
+        """In the server's queue."""
         if not self._stopping.is_set():
-            self._turns.submit(instance_uuid, self._pool, function)
+            self._queues.submit(instance_uuid, self._pool, function)
 
     def _soon(self, instance_uuid: str, function: Callable[[bool], None]) -> None:
-        """At the server's turn, which another host waits for."""
+        """In the server's queue; another host waits for it."""
         if not self._stopping.is_set():
-            self._turns.submit(instance_uuid, self._departures, function)
+            self._queues.submit(instance_uuid, self._sources, function)
 
     def _remove(self, server: Instance) -> None:
-        """At the server's turn, if it is still so then."""
+        """In the server's queue, if it is still so then."""
         self._later(server.uuid, lambda _waited: recovery.remove(self.host, server))
 
     def _turn_off(self, instance_uuid: str) -> None:
-        """At the server's turn, if its guest still must be off then."""
+        """In the server's queue, if its guest still must be off then."""
         self._later(instance_uuid, lambda _waited: recovery.turn_off(self.host, instance_uuid))
 
     def _power_changed(self, instance_uuid: str, power_state: int) -> None:
         """Called by the driver when a guest changes by itself. Looked at again when no operation works on the server."""
         if not self._stopping.is_set():
-            self._turns.submit(instance_uuid, self._pool, lambda _waited: self._tell_power_state(instance_uuid))
+            self._queues.submit(instance_uuid, self._pool, lambda _waited: self._tell_power_state(instance_uuid))
 
     def _tell_power_state(self, instance_uuid: str) -> None:
         try:
@@ -301,7 +302,7 @@ class ComputeManager:
             pool = self._copies
         if states.OPERATIONS[action.verb].ends_in == states.DELETED:
             self.host.events.interrupt(uuid)
-        self._turns.submit(uuid, pool, lambda waited: self._turn(claimed, waited))
+        self._queues.submit(uuid, pool, lambda waited: self._turn(claimed, waited))
 
     def _turn(self, claimed: _Claimed, waited: bool) -> None:
         action = claimed.action
@@ -335,7 +336,7 @@ class ComputeManager:
             self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
-        """What other services tell of this host's servers. A build hears it at once, all else waits for its turn."""
+        """What other services tell of this host's servers. A build hears it at once, all else is queued."""
         for event in events:
             uuid, name, tag = event["server_uuid"], event["name"], event.get("tag")
             LOG.info("event %s %s: %s", name, event["status"], tag or "", extra={"instance_uuid": uuid})
@@ -344,11 +345,11 @@ class ComputeManager:
                 self._look_at_nics(uuid, name, tag)
 
     def _look_at_nics(self, uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortNews] | None = None) -> None:
-        if self._network_looks.ask(uuid, event, port_id, ports):
-            self._turns.submit(uuid, self._pool, partial(self._network_looks.run, uuid))
+        if self._network_refresh.request(uuid, event, port_id, ports):
+            self._queues.submit(uuid, self._pool, partial(self._network_refresh.run, uuid))
 
     def refresh_security_rules(self, context: RequestContext) -> None:
-        """Guests may send and get something else by now. Many words of it that wait for their turn are one."""
+        """The security groups of this host's guests have changed. Messages that are queued together are one."""
         self._look_at_rules()
 
     def _look_at_rules(self) -> None:
@@ -368,4 +369,4 @@ class ComputeManager:
     def cache_images(self, context: RequestContext, image_ids: list[str]) -> None:
         """See :meth:`nova_lite.rpc.compute.ComputeAPI.cache_images`."""
         for image_id in image_ids:
-            self._turns.submit(image_cache.TURN, self._lasting, partial(image_cache.fetch, self.host, context, image_id))
+            self._queues.submit(image_cache.QUEUE, self._lasting, partial(image_cache.fetch, self.host, context, image_id))

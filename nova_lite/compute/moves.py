@@ -14,10 +14,9 @@ from typing import Any
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute import departures, volumes
+from nova_lite.compute import guest_removal, migration_source, volumes
 from nova_lite.compute.external_events import Listener
-from nova_lite.compute.patience import until_answered
-from nova_lite.compute.work import Work, needs_stack, patiently
+from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack, retry_until_available
 from nova_lite.context import admin_context
 from nova_lite.objects import migration as objects
 from nova_lite.objects import states
@@ -61,7 +60,7 @@ def _arrive(work: Work, listener: Listener) -> None:
             _advance(work, states.RESIZE_MIGRATING, objects.MIGRATING)
     if instance.task_state == states.RESIZE_MIGRATING:
         with work.step("compute_resize_instance"):
-            work.host.driver.receive_guest(instance, _let_it_go(work), _fetcher(work), move.uuid, _still_wanted(work))
+            work.host.driver.receive_guest(instance, _stop_at_source(work), _fetcher(work), move.uuid, _still_wanted(work))
             volumes.take_along(work)
             work.update({}, [instance.task_state])      # the copy was long: who lost the action binds no port
             instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
@@ -104,12 +103,12 @@ def _before_it_runs(work: Work, listener: Listener) -> Waiter:
     return ready
 
 
-def _let_it_go(work: Work) -> DiskOffer | None:
+def _stop_at_source(work: Work) -> DiskOffer | None:
     """Wait until the old host has shut the guest down; what it offers (None: it is this very host). Raises ResizeError when it
     does not answer, VirtDriverError when it cannot."""
     source, instance = _move(work).source_compute or "", work.instance
     if source == work.host.name:
-        departures.let_go(work.host, instance, _move(work).uuid)
+        migration_source.release_guest(work.host, instance, _move(work).uuid)
         return None
     silent_since = time.monotonic()
     while True:
@@ -123,12 +122,12 @@ def _let_it_go(work: Work) -> DiskOffer | None:
                 raise exception.ResizeError(reason=f"host {source}, where the server is, does not answer",
                                             public="Resize error: the host where the server is does not answer") from error
         work.update({}, [states.RESIZE_MIGRATING])      # a delete ends the waiting
-        time.sleep(PAUSE)
+        work.host.clock.sleep(PAUSE)
 
 
 def _still_wanted(work: Work) -> Checker:
     """A delete, or a lease that is lost, ends the copying."""
-    return patiently(lambda: work.update({}, [states.RESIZE_MIGRATING]))
+    return ignore_conductor_outage(lambda: work.update({}, [states.RESIZE_MIGRATING]))
 
 
 def _tell_arrival(work: Work) -> None:
@@ -165,12 +164,10 @@ def _drop_received(work: Work) -> None:
     if instance.task_state == states.RESIZE_PREP:       # there is nothing here but, on shared storage, the guest's own files
         return
     is_local = move.source_compute == host.name
-    host.driver.drop_received(instance, instance.network_info, is_local, move.uuid)
-    if not is_local:
-        for vif in instance.network_info:
-            host.network.unplug(instance, vif)
-    if instance.task_state in (states.RESIZE_MIGRATED, states.RESIZE_FINISH):   # else they are still the old host's
-        volumes.disconnect_all(host.driver, instance)
+    guest_removal.remove(
+        host, instance, lambda: host.driver.drop_received(instance, instance.network_info, is_local, move.uuid),
+        nics=not is_local,
+        disks=instance.task_state in (states.RESIZE_MIGRATED, states.RESIZE_FINISH))    # else they are still the old host's
 
 
 # the old host ---------------------------------------------------------------------------------------------------------------
@@ -178,31 +175,31 @@ def _undone(work: Work) -> None:
     """The move failed, and nothing is left of it elsewhere: the guest goes on where it was."""
     vm_state = (_move(work).facts or {}).get("vm_state", states.ACTIVE)
     power_on = vm_state != states.STOPPED
-    _come_home(work, power_on)
+    _restore_at_source(work, power_on)
     work.fail(exception.ResizeError(work.action.arguments["undo"]), {
         "vm_state": vm_state, **_powered(power_on), **_size(work.instance), **_devices(work.instance),
         "network_info": [v.to_primitive() for v in work.instance.network_info]})
 
 
-def _come_home(work: Work, power_on: bool) -> None:
+def _restore_at_source(work: Work, power_on: bool) -> None:
     host, instance = work.host, work.instance
     # the move holds the devices of the way back until it has ended
     instance.pci_devices = [{**d, "consumer": instance.uuid} for d in instance.pci_devices if d["consumer"] == _move(work).uuid]
     with host.events.listen(instance.uuid) as listener:
-        instance.network_info = until_answered(work, lambda: host.network.move(admin_context(), instance, host.name))
+        instance.network_info = retry_until_available(work, lambda: host.network.move(admin_context(), instance, host.name))
         never_left = instance.uuid not in host.driver.left_behind() and host.driver.power_state(instance) == states.RUNNING
         if not never_left:
-            until_answered(work, lambda: volumes.take_along(work))
-            until_answered(work, lambda: volumes.connect_taken(work))
+            retry_until_available(work, lambda: volumes.take_along(work))
+            retry_until_available(work, lambda: volumes.connect_taken(work))
             _plug(work)
             wait = listener.waiter(admin_context(), instance, instance.network_info) if power_on else None
             # its disks may be encrypted, and the key manager away
-            until_answered(work, lambda: host.driver.bring_back(instance, instance.network_info, power_on, _move(work).uuid,
-                                                                _leniently(work, wait)))
-    until_answered(work, lambda: volumes.complete_all(work))
+            retry_until_available(work, lambda: host.driver.bring_back(
+                instance, instance.network_info, power_on, _move(work).uuid, _ignore_network_failure(work, wait)))
+    retry_until_available(work, lambda: volumes.complete_all(work))
 
 
-def _leniently(work: Work, wait: Waiter | None) -> Waiter | None:
+def _ignore_network_failure(work: Work, wait: Waiter | None) -> Waiter | None:
     """A guest that comes home starts also where nobody says that its network is ready: it has nowhere else to go."""
     if wait is None:
         return None
@@ -232,7 +229,7 @@ def revert(work: Work) -> None:
     instance, move = work.instance, _move(work)
     if not work.action.arguments.get("at_source"):
         with work.step("compute_revert_resize"):
-            _leave_again(work)
+            _remove_at_destination(work)
         old = dataclasses.replace(instance, flavor=move.old_flavor or instance.flavor)
         work.hand_over(move.source_compute, {
             **_size(old), "host": move.source_compute, "node": move.source_node, "launched_on": move.source_compute,
@@ -241,22 +238,23 @@ def revert(work: Work) -> None:
         return
     vm_state = (move.facts or {}).get("vm_state", states.ACTIVE)
     with work.step("compute_finish_revert_resize"):
-        _come_home(work, vm_state != states.STOPPED)
+        _restore_at_source(work, vm_state != states.STOPPED)
     work.succeed({"vm_state": vm_state, **_powered(vm_state != states.STOPPED), "launched_at": units.utcnow().isoformat(),
                   "network_info": [v.to_primitive() for v in instance.network_info], **_devices(instance)})
 
 
-def _leave_again(work: Work) -> None:
+def _remove_at_destination(work: Work) -> None:
     """The files go last: as long as they are here the server can stay, too. Raises Conflict when there is no way back."""
     host, instance, move = work.host, work.instance, _move(work)
     if not _holds(work, move.source_compute)["aside"]:
         raise exception.Conflict(f"Host {move.source_compute} has nothing any more to which the server could go back.")
     work.update_migration({"facts": {**(move.facts or {}), objects.REVERT_BEGUN: True}})
-    if host.driver.power_state(instance) is not None:
-        host.driver.power_off(instance, 0)
-    for vif in instance.network_info:
-        host.network.unplug(instance, vif)
-    volumes.disconnect_all(host.driver, instance)
+
+    def power_off() -> None:
+        if host.driver.power_state(instance) is not None:
+            host.driver.power_off(instance, 0)
+
+    guest_removal.remove(host, instance, power_off)
     host.driver.drop_received(instance, instance.network_info, move.source_compute == host.name, move.uuid)
 
 
@@ -268,9 +266,9 @@ def _check_not_gone(work: Work) -> None:
 
 
 def _holds(work: Work, host: str | None) -> dict[str, bool]:
-    """See ``departures.Departures.holds``. Raises Conflict when the host does not answer."""
+    """See ``migration_source.MigrationSource.holds``. Raises Conflict when the host does not answer."""
     if host == work.host.name:
-        return departures.holds(work.host, work.instance, _move(work).uuid)
+        return migration_source.holds(work.host, work.instance, _move(work).uuid)
     try:
         found: dict[str, bool] = work.ask_other_host("holds")
         return found

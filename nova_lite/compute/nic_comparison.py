@@ -32,13 +32,13 @@ class Tell(Protocol):
 
 
 class NicComparison:
-    """For one host. ``later`` runs a function at a server's turn."""
+    """For one host. ``later`` queues a function for a server."""
 
     def __init__(self, host: Host, tell: Tell, later: Callable[[str, Callable[[bool], None]], None]) -> None:
         self._host, self._tell, self._later = host, tell, later
         self._seen: Mapping[str, Mapping[str, PortNews]] = {}
         self._suspects: set[str] = set()
-        self._queued: set[str] = set()      # whose turn has not come yet
+        self._queued: set[str] = set()      # that wait in their queue
 
     def suspect(self, instance_uuid: str) -> None:
         """No host takes this server: a check that was cut off may have left bindings, which the ports do not tell."""
@@ -65,11 +65,11 @@ class NicComparison:
             is_leaving = server in self._suspects or any(port.leaving for port in ports.values())
             if is_leaving and server not in self._queued:
                 self._queued.add(server)
-                self._later(server, partial(self._stay, server))
+                self._later(server, partial(self._rebind, server))
         self._suspects.intersection_update(now)
 
-    def _stay(self, instance_uuid: str, _waited: bool = False) -> None:
-        """At the server's turn. What fails, or what works on the server now, leaves it to the next round."""
+    def _rebind(self, instance_uuid: str, _waited: bool = False) -> None:
+        """In the server's queue. What fails, or what works on the server now, leaves it to the next round."""
         host, context, extra = self._host, admin_context(), {"instance_uuid": instance_uuid}
         self._queued.discard(instance_uuid)
         try:

@@ -6,11 +6,9 @@ does not end: then the server has its old image.
 """
 from __future__ import annotations
 
-import time
-
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, retry, units
 from nova_lite.compute import build, volumes
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
@@ -20,8 +18,7 @@ from nova_lite.objects.volume import ERROR
 LOG = log.getLogger(__name__)
 EVENT = "compute_rebuild_instance"
 DOWNLOADING = "downloading"
-REIMAGE_TIMEOUT = 1800.0        # seconds that the Volume service may take to write an image onto a volume
-POLL_SECONDS = 1.0
+REIMAGES = retry.every(1.0, timeout=1800.0)     # looks at a volume while the Volume service writes an image onto it
 _ASKED = "reimage_asked"        # in the action's arguments, from just before it asks the Volume service
 
 
@@ -104,7 +101,7 @@ def _spawn(work: Work) -> dict[str, object]:
 def _reimage(work: Work, image_id: str) -> None:
     """Let the Volume service write the image onto the root disk, which no host has meanwhile."""
     root = next(d for d in work.instance.volumes if d.is_root)
-    volumes.let_go(work, root)
+    volumes.release_guest(work, root)
     context, volume_id = admin_context(), root.volume_id or ""
     if not work.action.arguments.get(_ASKED):       # what is being written is the image of an earlier rebuild, which failed
         _wait_until_written(work, volume_id)
@@ -119,10 +116,6 @@ def _reimage(work: Work, image_id: str) -> None:
 
 def _wait_until_written(work: Work, volume_id: str) -> str:
     """The status of a volume when no image is written onto it any more, or of one for which that takes too long."""
-    started = time.monotonic()
-    while (status := work.host.volume.get(admin_context(), volume_id).status) == DOWNLOADING:
-        if time.monotonic() - started > REIMAGE_TIMEOUT:
-            break
-        work.update({}, [states.REBUILD_BLOCK_DEVICE_MAPPING])     # a delete ends the waiting
-        time.sleep(POLL_SECONDS)
-    return status
+    return retry.poll(lambda: work.host.volume.get(admin_context(), volume_id).status, lambda status: status != DOWNLOADING,
+                      REIMAGES, work.host.clock,
+                      before_pause=lambda: work.update({}, [states.REBUILD_BLOCK_DEVICE_MAPPING]))     # a delete ends it

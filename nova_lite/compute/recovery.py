@@ -8,7 +8,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import volumes
+from nova_lite.compute import guest_removal
 from nova_lite.compute.work import Host
 from nova_lite.context import admin_context
 from nova_lite.objects import states
@@ -22,7 +22,7 @@ class Found(NamedTuple):
 
     cloud: str | None       # the id of its cloud; an older conductor tells none
     waiting: list[int]      # the actions that wait for this host
-    strays: list[Instance]  # the servers whose guests must not be here
+    unexpected: list[Instance]  # the servers whose guests must not be here
     went_down: list[str]    # the servers whose guests are to run again (:func:`resume`)
 
 
@@ -32,12 +32,12 @@ def run(conf: cfg.ConfigOpts, host: Host) -> Found:
     host.network.init_host(host.name)
     guests = host.driver.power_states()
     found = host.conductor.host_started(context, host.name, host.owner, list(guests))
-    strays = [Instance.from_primitive(values) for values in found["remove"]]
+    unexpected = [Instance.from_primitive(values) for values in found["remove"]]
     servers = [Instance.from_primitive(values) for values in found["instances"]]
-    elsewhere = {s.uuid for s in strays}        # a server that is being evacuated is still of this host
+    elsewhere = {s.uuid for s in unexpected}        # a server that is being evacuated is still of this host
     went_down = [s.uuid for s in servers
                  if _should_run(host, s) and guests.get(s.uuid) == states.SHUTDOWN and s.uuid not in elsewhere]
-    return Found(found.get("cloud"), list(found["actions"]), strays,
+    return Found(found.get("cloud"), list(found["actions"]), unexpected,
                  went_down if conf.compute.resume_guests_state_on_host_boot else [])
 
 
@@ -65,7 +65,7 @@ class Findings:
 
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
     """What a move has left of a server here goes, when the server has settled elsewhere or is gone; its guest, too, should it
-    have come. Of one that has settled here, with its guest, only what was set aside goes. At the server's turn."""
+    have come. Of one that has settled here, with its guest, only what was set aside goes. In the server's queue."""
     context = admin_context()
     try:
         guests = host.driver.power_states()
@@ -85,15 +85,12 @@ def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
 
 
 def remove(host: Host, server: Instance) -> None:
-    """The server was deleted, or moved away, while this host was not there. At the server's turn: it may have come back."""
+    """The server was deleted, or moved away, while this host was not there. In the server's queue: it may have come back."""
     try:
         if server.uuid not in host.conductor.not_wanted(admin_context(), host.name, [server.uuid]):
             return
         LOG.warning("removing the guest of a server that is not of this host any more", extra={"instance_uuid": server.uuid})
-        host.driver.destroy(server, server.network_info)
-        for vif in server.network_info:
-            host.network.unplug(server, vif)
-        volumes.disconnect_all(host.driver, server)
+        guest_removal.destroy(host, server)
     except Exception:
         LOG.exception("removing it failed; the next look tries again", extra={"instance_uuid": server.uuid})
 
@@ -101,7 +98,7 @@ def remove(host: Host, server: Instance) -> None:
 def turn_off(host: Host, uuid: str) -> None:
     """The server was soft-deleted while this host was not there, or is back on its shelf after an unshelve that broke off: what
     it wrote there would be lost when it is offloaded. Or another host is about to build it anew, perhaps with the disks that
-    are here. At the server's turn: it may have been restored."""
+    are here. In the server's queue: it may have been restored."""
     try:
         if uuid in host.conductor.must_be_off(admin_context(), host.name, [uuid]):
             server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
@@ -115,7 +112,7 @@ def turn_off(host: Host, uuid: str) -> None:
 
 
 def resume(host: Host, uuid: str, _waited: bool = False) -> None:
-    """The guest ran before the host went down. At the server's turn: it may be on its way to another host by now."""
+    """The guest ran before the host went down. In the server's queue: it may be on its way to another host by now."""
     try:
         server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
         if not _should_run(host, server) or uuid in host.conductor.must_be_off(admin_context(), host.name, [uuid]):

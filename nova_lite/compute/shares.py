@@ -31,7 +31,7 @@ def detach(work: Work) -> None:
     if share is None:
         work.succeed()
         return
-    _let_go(work.host, work.instance, share)
+    _release(work.host, work.instance, share)
     work.succeed({"share": {"id": share.uuid, "values": None}})
 
 
@@ -55,7 +55,7 @@ def unmount_all(host: Host, instance: Instance) -> None:
 def release_all(host: Host, instance: Instance) -> None:
     """The server goes: so does its access."""
     for share in instance.shares:
-        _let_go(host, instance, share)
+        _release(host, instance, share)
 
 
 def usable(instance: Instance) -> list[ShareAttachment]:
@@ -71,7 +71,7 @@ def with_status(instance: Instance, status: str) -> dict[str, Any]:
     return {"shares": [(replace(s, status=status) if s.uuid in mine else s).to_primitive() for s in instance.shares]}
 
 
-def _let_go(host: Host, instance: Instance, share: ShareAttachment) -> None:
+def _release(host: Host, instance: Instance, share: ShareAttachment) -> None:
     host.driver.unmount_share(instance, share)
     if not host.conductor.share_is_used(admin_context(), host.name, share.share_id, instance.uuid):
         host.share.deny(admin_context(), share.share_id, host.conf.my_ip)

@@ -14,7 +14,7 @@ from typing import Any
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.compute import build, snapshot, volumes
+from nova_lite.compute import build, guest_removal, snapshot, volumes
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import states
@@ -72,10 +72,8 @@ def _copy_disk(work: Work) -> None:
 
 def _offload(work: Work) -> None:
     host, instance = work.host, work.instance
-    host.driver.destroy(instance, instance.network_info)
-    for vif in instance.network_info:
-        host.network.unplug(instance, vif)
-    _let_go_all(work, instance)
+    guest_removal.remove(host, instance, lambda: host.driver.destroy(instance, instance.network_info), disks=False)
+    _release_volumes(work, instance)
     work.succeed(OFF_THE_HOST)
     LOG.info("shelved, and off this host", extra={"instance_uuid": instance.uuid})
 
@@ -192,14 +190,11 @@ def _undo(work: Work) -> None:
         return
     host, instance = work.host, work.instance
     try:
-        with work.removing_guest(may_run=instance.system_metadata.get(UNSHELVED_HOST) == host.name):
-            host.driver.destroy(instance, instance.network_info)
-        for vif in instance.network_info:
-            host.network.unplug(instance, vif)
+        guest_removal.destroy_failed(work, instance.system_metadata.get(UNSHELVED_HOST) == host.name, disks=False)
         # the volumes are the server's, wherever it is built now
         work.update({}, [*states.working(work.operation), None, states.DELETING])
         volumes.disconnect_all(host.driver, instance)       # from the host, should the Volume service be away
-        _let_go_all(work, instance)
+        _release_volumes(work, instance)
     except exception.GuestRemains:
         raise
     except Exception as error:
@@ -207,10 +202,10 @@ def _undo(work: Work) -> None:
                   exc_info=needs_stack(error))
 
 
-def _let_go_all(work: Work, instance: Instance) -> None:
+def _release_volumes(work: Work, instance: Instance) -> None:
     for device in instance.volumes:
         if device.volume_id is not None:
-            volumes.let_go(work, device)
+            volumes.release_guest(work, device)
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"shelve": shelve, "shelveOffload": offload, "unshelve": unshelve}

@@ -12,9 +12,8 @@ from functools import partial
 
 from oslo_log import log
 
-from nova_lite import exception, units
-from nova_lite.compute.patience import until_answered
-from nova_lite.compute.work import Work, patiently
+from nova_lite import exception, retry, units
+from nova_lite.compute.work import Work, ignore_conductor_outage, retry_until_available
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
@@ -26,8 +25,8 @@ LOG = log.getLogger(__name__)
 EVENTS = {"createImage": "compute_snapshot_instance", "createBackup": "compute_backup_instance"}
 CHUNK = units.MiB
 LOOK_SECONDS = 5.0              # while data flows, between looks whether the server is still ours
-SAVING_PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)   # looks at an upload that a killed run has left in Glance's hands
-MAKING_PAUSES = (0.5, 1.0, 2.0, *(5.0,) * 12)      # looks at a snapshot of a volume that is being made
+UPLOADS = retry.Schedule((0.5, 1.0, 2.0, 4.0, 8.0, 15.0))    # looks at an upload that a killed run has left in Glance's hands
+SNAPSHOTS = retry.Schedule((0.5, 1.0, 2.0, *(5.0,) * 12))   # tries to delete a snapshot that may still be being made
 QUEUED, SAVING, ACTIVE = "queued", "saving", "active"
 BARE = "bare"
 
@@ -60,7 +59,7 @@ def make(work: Work, image_id: str, pending: str = states.IMAGE_PENDING_UPLOAD,
     if image.status != QUEUED:
         raise exception.ImageUnacceptable(image_id=image_id, reason=f"it is {image.status}, and takes no data")
     work.update({"task_state": pending}, steps)
-    with host.driver.snapshot(work.instance, patiently(lambda: work.update({}, [pending]))) as copy:
+    with host.driver.snapshot(work.instance, ignore_conductor_outage(lambda: work.update({}, [pending]))) as copy:
         work.update({"task_state": uploading}, steps)
         if (image.disk_format, image.container_format) != (copy.disk_format, BARE):
             host.image.update(context, image_id, {"disk_format": copy.disk_format, "container_format": BARE})
@@ -74,12 +73,8 @@ def make(work: Work, image_id: str, pending: str = states.IMAGE_PENDING_UPLOAD,
 
 def _settled(work: Work, image_id: str) -> ImageMeta:
     """The image, after an upload that a killed run began has come to its end: Glance makes it queued again."""
-    for pause in SAVING_PAUSES:
-        image = work.host.image.get(admin_context(), image_id)
-        if image.status != SAVING:
-            return image
-        time.sleep(pause)
-    return work.host.image.get(admin_context(), image_id)
+    return retry.poll(lambda: work.host.image.get(admin_context(), image_id), lambda image: image.status != SAVING, UPLOADS,
+                      work.host.clock)
 
 
 def _pieces(work: Work, copy: DiskCopy, uploading: str) -> Iterator[bytes]:
@@ -110,20 +105,18 @@ def end_of_volumes(work: Work) -> None:
     images, arguments = work.host.image, work.action.arguments
     taken = arguments["snapshots"]
     work.host.driver.unquiesce(work.instance)
-    if taken and until_answered(work, lambda: image_snapshots.are_named(images, work.instance.uuid, taken)):
+    if taken and retry_until_available(work, lambda: image_snapshots.are_named(images, work.instance.uuid, taken)):
         work.succeed()
         return
     for snapshot_id in taken:
-        until_answered(work, partial(_drop_snapshot, work, snapshot_id))
+        retry_until_available(work, partial(_drop_snapshot, work, snapshot_id))
     raise exception.Conflict(arguments.get("error") or "The request ended before the image was made")
 
 
 def _drop_snapshot(work: Work, snapshot_id: str) -> None:
-    """One that takes long to be made is left to the conductor (``conductor/debts.py``)."""
-    for pause in MAKING_PAUSES:
-        if image_snapshots.drop(work.host.volume, work.instance.uuid, snapshot_id):
-            return
-        time.sleep(pause)
+    """One that takes long to be made is left to the conductor (``conductor/deferred_cleanup.py``)."""
+    retry.poll(lambda: image_snapshots.drop(work.host.volume, work.instance.uuid, snapshot_id), bool, SNAPSHOTS,
+               work.host.clock)
 
 
 def _rotate(work: Work) -> None:

@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.compute.volumes import changed, connector, give_back, with_encryption
 from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
@@ -33,7 +33,7 @@ def swap(work: Work) -> None:
     old = BlockDevice.from_primitive(wanted["old"])
     if "new_attachment_id" not in wanted:
         _give_back(work, replace(old, volume_id=wanted["new_volume_id"], attachment_id=None))
-    if device is None:              # the Volume service hears of it by the conductor (conductor/debts.py)
+    if device is None:              # the Volume service hears of it by the conductor (conductor/deferred_cleanup.py)
         raise exception.VolumeNotAttached(instance_id=work.instance.uuid, volume_id=wanted["volume_id"])
     is_noted = device.volume_id == wanted["new_volume_id"]
     new = device if is_noted else replace(old, volume_id=wanted["new_volume_id"], attachment_id=wanted["new_attachment_id"],
@@ -73,7 +73,7 @@ def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record
     the guest is not wanted any more."""
     while True:
         try:
-            if record.device is new and _is_to_go(work):
+            if record.device is new and _is_being_deleted(work):
                 work.host.driver.power_off(work.instance, 0)
                 return
             if new.connection_info is None:
@@ -90,11 +90,11 @@ def _change_over(work: Work, old: BlockDevice, new: BlockDevice, record: _Record
                 return
             LOG.error("the guest is to change over to volume %s, which is tried again: %s", new.volume_id, error,
                       extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
-        _pause(work)
+        work.host.pause(PAUSE)
         record.write(new)
 
 
-def _is_to_go(work: Work) -> bool:
+def _is_being_deleted(work: Work) -> bool:
     """The server is being deleted, which waits for us."""
     now = work.host.conductor.get_instance(admin_context(), work.instance.uuid)
     return Instance.from_primitive(now).task_state in (states.DELETING, states.SOFT_DELETING)
@@ -112,7 +112,7 @@ def _connect(work: Work, old: BlockDevice, new: BlockDevice) -> None:
 
 def _undo(work: Work, old: BlockDevice, new: BlockDevice) -> None:
     """The guest has the old volume still. The error that is on its way counts, not one of this: the conductor does it again
-    (``conductor/debts.py``)."""
+    (``conductor/deferred_cleanup.py``)."""
     host, instance = work.host, work.instance
     steps: list[Callable[[], object]] = [
         lambda: host.driver.disconnect_volume(instance, new),
@@ -140,20 +140,16 @@ def _complete(work: Work, old: BlockDevice, new: BlockDevice, record: _Record) -
 
 def _answered(work: Work, record: _Record, step: Callable[[], T]) -> T:
     """What the Volume service says, whenever it is there: what a migration of its own waits for."""
-    while True:
-        try:
-            return step()
-        except exception.ServiceUnavailable as error:
-            LOG.warning("the exchange of volume %s goes on later: %s", record.device.volume_id, error,
-                        extra={"instance_uuid": work.instance.uuid})
-        _pause(work)
+    def tell(error: Exception, _pause: float) -> None:
+        LOG.warning("the exchange of volume %s goes on later: %s", record.device.volume_id, error,
+                    extra={"instance_uuid": work.instance.uuid})
+
+    def sleep(seconds: float) -> None:
+        work.host.pause(seconds)
         record.write(record.device)
 
-
-def _pause(work: Work) -> None:
-    """Raises Stopping when the daemon stops."""
-    if work.host.stopping.wait(PAUSE):
-        raise exception.Stopping()
+    return retry.on_error(step, exception.ServiceUnavailable, retry.every(PAUSE), work.host.clock, sleep=sleep,
+                          before_pause=tell)
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"swap_volume": swap}

@@ -7,13 +7,12 @@ detach or the server's delete finds it.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.compute.work import Host, Work
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.objects import states
@@ -27,8 +26,8 @@ LOG = log.getLogger(__name__)
 EVENTS = {"attach_volume": "compute_attach_volume", "detach_volume": "compute_detach_volume",
           "extend_volume": "compute_extend_volume"}
 RESERVED, ATTACHED = "reserved", "attached"
-POLL_SECONDS = (0.2, 0.5, 1.0, 2.0)         # between looks at a volume that is being made; the last one again and again
-RELEASE_PAUSES = (1.0, 2.0, 4.0, 8.0)       # between tries to give a volume back
+MAKING = retry.Schedule((0.2, 0.5, 1.0, 2.0), endless=True, timeout=release.CREATE_TIMEOUT)      # of a volume
+RELEASES = retry.Schedule((1.0, 2.0, 4.0, 8.0))      # tries to give a volume back
 
 
 def columns(instance: Instance) -> dict[str, Any]:
@@ -93,18 +92,15 @@ def _find_made(host: Host, context: RequestContext, instance: Instance, device: 
 
 
 def _wait_until_made(work: Work, context: RequestContext, device: BlockDevice) -> None:
-    started, pauses = time.monotonic(), iter(POLL_SECONDS)
-    while True:
-        volume = work.host.volume.get(context, device.volume_id or "")
-        waited = time.monotonic() - started
-        if volume.status == AVAILABLE:
-            return
-        if volume.status.startswith("error") or waited > release.CREATE_TIMEOUT:
-            raise exception.BuildAborted(
-                instance_id=work.instance.uuid, reason=f"Volume {volume.id} did not finish being created even after we waited "
-                f"{waited:.0f} seconds. And its status is {volume.status}.")
-        time.sleep(next(pauses, POLL_SECONDS[-1]))
-        work.update({}, [*states.working(work.operation)])      # a delete ends the waiting
+    clock = work.host.clock
+    began = clock.monotonic()
+    volume = retry.poll(lambda: work.host.volume.get(context, device.volume_id or ""),
+                        lambda found: found.status == AVAILABLE or found.status.startswith("error"), MAKING, clock,
+                        before_pause=lambda: work.update({}, [*states.working(work.operation)]))      # a delete ends it
+    if volume.status != AVAILABLE:
+        raise exception.BuildAborted(
+            instance_id=work.instance.uuid, reason=f"Volume {volume.id} did not finish being created even after we waited "
+            f"{clock.monotonic() - began:.0f} seconds. And its status is {volume.status}.")
 
 
 def _connect(host: Host, context: RequestContext, instance: Instance, device: BlockDevice, attachment_id: str) -> None:
@@ -154,7 +150,7 @@ def complete_missing(work: Work) -> None:
             work.update_device(device.id, {"attached": True})
 
 
-def let_go(work: Work, device: BlockDevice) -> None:
+def release_guest(work: Work, device: BlockDevice) -> None:
     """The host gives a volume back that stays the server's: it is reserved for it, and nobody else gets it. The guest is gone.
     Run again, it goes on with the reservation of the run before."""
     host, instance, context = work.host, work.instance, admin_context()
@@ -185,9 +181,9 @@ def connect_elsewhere(host: Host, instance: Instance, written: Sequence[BlockDev
         if device.volume_id is not None:
             others = [a for a in known if a.volume_id == device.volume_id and a.id not in used]
             kept = next((a for a in others if a.id in mine and a.connection_info), None)
-            for stray in others:
-                if stray is not kept:
-                    host.volume.release(context, stray.id)
+            for other in others:
+                if other is not kept:
+                    host.volume.release(context, other.id)
             _connected(host, instance, device, kept or host.volume.reserve(context, device.volume_id, instance.uuid,
                                                                            connector(host, device)))
     return devices
@@ -337,17 +333,13 @@ def _take_back(work: Work, device: BlockDevice) -> None:
 
 
 def give_back(host: Host, instance: Instance, device: BlockDevice) -> None:
-    """All attachments of a server's volume, with patience. Raises ServiceUnavailable."""
-    for pause in (*RELEASE_PAUSES, None):
-        try:
-            release.release_volume(host.volume, instance.uuid, device)
-            return
-        except exception.ServiceUnavailable as error:
-            if pause is None:
-                raise
-            LOG.warning("volume %s is given back in %s s: %s", device.volume_id, pause, error,
-                        extra={"instance_uuid": instance.uuid})
-            time.sleep(pause)
+    """All attachments of a server's volume, with retries. Raises ServiceUnavailable."""
+    def tell(error: Exception, pause: float) -> None:
+        LOG.warning("volume %s is given back in %s s: %s", device.volume_id, pause, error,
+                    extra={"instance_uuid": instance.uuid})
+
+    retry.on_error(lambda: release.release_volume(host.volume, instance.uuid, device), exception.ServiceUnavailable,
+                   RELEASES, host.clock, before_pause=tell)
 
 
 def _device(work: Work) -> BlockDevice | None:

@@ -8,12 +8,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, retry, units
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.context import RequestContext
 from nova_lite.image.base import ImageAPI
@@ -28,6 +28,8 @@ from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
+_UNAVAILABLE = retry.Schedule((1.0, 2.0, 4.0, 8.0), endless=True)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,12 @@ class Host:
     share: ShareAPI
     vendor_data: dict[str, Any] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)      # set: nothing more begins
+    clock: retry.Clock = retry.SYSTEM
+
+    def pause(self, seconds: float) -> None:
+        """Raises Stopping when the daemon stops."""
+        if self.clock.wait(self.stopping, seconds):
+            raise exception.Stopping()
 
 
 class Work:
@@ -193,8 +201,25 @@ class Work:
                 "traceback": _trace(error) if error else None, "details": message_of(error)[:255] if error else None}
 
 
-def patiently(ask: Callable[[], object]) -> Callable[[], None]:
-    """``ask``, for what takes long: a conductor that does not answer once is no reason to end it."""
+def retry_until_available(work: Work, step: Callable[[], T]) -> T:
+    """The result of ``step``, retried until the service that it asks is available; it must be one that can be run twice.
+
+    For steps past the last undo of a move, which must not fail. After each pause the action must still be ours and the server
+    not be deleted: else LeaseLost, UnexpectedTaskState or InstanceNotFound. A stop of the daemon ends the retries (Stopping).
+    os-resetState does not end them: the guest is half-way.
+    """
+    def tell(error: Exception, pause: float) -> None:
+        LOG.warning("'%s' goes on in %s s: %s", work.operation.verb, pause, error, extra={"instance_uuid": work.instance.uuid})
+
+    def sleep(seconds: float) -> None:
+        work.host.pause(seconds)
+        work.update({}, [*states.working(work.operation), None])
+
+    return retry.on_error(step, exception.ServiceUnavailable, _UNAVAILABLE, work.host.clock, sleep=sleep, before_pause=tell)
+
+
+def ignore_conductor_outage(ask: Callable[[], object]) -> Callable[[], None]:
+    """``ask`` without ConductorAway: a long step goes on while the conductor does not answer."""
     def check() -> None:
         try:
             ask()

@@ -18,7 +18,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.conductor import endings
+from nova_lite.conductor import completion
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances, moves
 from nova_lite.db.core import Database
@@ -132,8 +132,8 @@ def _asked(conn: sa.Connection, caller: str | None, action_id: int, owner: str, 
         raise exception.LeaseLost(action_id=action_id, owner=owner)
     if (action.stage, action.host) != (objects.COMPUTE, caller):
         raise exception.HostNotAllowed(host=caller or "(none)", reason=f"action {action_id} is not its own")
-    if question is None or endings.operation(action).verb not in question.verbs:
-        raise exception.HostNotAllowed(host=caller, reason=f"'{endings.operation(action).verb}' does not ask {name!r}")
+    if question is None or completion.operation(action).verb not in question.verbs:
+        raise exception.HostNotAllowed(host=caller, reason=f"'{completion.operation(action).verb}' does not ask {name!r}")
     move = moves.get(conn, action.arguments["migration_id"])
     others = {move.source_compute: (question.by_destination, move.dest_compute),
               move.dest_compute: (question.by_source, move.source_compute)}

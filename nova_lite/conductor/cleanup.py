@@ -1,5 +1,5 @@
 """What others hold for a server without a host, or with a dead one, given back by the conductor: its volumes, the key of
-its disks, and the image of its shelf. Its ports: see ``strays.py``."""
+its disks, and the image of its shelf. Its ports: see ``leaked_resources.py``."""
 from __future__ import annotations
 
 import functools
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.context import admin_context
 from nova_lite.image import base as image_base
 from nova_lite.keymgr import KeyManager
@@ -26,8 +26,8 @@ THREADS = 8             # servers whose volumes are given back at the same time
 class Cleanup:
     """Everything here can be run twice, asks nobody for a server that needs nothing, and raises ServiceUnavailable."""
 
-    def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI) -> None:
-        self._conf, self._volume, self._keys = conf, volume, KeyManager(conf)
+    def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI, clock: retry.Clock = retry.SYSTEM) -> None:
+        self._conf, self._volume, self._clock, self._keys = conf, volume, clock, KeyManager(conf)
         # neighbours may be slow, and neither the sweeper nor the placing of builds may wait for them
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup")
 
@@ -42,7 +42,7 @@ class Cleanup:
     def delete(self, instance: Instance) -> None:
         """Attachments, the volumes that go with the server, what a soft delete left of its shelf, and the key of its disks."""
         release.release_all(self._volume, instance)
-        release.delete_volumes(self._volume, instance)
+        release.delete_volumes(self._volume, instance, self._clock)
         if image_id := states.left_image(instance):
             self._delete_image(instance, image_id)
         if instance.disks_key_id:
@@ -72,7 +72,7 @@ class Cleanup:
         """Attachments, and volumes that nobody knows, of a server that was deleted some time ago. A volume that its user knows
         stays: what the Volume service did not want to delete then may be used for something else by now."""
         release.release_all(self._volume, instance)
-        release.delete_unknown(self._volume, instance)
+        release.delete_unknown(self._volume, instance, self._clock)
 
     def release(self, instance: Instance) -> None:
         """Attachments alone."""

@@ -18,7 +18,7 @@ SERVICES = models.services
 FLUSH_SECONDS = 1.0
 
 
-class Hearing:
+class BusHealth:
     """Since when this conductor hears what hosts say.
 
     When the broker, the database or the conductor itself was away, every host seems to be silent. So they get time to report

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.conductor import endings
+from nova_lite.conductor import completion
 from nova_lite.db import aggregates, moves
 from nova_lite.objects import migration, states
 from nova_lite.objects.action import Action
@@ -60,7 +60,7 @@ def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], defa
            failed: bool = False) -> dict[str, Any]:
     """The columns that are written where a host says ``updates``; ``default_zone``: of hosts that are in none; ``failed``: the
     action ends with an error."""
-    operation = endings.operation(action)
+    operation = completion.operation(action)
     _check(action, updates, _ALWAYS | _COLUMNS.get(operation.verb, frozenset()), "of a server")
     if updates.get("task_state") not in (None, *states.working(operation)):
         raise _refused(action, f"task_state {updates['task_state']!r}")
@@ -71,7 +71,7 @@ def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], defa
         device(action, updates["block_device"]["values"])
     if updates.get("nic"):
         nic(action, updates["nic"]["values"])
-    _check_shelf(action, updates.get("system_metadata") or {})
+    _check_shelved_image(action, updates.get("system_metadata") or {})
     written = dict(updates)
     before = action.arguments.get(states.BEFORE) or {}
     for name in ("image", "image_ref", "config_drive"):
@@ -105,7 +105,7 @@ def _read(updates: Mapping[str, Any]) -> None:
         raise ValueError
 
 
-def _check_shelf(action: Action, told: Mapping[str, Any]) -> None:
+def _check_shelved_image(action: Action, told: Mapping[str, Any]) -> None:
     if told.get(UNSHELVED_HOST) not in (None, action.host) or told.get(UNSHELVED_IMAGE) not in (None, told.get(SHELVED_IMAGE)):
         raise _refused(action, "where another host has brought a server back to")
 
@@ -113,7 +113,7 @@ def _check_shelf(action: Action, told: Mapping[str, Any]) -> None:
 def _where(conn: sa.Connection, action: Action, updates: Mapping[str, Any], default_zone: str,
            failed: bool) -> dict[str, Any]:
     if "migration_id" not in action.arguments:
-        if endings.operation(action).verb not in _OFF_ITS_HOST or any(updates.get(name) is not None for name in _PLACE):
+        if completion.operation(action).verb not in _OFF_ITS_HOST or any(updates.get(name) is not None for name in _PLACE):
             raise _refused(action, "where a server is")
         return {}
     move = moves.get(conn, action.arguments["migration_id"])
@@ -200,4 +200,4 @@ def _check(action: Action, values: Mapping[str, Any], allowed: Collection[str], 
 
 
 def _refused(action: Action, what: str) -> exception.HostNotAllowed:
-    return exception.HostNotAllowed(host=action.host, reason=f"'{endings.operation(action).verb}' does not write {what}")
+    return exception.HostNotAllowed(host=action.host, reason=f"'{completion.operation(action).verb}' does not write {what}")

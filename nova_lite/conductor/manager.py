@@ -9,22 +9,22 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, notifications
-from nova_lite.conductor import concerns, endings, heartbeats, host_writes, limits, move_endings, power_states
+from nova_lite import exception, notifications, retry
+from nova_lite.conductor import completion, heartbeats, host_access, host_writes, limits, move_completion, power_states
 from nova_lite.conductor.between_hosts import BetweenHosts
-from nova_lite.conductor.callers import RULES
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
-from nova_lite.conductor.debts import INTERVAL as DEBTS_INTERVAL
-from nova_lite.conductor.debts import Debts
+from nova_lite.conductor.deferred_cleanup import INTERVAL as DEFERRED_INTERVAL
+from nova_lite.conductor.deferred_cleanup import DeferredCleanup
+from nova_lite.conductor.expiry import Expiry
+from nova_lite.conductor.leaked_resources import LeakedResources
 from nova_lite.conductor.leases import Leases
-from nova_lite.conductor.overdue import Overdue
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
 from nova_lite.conductor.reconcile import Reconciler
+from nova_lite.conductor.rpc_permissions import RULES
 from nova_lite.conductor.security_group_notifier import SecurityGroupNotifier
 from nova_lite.conductor.steps import Steps
-from nova_lite.conductor.strays import Strays
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.conductor.tasks.build import BuildTask
@@ -71,7 +71,7 @@ class _Todo(NamedTuple):
 class ConductorManager:
     """The server side of ``rpc/conductor.py``. Any number of processes may run one."""
 
-    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, clock: retry.Clock = retry.SYSTEM) -> None:
         self.conf, self.db = conf, Database(conf)
         notifications.attach(conf, self.db, "conductor")
         self.lease_seconds = conf.conductor.lease_seconds
@@ -82,17 +82,18 @@ class ConductorManager:
         self.news = SecurityGroupNotifier(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
         volume = volume_base.load(conf)
-        self.cleanup, self.debts = Cleanup(conf, volume), Debts(conf, self.db, volume)
-        self.hearing = heartbeats.Hearing(conf, self.conductor.ping)
+        self.cleanup = Cleanup(conf, volume, clock)
+        self.deferred_cleanup = DeferredCleanup(conf, self.db, volume, clock)
+        self.bus_health = heartbeats.BusHealth(conf, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, scheduler, self.compute, self.cleanup,
-                                self.hearing)
+                                self.bus_health)
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
-        self.sweeper = Sweeper(conf, self.db, self.hearing)
+        self.sweeper = Sweeper(conf, self.db, self.bus_health)
         self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor))
         self.reconciler = Reconciler(conf, self.db)
         self.confirmer = Confirmer(conf, self.db, self.compute)
-        self.overdue = Overdue(conf, self.db, self.compute)
-        self.strays = Strays(conf, self.db, self.cleanup)
+        self.expiry = Expiry(conf, self.db, self.compute)
+        self.leaked_resources = LeakedResources(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
         self.callers = Callers(conf, RULES, Senders(conf, self.db))
         self.endpoints = self.callers.before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
@@ -117,8 +118,8 @@ class ConductorManager:
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
                 (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
                 (clock.INTERVAL, lambda: clock.watch(self.db)),
-                (self.strays.interval, self.strays.run), (DEBTS_INTERVAL, self.debts.run),
-                (3600, self.reconciler.purge), (self.overdue.interval, self.overdue.run),
+                (self.leaked_resources.interval, self.leaked_resources.run), (DEFERRED_INTERVAL, self.deferred_cleanup.run),
+                (3600, self.reconciler.purge), (self.expiry.interval, self.expiry.run),
                 (limits.INTERVAL, self.limits.run), (WINDOW, self.callers.forget)]
 
     def _cloud(self) -> str | None:
@@ -130,7 +131,7 @@ class ConductorManager:
 
     def _show_life(self) -> None:
         self._register()
-        self.hearing.check()
+        self.bus_health.check()
 
     def _sweep(self) -> None:
         self.sweeper.settle_orphans()       # what the database alone needs comes before what needs a broker
@@ -162,7 +163,7 @@ class ConductorManager:
                     self.leases.take([action.id])
                     self.cleanup.later(self._clean_up, action, instance)
                 for instance in todo.gone:
-                    self.cleanup.later(self.strays.give_back_now, instance)
+                    self.cleanup.later(self.leaked_resources.give_back_now, instance)
             except Exception:
                 LOG.exception("action %s was not done; the sweeper brings it again", action_id)
         if builds:
@@ -174,20 +175,20 @@ class ConductorManager:
         claimed = actions.claim(conn, action_ids, self.leases.owner, self.lease_seconds, objects.CONDUCTOR)
         servers = instances.get_many(conn, [a.instance_uuid for a in claimed], tags=False)
         for action in claimed:
-            server, verb = servers.get(action.instance_uuid), endings.operation(action).verb
+            server, verb = servers.get(action.instance_uuid), completion.operation(action).verb
             if verb == "build":
                 todo.builds.append(action.id)
             elif server is not None and verb in self.tasks:
                 todo.tasks.append((action, server))
             elif server is not None and (verb in _WITH_ONE_VOLUME or
-                                         endings.is_delete(action) and self.cleanup.is_needed(server)):
+                                         completion.is_delete(action) and self.cleanup.is_needed(server)):
                 todo.neighbours.append((action, server))
-            elif endings.is_delete(action):
-                endings.succeed(conn, action, {})
+            elif completion.is_delete(action):
+                completion.succeed(conn, action, {})
                 LOG.info("deleted without a host", extra={"instance_uuid": action.instance_uuid})
                 todo.gone.extend([server] if server is not None else [])
             else:
-                endings.fail(conn, action, f"'{action.action}' needs a host, and the server has none")
+                completion.fail(conn, action, f"'{action.action}' needs a host, and the server has none")
         actions.release(conn, todo.builds, self.lease_seconds, died=False)
         return todo
 
@@ -195,9 +196,9 @@ class ConductorManager:
         device = next((d for d in instance.volumes if d.id == action.arguments.get("device_id")), None)
         error = ""
         try:
-            if endings.is_delete(action):
+            if completion.is_delete(action):
                 self.cleanup.delete(instance)
-                self.strays.give_back_now(instance)
+                self.leaked_resources.give_back_now(instance)
             elif device is not None:
                 self.cleanup.detach(instance, device)
         except Exception as raised:
@@ -214,15 +215,15 @@ class ConductorManager:
         if action.id not in actions.held(conn, [action.id], self.leases.owner):
             return
         if error:
-            endings.fail(conn, action, error, updates={})
+            completion.fail(conn, action, error, updates={})
             return
         updates = {"block_device": {"id": device_id, "values": None}} if device_id is not None else {}
         if action.verb == "attach_volume":
-            endings.fail(conn, action, "its request ended in the middle", updates=updates)
+            completion.fail(conn, action, "its request ended in the middle", updates=updates)
             LOG.info("an attach whose request died is undone", extra={"instance_uuid": action.instance_uuid})
             return
-        endings.change_device(conn, action, updates)
-        endings.succeed(conn, action, {})
+        completion.change_device(conn, action, updates)
+        completion.succeed(conn, action, {})
         LOG.info("'%s' done without a host", action.action, extra={"instance_uuid": action.instance_uuid})
 
     # compute hosts --------------------------------------------------------------------------------------------------
@@ -241,13 +242,13 @@ class ConductorManager:
     def _host_started(self, conn: sa.Connection, host: str, owner: str, guests: list[str]) -> dict[str, Any]:
         mine = actions.open_of_host(conn, host, lock=True)
         orphaned = [a for a in mine if (a.state == objects.RUNNING and a.owner != owner) or (
-            a.attempts >= self.conf.conductor.max_attempts and endings.guest_may_run(conn, a))]     # it waited for us alone
+            a.attempts >= self.conf.conductor.max_attempts and completion.guest_may_run(conn, a))]     # it waited for us alone
         for action in orphaned:
             if action.attempts + 1 >= self.conf.conductor.max_attempts and action.verb != "live_migrate":
                 # what kills the daemon each time must not do so for ever
                 reason = f"'{action.action}' was given up: {action.attempts + 1} workers died over it"
-                if not move_endings.give_back(conn, action, reason, self.lease_seconds):
-                    endings.fail(conn, action, reason)
+                if not move_completion.give_back(conn, action, reason, self.lease_seconds):
+                    completion.fail(conn, action, reason)
                 mine.remove(action)
             else:
                 actions.release(conn, [action.id], self.lease_seconds, died=True)
@@ -255,7 +256,7 @@ class ConductorManager:
         known = instances.get_many(conn, guests, deleted=True)
         # what the database does not know is not ours to touch
         return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
-                "remove": [i.to_primitive() for i in power_states.strays(conn, known, host).remove]}
+                "remove": [i.to_primitive() for i in power_states.unexpected_guests(conn, known, host).remove]}
 
     @expected
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
@@ -272,7 +273,7 @@ class ConductorManager:
         """See :meth:`ConductorAPI.not_wanted`."""
         with self.db.read() as conn:
             known = instances.get_many(conn, instance_uuids, deleted=True, tags=False)
-            return [server.uuid for server in power_states.strays(conn, known, host).remove]
+            return [server.uuid for server in power_states.unexpected_guests(conn, known, host).remove]
 
     def settled_here(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.settled_here`."""
@@ -301,7 +302,7 @@ class ConductorManager:
     def get_instance(self, context: RequestContext, instance_uuid: str) -> dict[str, Any]:
         """See :meth:`ConductorAPI.get_instance`."""
         with self.db.read() as conn:
-            return concerns.shown(conn, context.caller, instances.get(conn, instance_uuid)).to_primitive()
+            return host_access.readable(conn, context.caller, instances.get(conn, instance_uuid)).to_primitive()
 
     def share_is_used(self, context: RequestContext, host: str, share_id: str, besides: str) -> bool:
         """See :meth:`ConductorAPI.share_is_used`."""
@@ -320,7 +321,7 @@ class ConductorManager:
     def allocate_ports(self, context: RequestContext, instance_uuid: str, project_id: str, host: str,
                        requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ports for a server."""
-        self._check(concerns.check_ports, context, instance_uuid, project_id)
+        self._check(host_access.check_ports, context, instance_uuid, project_id)
         ports = _plain(self.ports.allocate_ports(instance_uuid, project_id, host, requests))
         self.news(networks={port["network_uuid"] for port in ports})
         return ports
@@ -328,25 +329,25 @@ class ConductorManager:
     @expected
     def release_ports(self, context: RequestContext, instance_uuid: str) -> None:
         """Give them back."""
-        self._check(concerns.check, context, instance_uuid, True)
+        self._check(host_access.check, context, instance_uuid, True)
         self.ports.release_ports(instance_uuid)
 
     @expected
     def release_port(self, context: RequestContext, instance_uuid: str, port_id: str | None, key: str | None) -> None:
         """Give one back."""
-        self._check(concerns.check, context, instance_uuid)
+        self._check(host_access.check, context, instance_uuid)
         self.ports.release_port(instance_uuid, port_id, key)
 
     @expected
     def move_ports(self, context: RequestContext, instance_uuid: str, host: str) -> None:
         """Bind all ports of a server to another host."""
-        self._check(concerns.check_way, context, instance_uuid, host)
+        self._check(host_access.check_destination, context, instance_uuid, host)
         self.ports.move_ports(instance_uuid, host)
 
     @expected
     def list_server_ports(self, context: RequestContext, instance_uuid: str) -> list[dict[str, Any]]:
         """All ports of a server."""
-        self._check(concerns.check, context, instance_uuid)
+        self._check(host_access.check, context, instance_uuid)
         return _plain(self.ports.list_server_ports(instance_uuid))
 
     @expected
@@ -359,7 +360,7 @@ class ConductorManager:
         if context.caller is None:
             return self.ports.rules_for(group_ids)
         with self.db.read() as conn:
-            mine = concerns.groups_of(conn, context.caller, group_ids)
+            mine = host_access.groups_of(conn, context.caller, group_ids)
         found = self.ports.rules_for(sorted(mine))
         return {**found, "rules": {**dict.fromkeys(group_ids, []), **found["rules"]}}
 
@@ -384,7 +385,7 @@ class ConductorManager:
 
     @staticmethod
     def _metadata_of(conn: sa.Connection, context: RequestContext, instance_uuid: str) -> dict[str, Any] | None:
-        if context.caller is not None and not concerns.of_host(conn, context.caller, [instance_uuid]):
+        if context.caller is not None and not host_access.of_host(conn, context.caller, [instance_uuid]):
             return None
         return next((i.to_primitive() for i in instances.get_many(conn, [instance_uuid]).values()), None)
 
@@ -402,7 +403,7 @@ class ConductorManager:
     @expected
     def set_server_password(self, context: RequestContext, instance_uuid: str, password: str) -> None:
         """See :meth:`ConductorAPI.set_server_password`."""
-        self._check(concerns.check, context, instance_uuid)
+        self._check(host_access.check, context, instance_uuid)
         self.db.write(server_passwords.set_once, instance_uuid, password)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite.conductor import concerns
+from nova_lite.conductor import host_access
 from nova_lite.db import instances, models, moves
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
@@ -20,7 +20,7 @@ _FOUND = {(states.ACTIVE, states.SHUTDOWN): states.STOPPED, (states.ACTIVE, stat
           (states.SUSPENDED, states.RUNNING): states.ACTIVE}
 
 
-class Strays(NamedTuple):
+class UnexpectedGuests(NamedTuple):
     """Servers whose guests must not be on a host, and those of which nobody knows how their guests came there: they stay."""
 
     remove: list[Instance]
@@ -32,8 +32,8 @@ class Strays(NamedTuple):
                 "unexplained": [{"uuid": i.uuid, "host": None} for i in self.unexplained]}
 
 
-def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str,
-           evacuated: Mapping[str, bool] | None = None) -> Strays:
+def unexpected_guests(conn: sa.Connection, found: Mapping[str, Instance], host: str,
+                      evacuated: Mapping[str, bool] | None = None) -> UnexpectedGuests:
     """Which guests must not be on this host: their servers are gone, or have settled on another one. What a move has set
     aside until its user confirms it stays; what is being built elsewhere because this host was down goes as soon as the other
     host has begun: before that, on shared storage, the files of this one's guest are all that there is of the server.
@@ -45,25 +45,25 @@ def strays(conn: sa.Connection, found: Mapping[str, Instance], host: str,
     if evacuated is None:
         evacuated = _evacuated(conn, host, found)
     lost = {uuid for uuid in found if evacuated.get(uuid)}
-    candidates = [i for i in found.values() if _is_stray(i, host)]
+    candidates = [i for i in found.values() if _is_unexpected(i, host)]
     kept = moves.kept_on(conn, host, [i.uuid for i in candidates]) if candidates else set()
     gone = {i.uuid for i in candidates if i.deleted or i.uuid not in kept} | lost
     unwanted = [i for i in found.values() if i.uuid in gone]
-    was_here = concerns.once_of_host(conn, host, [i.uuid for i in unwanted])
+    was_here = host_access.formerly_of_host(conn, host, [i.uuid for i in unwanted])
     # of a deleted server that was another host's, a host gets to know no more than that
-    remove = [concerns.without_secrets(i) if i.uuid in was_here else concerns.bare(i)
+    remove = [host_access.without_secrets(i) if i.uuid in was_here else host_access.minimal(i)
               for i in unwanted if i.deleted or i.uuid in was_here]
-    return Strays(remove, [i for i in unwanted if not i.deleted and i.uuid not in was_here])
+    return UnexpectedGuests(remove, [i for i in unwanted if not i.deleted and i.uuid not in was_here])
 
 
 def _evacuated(conn: sa.Connection, host: str, uuids: Collection[str]) -> dict[str, bool]:
     """``moves.evacuated``, of the servers that are or were a host's business."""
     found = moves.evacuated(conn, host, uuids)
-    its = concerns.of_host(conn, host, found) | concerns.once_of_host(conn, host, found)
+    its = host_access.of_host(conn, host, found) | host_access.formerly_of_host(conn, host, found)
     return {uuid: begun for uuid, begun in found.items() if uuid in its}
 
 
-def _is_stray(instance: Instance, host: str) -> bool:
+def _is_unexpected(instance: Instance, host: str) -> bool:
     return bool(instance.deleted) or (instance.host != host and (instance.host is None or instance.task_state is None))
 
 
@@ -77,10 +77,10 @@ def settled(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
 def must_be_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
     """Those of the servers whose guests must not run on a host, whatever becomes of them there: soft-deleted or shelved ones,
     and those for which an evacuation has named another host, which may begin at any moment."""
-    return _put_away(conn, host, uuids) | set(_evacuated(conn, host, uuids))
+    return _must_stay_off(conn, host, uuids) | set(_evacuated(conn, host, uuids))
 
 
-def _put_away(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
+def _must_stay_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
     return set(conn.scalars(sa.select(T.c.uuid).where(
         T.c.uuid.in_(sorted(uuids)), T.c.host == host, T.c.deleted == 0, T.c.task_state.is_(None),
         T.c.vm_state.in_((states.SOFT_DELETED, states.SHELVED)))))
@@ -97,18 +97,18 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
                         .where(T.c.host == host, T.c.deleted == 0)).all()
     running = [uuid for uuid, state in found.items() if state not in (states.NOSTATE, states.SHUTDOWN)]
     evacuated = _evacuated(conn, host, found)
-    off = {uuid for uuid in running if uuid in evacuated} | (_put_away(conn, host, running) if running else set())
+    off = {uuid for uuid in running if uuid in evacuated} | (_must_stay_off(conn, host, running) if running else set())
     look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR and row.uuid not in off
             and found.get(row.uuid, states.NOSTATE) != row.power_state]
     settled = {row.uuid for row in rows if row.task_state is None} - set(evacuated)
     others = instances.get_many(conn, set(found) - settled, deleted=True)
-    stray = strays(conn, others, host, evacuated)
+    unexpected = unexpected_guests(conn, others, host, evacuated)
     unknown = set(found) - {row.uuid for row in rows} - set(others)
     # not those that may have been built after the host looked: who looks again writes down that there is none
     missing = [row.uuid for row in rows if (row.task_state, row.power_state) == (None, states.NOSTATE)
                and row.vm_state != states.ERROR and row.uuid not in found]
-    return {"look": look, "off": sorted(off - {i.uuid for i in stray.remove}), "unknown": sorted(unknown), "missing": missing,
-            **stray.to_primitive()}
+    return {"look": look, "off": sorted(off - {i.uuid for i in unexpected.remove}), "unknown": sorted(unknown),
+            "missing": missing, **unexpected.to_primitive()}
 
 
 def sync(conn: sa.Connection, host: str, found: Mapping[str, int]) -> None:

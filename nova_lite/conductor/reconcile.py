@@ -27,7 +27,7 @@ class Reconciler:
 
     def run(self) -> None:
         """One look at all claims and nodes."""
-        for uuid, node_id in self.db.write(self._stray_claims):
+        for uuid, node_id in self.db.write(self._orphaned_claims):
             LOG.warning("claim on node %s belonged to no server there, given back", node_id, extra={"instance_uuid": uuid})
         with self.db.read() as conn:
             homeless = self._without_claim(conn)
@@ -39,23 +39,23 @@ class Reconciler:
             if self.db.write(claims.recompute, node_id):
                 LOG.warning("sums of node %s were wrong, put right", node_id)
 
-    def _stray_claims(self, conn: sa.Connection) -> list[tuple[str, int]]:
+    def _orphaned_claims(self, conn: sa.Connection) -> list[tuple[str, int]]:
         # younger ones may belong to a placement that is being made
         before = units.utcnow() - datetime.timedelta(seconds=2 * self.conf.conductor.lease_seconds)
         there = sa.and_(INSTANCES.c.uuid == ALLOCATIONS.c.instance_uuid, INSTANCES.c.deleted == 0)
         placed = sa.and_(INSTANCES.c.host == NODES.c.host, INSTANCES.c.node == NODES.c.hypervisor_hostname)
         joined = ALLOCATIONS.join(NODES, NODES.c.id == ALLOCATIONS.c.compute_node_id, isouter=True).join(
             INSTANCES, there, isouter=True)
-        astray = sa.or_(INSTANCES.c.uuid.is_(None), NODES.c.id.is_(None), INSTANCES.c.host.is_(None), sa.not_(placed))
+        is_orphaned = sa.or_(INSTANCES.c.uuid.is_(None), NODES.c.id.is_(None), INSTANCES.c.host.is_(None), sa.not_(placed))
         query = sa.select(ALLOCATIONS.c.instance_uuid, ALLOCATIONS.c.compute_node_id).select_from(joined).where(
-            ALLOCATIONS.c.created_at < before, astray)
+            ALLOCATIONS.c.created_at < before, is_orphaned)
         rows = conn.execute(query).all()
         busy = set(actions.open_of_instances(conn, [r.instance_uuid for r in rows])) | moves.holding(
             conn, [r.instance_uuid for r in rows])
-        stray = [(r.instance_uuid, r.compute_node_id) for r in rows if r.instance_uuid not in busy]
-        for uuid, node_id in stray:
+        orphaned = [(r.instance_uuid, r.compute_node_id) for r in rows if r.instance_uuid not in busy]
+        for uuid, node_id in orphaned:
             claims.release(conn, uuid, node_id, before)     # not one that was made anew since the look
-        return stray
+        return orphaned
 
     def _without_claim(self, conn: sa.Connection, uuids: Collection[str] | None = None) -> dict[str, int]:
         """Server -> its node, for those at rest that hold no room there: others are being placed on top of them. What never was

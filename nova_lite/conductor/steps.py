@@ -17,8 +17,8 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.conductor import endings, host_writes, move_endings
-from nova_lite.conductor.callers import host_of
+from nova_lite.conductor import completion, host_writes, move_completion
+from nova_lite.conductor.rpc_permissions import host_of
 from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, console_auth_tokens, hosts, instances, moves, networks, services
@@ -136,11 +136,11 @@ class _Run:
 
     def _is_wanted(self, server: Instance | None, asked: Mapping[str, Any], action: Action) -> TypeGuard[Instance]:
         """Whether a claimed action still has its server in the state for it; else it ends."""
-        operation = endings.operation(action)       # KeyError for what another version wrote
+        operation = completion.operation(action)       # KeyError for what another version wrote
         if server is None:
-            actions.finish(self.conn, [action.id], None if endings.is_delete(action) else actions.TAKEN_OVER)
+            actions.finish(self.conn, [action.id], None if completion.is_delete(action) else actions.TAKEN_OVER)
             return False
-        fits = endings.is_delete(action) or server.task_state in states.working(operation) or (
+        fits = completion.is_delete(action) or server.task_state in states.working(operation) or (
             (operation.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
         if fits and operation.follows_guest and server.task_state in states.BETWEEN_HOSTS:
             actions.release(self.conn, [action.id], self.lease_seconds, died=False)     # the host's reports bring it again
@@ -156,7 +156,7 @@ class _Run:
         if self._is_between_hosts(server, action):
             return True
         LOG.info("'%s' is dropped: task_state is %s", operation.verb, server.task_state, extra={"instance_uuid": server.uuid})
-        endings.cancel(self.conn, action)
+        completion.cancel(self.conn, action)
         return False
 
     def _is_between_hosts(self, server: Instance, action: Action) -> bool:
@@ -174,7 +174,7 @@ class _Run:
             return states.REBUILD_SPAWNING if action.arguments.get(objects.GUEST_AT) == action.host else None
         if action.verb not in ("resize", "migrate"):
             return None
-        step = move_endings.step_of(server, moves.get(self.conn, action.arguments["migration_id"]))
+        step = move_completion.step_of(server, moves.get(self.conn, action.arguments["migration_id"]))
         return step if step in states.RESIZE_STATES[1:] else None
 
     def _move_of(self, action: Action) -> dict[str, Any] | None:
@@ -193,7 +193,7 @@ class _Run:
             for position, _ in same:
                 self.answers[position] = {"result": None}
             if "host" in updates:
-                endings.close_consoles(self.conn, uuids, updates)
+                completion.close_consoles(self.conn, uuids, updates)
             if instances.update_many(self.conn, uuids, updates, expected) == len(uuids):
                 continue
             for position, asked in same:        # which of them was it?
@@ -295,12 +295,12 @@ class _Run:
 
     def _move_server(self, action: Action, asked: Mapping[str, Any]) -> None:
         # None: declared idle by os-resetState, which moves no guest back
-        expected = [*states.working(endings.operation(action)), None]
+        expected = [*states.working(completion.operation(action)), None]
         written = host_writes.server(self.conn, action, asked, self.zone)
         instances.update(self.conn, action.instance_uuid, instances.as_host_says(self.conn, action.instance_uuid, written),
                          expected)
         if "host" in written:
-            endings.close_consoles(self.conn, [action.instance_uuid], written)
+            completion.close_consoles(self.conn, [action.instance_uuid], written)
 
     def release(self, calls: list[Call]) -> None:
         """Let go of actions that were not begun, or (with ``events``) wait: whoever is next on that host takes them up."""
@@ -357,10 +357,10 @@ class _Run:
             if asked["error"] is None:
                 well.append((action, updates))
             else:
-                endings.fail(self.conn, action, asked["error"], details=_traceback(asked["events"]), updates=updates)
-        self._deleted([action for action, _ in well if endings.is_delete(action)])
-        rest = [w for w in well if not endings.is_delete(w[0])]
-        for same in _grouped(rest, lambda w: _key(endings.operation(w[0]).verb, w[1])).values():
+                completion.fail(self.conn, action, asked["error"], details=_traceback(asked["events"]), updates=updates)
+        self._deleted([action for action, _ in well if completion.is_delete(action)])
+        rest = [w for w in well if not completion.is_delete(w[0])]
+        for same in _grouped(rest, lambda w: _key(completion.operation(w[0]).verb, w[1])).values():
             self._succeeded([action for action, _ in same], same[0][1])
         actions.finish(self.conn, [action.id for action, _ in well])
 
@@ -368,7 +368,7 @@ class _Run:
         if not done:
             return
         uuids = sorted({a.instance_uuid for a in done})
-        self.left_behind = (move_endings.deleted(self.conn, uuids), uuids)
+        self.left_behind = (move_completion.deleted(self.conn, uuids), uuids)
         instances.mark_many_deleted(self.conn, uuids)
         console_auth_tokens.forget(self.conn, uuids)
         for uuid in networks.with_ports(self.conn, uuids):
@@ -384,27 +384,27 @@ class _Run:
 
         Idle is what os-resetState leaves: nothing else is done with it, so what the work has come to is written.
         """
-        operation = endings.operation(done[0])
+        operation = completion.operation(done[0])
         if operation.keeps_state:
             for action in done:
-                endings.change_device(self.conn, action, updates)
+                completion.change_device(self.conn, action, updates)
             return
-        values = endings.success(operation, updates)
+        values = completion.success(operation, updates)
         if operation.verb == "build":
             values |= {"launched_at": units.utcnow(), "personality": None}
             for host in {a.host for a in done if a.host}:
                 hosts.reset_failed_builds(self.conn, host)
         uuids, expected = [a.instance_uuid for a in done], [*states.working(operation), None]
-        endings.close_consoles(self.conn, uuids, values)
+        completion.close_consoles(self.conn, uuids, values)
         moved = [a for a in done if "migration_id" in a.arguments or a.verb == "soft_delete"]
         instances.update_many(self.conn, [a.instance_uuid for a in done if a not in moved], values, expected)
         for action in moved:        # who has taken a server over ends its move, but for what cannot be undone any more
             if instances.update_many(self.conn, [action.instance_uuid], values, expected) or action.verb in _CANNOT_BE_UNDONE:
-                move_endings.succeeded(self.conn, action)
+                move_completion.succeeded(self.conn, action)
             if action.verb == "evacuate":       # its old host may be back, and was told no more than that its guest must be off
                 old, (told, gone) = moves.get(self.conn, action.arguments["migration_id"]).source_compute, self.left_behind
                 self.left_behind = (told | {old} if old else told, [*gone, action.instance_uuid])
-        endings.left_its_host(self.conn, uuids, values)
+        completion.left_its_host(self.conn, uuids, values)
 
     def build_failed(self, calls: list[Call]) -> None:
         """Builds that failed on their host: the next host, or ERROR."""
@@ -430,8 +430,8 @@ _CANNOT_BE_UNDONE = ("live_migrate", "confirmResize")
 def _is_done_at_guest(action: Action) -> bool:
     """Whether an action belongs to the host that its server has, and to no other. Builds, moves and their ends have hosts of
     their own, and deletes take what is left wherever they are."""
-    operation = endings.operation(action)
-    return not (operation.begins_at_conductor or endings.is_delete(action)
+    operation = completion.operation(action)
+    return not (operation.begins_at_conductor or completion.is_delete(action)
                 or operation.verb in ("build", "confirmResize", "revertResize"))
 
 

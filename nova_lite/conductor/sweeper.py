@@ -12,9 +12,9 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.conductor import endings, move_endings
+from nova_lite.conductor import completion, move_completion
 from nova_lite.conductor.cleanup import Cleanup
-from nova_lite.conductor.heartbeats import Hearing
+from nova_lite.conductor.heartbeats import BusHealth
 from nova_lite.conductor.tasks import live_migrate
 from nova_lite.db import actions, clock, instances, models, services
 from nova_lite.db.core import Database
@@ -40,8 +40,8 @@ class Sweep:
 class Sweeper:
     """See the module."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database, hearing: Hearing) -> None:
-        self.conf, self.db, self.hearing = conf, db, hearing
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, bus_health: BusHealth) -> None:
+        self.conf, self.db, self.bus_health = conf, db, bus_health
         self.lease_seconds = conf.conductor.lease_seconds
 
     def sweep(self) -> Sweep:
@@ -59,7 +59,7 @@ class Sweeper:
             except (exception.UnexpectedTaskState, exception.InstanceNotFound) as error:
                 LOG.info("action %s (%s) ends: %s", action.id, action.action, error,
                          extra={"instance_uuid": action.instance_uuid})
-                endings.cancel(conn, action)
+                completion.cancel(conn, action)
             except sa.exc.DBAPIError:
                 raise       # the whole sweep is tried again
             except Exception:
@@ -73,18 +73,19 @@ class Sweeper:
                 alive: Mapping[str, float]) -> None:
         LOG.info("action %s (%s) at %s is held by nobody since %s", action.id, action.action, action.host or "the conductor",
                  action.lease_until, extra={"instance_uuid": action.instance_uuid})
-        verb = endings.operation(action).verb       # KeyError for what another version wrote
+        verb = completion.operation(action).verb       # KeyError for what another version wrote
         if verb == "live_migrate" and action.stage == objects.COMPUTE:
             # it is never given up: nobody but its hosts knows where the guest is
             self._go_on_with_guest(conn, found, action, died, alive)
-        elif died and action.attempts + 1 >= self.conf.conductor.max_attempts and not endings.guest_may_run(conn, action):
+        elif died and action.attempts + 1 >= self.conf.conductor.max_attempts and not completion.guest_may_run(conn, action):
             reason = f"'{action.action}' was given up: {action.attempts + 1} workers died over it"
-            if move_endings.give_back(conn, action, reason, self.lease_seconds):
+            if move_completion.give_back(conn, action, reason, self.lease_seconds):
                 found.compute.append(action)
             else:
-                endings.fail(conn, action, reason)
+                completion.fail(conn, action, reason)
         elif action.stage == objects.CONDUCTOR and action.attempts >= self.conf.conductor.max_attempts:
-            endings.fail(conn, action, f"'{action.action}' was given up after {action.attempts} attempts to place the server")
+            completion.fail(conn, action,
+                            f"'{action.action}' was given up after {action.attempts} attempts to place the server")
         elif action.stage == objects.CONDUCTOR:
             actions.release(conn, [action.id], self.lease_seconds, died)
             (found.schedule if verb == "build" else found.run).append(action.id)
@@ -112,7 +113,7 @@ class Sweeper:
                 return
             if migration.LOST in action.arguments and action.arguments["step"] == "finish":     # nothing of it runs, or will
                 reason = exception.MigrationError(reason=action.arguments[migration.LOST]).message
-                endings.fail(conn, action, reason, updates={"vm_state": states.ERROR, "power_state": states.NOSTATE})
+                completion.fail(conn, action, reason, updates={"vm_state": states.ERROR, "power_state": states.NOSTATE})
                 return
         actions.release(conn, [action.id], self.lease_seconds, died)
         found.compute.append(action)
@@ -122,7 +123,7 @@ class Sweeper:
         reason = exception.GuestMayRun(host=action.host, operation=action.action).message
         if all(event["details"] != reason for event in actions.events_of(conn, action.id)):
             LOG.warning(reason, extra={"instance_uuid": action.instance_uuid})
-            event = actions.event(f"compute_{endings.operation(action).event}", action.host, units.utcnow(), error=reason)
+            event = actions.event(f"compute_{completion.operation(action).event}", action.host, units.utcnow(), error=reason)
             actions.add_events(conn, [(action.id, event)])
         actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
 
@@ -131,7 +132,7 @@ class Sweeper:
         if services.is_forced_down(conn, host):
             return True
         since = clock.read(conn) - datetime.timedelta(seconds=REST_SECONDS)
-        return not self.hearing.grace() and all(row["last_seen_at"] < since
+        return not self.bus_health.grace() and all(row["last_seen_at"] < since
                                                 for row in services.list_all(conn, host or "", services.COMPUTE))
 
     def _api_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
@@ -141,23 +142,23 @@ class Sweeper:
         if action.host:
             found.compute.append(action)
         else:
-            (found.schedule if endings.operation(action).verb == "build" else found.run).append(action.id)
+            (found.schedule if completion.operation(action).verb == "build" else found.run).append(action.id)
 
     def _host_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
-        down = exception.HostDownBefore if endings.has_not_begun(action) else exception.HostDown
+        down = exception.HostDownBefore if completion.has_not_begun(action) else exception.HostDown
         reason = down(host=action.host, operation=action.action)
-        if endings.is_delete(action):
+        if completion.is_delete(action):
             # the guest, should it still be there, is removed when the host comes back (see compute/recovery.py)
             if any(map(Cleanup.is_needed, instances.get_many(conn, [action.instance_uuid], tags=False).values())):
                 actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR)
                 found.run.append(action.id)
             else:
-                endings.succeed(conn, action, {})
-        elif endings.operation(action).ends_in == states.SOFT_DELETED:     # its guest is turned off when the host is back
-            endings.succeed(conn, action, {})
+                completion.succeed(conn, action, {})
+        elif completion.operation(action).ends_in == states.SOFT_DELETED:     # its guest is turned off when the host is back
+            completion.succeed(conn, action, {})
         elif self._is_a_move(conn, found, action, reason.public):
             return
-        elif endings.guest_may_run(conn, action):
+        elif completion.guest_may_run(conn, action):
             self._wait_for_host(conn, action)
         elif action.verb == "evacuate":     # another one; the server is still its old host's
             ignore = sorted({*action.arguments.get("ignore_hosts", ()), action.host or ""})
@@ -165,19 +166,19 @@ class Sweeper:
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR,
                               arguments={**action.arguments, "ignore_hosts": ignore})
             found.run.append(action.id)
-        elif endings.operation(action).ends_in is None:
+        elif completion.operation(action).ends_in is None:
             self._wait_or_follow(conn, found, action)
-        elif endings.operation(action).verb == "build" and action.attempts + 1 < self.conf.conductor.max_attempts:
-            endings.back_to_scheduling(conn, action, [action.host or ""], self.lease_seconds)
+        elif completion.operation(action).verb == "build" and action.attempts + 1 < self.conf.conductor.max_attempts:
+            completion.back_to_scheduling(conn, action, [action.host or ""], self.lease_seconds)
             found.schedule.append(action.id)
         else:
-            endings.fail(conn, action, reason.public, reason.message)
+            completion.fail(conn, action, reason.public, reason.message)
 
     def _wait_or_follow(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         """The guest is as it was: its host goes on when it is back, or a delete takes all. One that was evacuated meanwhile has
         a host that can go on now."""
         server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
-        if server is not None and endings.operation(action).keeps_state and server.host not in (None, action.host):
+        if server is not None and completion.operation(action).keeps_state and server.host not in (None, action.host):
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, server.host)
             action.host = server.host
             found.compute.append(action)
@@ -189,9 +190,9 @@ class Sweeper:
         verb = action.verb
         if verb not in ("resize", "migrate", "confirmResize", "revertResize"):
             return False
-        if verb == "confirmResize" and not move_endings.is_reverting(conn, action):     # it finds what it kept unwanted
-            endings.succeed(conn, action, move_endings.confirmed(instances.get(conn, action.instance_uuid)))
-        elif move_endings.give_back(conn, action, reason, self.lease_seconds):
+        if verb == "confirmResize" and not move_completion.is_reverting(conn, action):     # it finds what it kept unwanted
+            completion.succeed(conn, action, move_completion.confirmed(instances.get(conn, action.instance_uuid)))
+        elif move_completion.give_back(conn, action, reason, self.lease_seconds):
             found.compute.append(action)
         else:       # the guest is there and nowhere else: only this host can go on, when it is back
             actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
@@ -203,7 +204,7 @@ class Sweeper:
             return {}
         # A little less than others allow, as a report is written down a moment after the lease that it renewed: else each
         # dead host would cost a second lease. Never so little that one report that is late makes a host dead.
-        compute, now, grace = self.conf.compute, clock.read(conn), self.hearing.grace()
+        compute, now, grace = self.conf.compute, clock.read(conn), self.bus_health.grace()
         limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
         left = {row["host"]: max(grace, limit - (now - row["last_seen_at"]).total_seconds())
                 for row in services.list_all(conn, binary=services.COMPUTE)
@@ -227,5 +228,5 @@ class Sweeper:
             LOG.error("no action works on it though its task_state is %s", row.task_state, extra={"instance_uuid": row.uuid})
             instances.update_many(conn, [row.uuid], {
                 "vm_state": states.ERROR, "task_state": None,
-                "fault": endings.fault(f"Nobody works on '{row.task_state}' of this server any more")}, [row.task_state])
+                "fault": completion.fault(f"Nobody works on '{row.task_state}' of this server any more")}, [row.task_state])
         return len(rows)

@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.objects import console as objects
-from nova_lite.runtime import service
+from nova_lite.runtime import checks, service
 from nova_lite.runtime.http import sockets
 
 PACKAGE = {"/usr/share/novnc": "novnc", "/usr/share/spice-html5": "spice-html5"}
@@ -52,7 +52,7 @@ class Kind:
 
     def main(self) -> int:
         """All that the ``main`` of its script does."""
-        return service.main(self.name, self.add_to, check=(service.check_broker,),
+        return service.main(self.name, self.add_to, check=(checks.check_broker,),
                             listen=lambda conf: [(conf.console.proxy_listen, self.port(conf))])
 
 

@@ -1,8 +1,8 @@
 """Durable actions: what is to be done, by whom, and until when its worker may be silent.
 
 An action is open while its state is pending (nobody works on it) or running (``owner`` holds it until ``lease_until``).
-``lease_until`` of a pending action is when the sweeper wakes somebody up for it, and of a failed one, which has it only when a
-neighbour may still be owed something for it, when that is looked for. A worker that was silent for longer than its lease loses
+``lease_until`` of a pending action is when the sweeper wakes somebody up for it, and of a failed one when its deferred
+clean-up is due, if it needs any (``conductor/deferred_cleanup.py``). A worker that was silent for longer than its lease loses
 the action: whoever claims it next is the owner, and what the old one still writes is refused.
 
 Secrets among the arguments are sealed (``db/sealed.py``) from here to the claim of the host that needs them, and go when the
@@ -26,8 +26,8 @@ from nova_lite.objects.action import Action
 T = models.instance_actions
 E = models.instance_action_events
 OPEN = (objects.PENDING, objects.RUNNING)
-MAY_OWE = ("createImage", "createBackup", "swap_volume")     # see conductor/debts.py
-LOOK_SECONDS = 60.0                     # after which what a failed action owes is looked for, and then again
+NEED_CLEANUP = ("createImage", "createBackup", "swap_volume")     # see conductor/deferred_cleanup.py
+LOOK_SECONDS = 60.0                     # between two tries to clean up after a failed action
 REASON_LENGTH = 255
 TAKEN_OVER = "The server was deleted, or something else was begun with it, before this was done"
 WAIT_EVENT = "wait_for_scheduler"
@@ -214,19 +214,19 @@ def finish(conn: sa.Connection, ids: Collection[int], error: str | None = None,
         values["arguments"] = sealed.without(arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
     if failed:
-        owe(conn, ids)
+        schedule_cleanup(conn, ids)
     if arguments is None:
         _forget_secrets(conn, ids)
 
 
-def owe(conn: sa.Connection, ids: Collection[int]) -> None:
-    """Those of the actions that have failed, and may owe something to a neighbour, are looked at some time later."""
-    conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.state == objects.ERROR, T.c.action.in_(MAY_OWE))
+def schedule_cleanup(conn: sa.Connection, ids: Collection[int]) -> None:
+    """Schedule the deferred clean-up of those of the actions that have failed and may need it."""
+    conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids)), T.c.state == objects.ERROR, T.c.action.in_(NEED_CLEANUP))
                  .values(lease_until=clock.after(conn, LOOK_SECONDS)))
 
 
-def next_owing(conn: sa.Connection) -> Action | None:
-    """A failed action that it is time to look at. Nobody else gets it for the next LOOK_SECONDS."""
+def next_cleanup(conn: sa.Connection) -> Action | None:
+    """A failed action whose clean-up is due. Nobody else gets it for the next LOOK_SECONDS."""
     query = sa.select(T).where(T.c.state == objects.ERROR, T.c.lease_until < clock.after(conn)).order_by(T.c.lease_until)
     row = conn.execute(query.limit(1).with_for_update(skip_locked=True)).first()
     if row is None:
@@ -235,8 +235,8 @@ def next_owing(conn: sa.Connection) -> Action | None:
     return _record(row)
 
 
-def paid(conn: sa.Connection, action_id: int) -> None:
-    """What a failed action owed was looked for."""
+def cleanup_done(conn: sa.Connection, action_id: int) -> None:
+    """The deferred clean-up of a failed action has been done."""
     conn.execute(sa.update(T).where(T.c.id == action_id, T.c.state == objects.ERROR).values(lease_until=None))
 
 
@@ -374,7 +374,7 @@ def list_open(conn: sa.Connection, host: str | None = None, min_age: float = 0.0
     if min_age:
         query = query.where(T.c.start_time <= now - datetime.timedelta(seconds=min_age))
     found = [dict(row._mapping) for row in conn.execute(query.order_by(T.c.start_time, T.c.id))]
-    said = _last_words(conn, [row["id"] for row in found])
+    said = _last_details(conn, [row["id"] for row in found])
     for row in found:
         row["age"] = max(0.0, (now - row["start_time"]).total_seconds())
         row["left"] = (row["lease_until"] - now).total_seconds() if row["lease_until"] is not None else None
@@ -382,7 +382,7 @@ def list_open(conn: sa.Connection, host: str | None = None, min_age: float = 0.0
     return found
 
 
-def _last_words(conn: sa.Connection, ids: Sequence[int]) -> dict[int, str]:
+def _last_details(conn: sa.Connection, ids: Sequence[int]) -> dict[int, str]:
     found: dict[int, str] = {}
     for some in (ids[start:start + 500] for start in range(0, len(ids), 500)):
         query = sa.select(E.c.action_id, E.c.details).where(E.c.action_id.in_(some), E.c.details.is_not(None))

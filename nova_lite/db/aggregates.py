@@ -1,7 +1,7 @@
 """Host aggregates, and the availability zones that they make.
 
 A zone is the aggregates' metadata key ``availability_zone``; a host is in at most one, and stays in it while it has servers.
-Changes of zones take turns (the row lock of :func:`_lock_zones`), so that two of them cannot put a host into two zones.
+Changes of zones are serialised (by the row lock of :func:`_lock_zones`), so that two of them cannot put a host into two zones.
 """
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class _Members:
 
 
 def _lock_group(conn: sa.Connection, group: Mapping[str, Any] | None) -> _Members | None:
-    """Make all who place members of this group take turns until commit; None when its policy needs no look."""
+    """Serialise all who place members of this group until commit; None when its policy needs no look."""
     if not group or group.get("policy") not in _HARD_POLICIES:
         return None
     groups = models.server_groups

@@ -11,14 +11,14 @@ from oslo_config import cfg
 from oslo_log import log
 from sqlalchemy import exc
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.db import journal, patterns, pymysql_loader, sealed, time_limit
 from nova_lite.db.secret_keys import SecretKeys
 from nova_lite.runtime import concurrency
 
 T = TypeVar("T")
 LOG = log.getLogger(__name__)
-TRIES = 8
+WRITES = retry.Schedule(tuple(0.01 * count ** 2 for count in range(1, 8)))      # tries of a transaction
 IDLE_SECONDS = 2.0
 CONNECT_TIMEOUT = 5         # seconds to wait for a connection
 ANSWER_SECONDS = 25         # MySQL: silence after which a server is taken for dead; a statement of ours takes far less
@@ -35,8 +35,8 @@ class Database:
     a ``sqlalchemy.Connection`` first; the caller opens the transaction: ``with db.read() as c`` to look,
     ``db.write(function, *args)`` to change."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self.conf = conf
+    def __init__(self, conf: cfg.ConfigOpts, clock: retry.Clock = retry.SYSTEM) -> None:
+        self.conf, self._clock = conf, clock
         self.listener: journal.Listener | None = None
         self._keys = SecretKeys(conf.database.secret_keys_file)
         self._open()
@@ -64,28 +64,30 @@ class Database:
 
     def write(self, function: Callable[..., T], *args: object, **kwargs: object) -> T:
         """Run ``function(connection, *args)`` in one transaction; on a deadlock or a lost connection run it again, at most
-        :data:`TRIES` times.
+        as often as :data:`WRITES` says.
 
         The function must have no effect but on the connection. Its exceptions roll back and pass through. ``listener``, if
         there is one, is told after the commit.
         """
-        started = time.monotonic()
-        for attempt in range(1, TRIES + 1):
-            try:
-                with self.engine.begin() as connection:
-                    if self.listener is None:
-                        return function(connection, *args, **kwargs)
-                    notes = journal.open_on(connection)
-                    result = function(connection, *args, **kwargs)
-                    notes.close(connection)
-                self.listener.tell(notes)
-                return result
-            except exc.DBAPIError as error:
-                if attempt == TRIES or not _may_try_again(error, time.monotonic() - started):
-                    raise
-                LOG.debug("transaction %s again after %s", getattr(function, "__name__", function), error)
-                time.sleep(0.01 * attempt ** 2)
-        raise AssertionError("unreachable")
+        started = self._clock.monotonic()
+
+        def tell(error: Exception, _pause: float) -> None:
+            LOG.debug("transaction %s again after %s", getattr(function, "__name__", function), error)
+
+        return retry.on_error(
+            lambda: self._write(function, *args, **kwargs),
+            lambda error: isinstance(error, exc.DBAPIError) and _may_try_again(error, self._clock.monotonic() - started),
+            WRITES, self._clock, before_pause=tell)
+
+    def _write(self, function: Callable[..., T], *args: object, **kwargs: object) -> T:
+        with self.engine.begin() as connection:
+            if self.listener is None:
+                return function(connection, *args, **kwargs)
+            notes = journal.open_on(connection)
+            result = function(connection, *args, **kwargs)
+            notes.close(connection)
+        self.listener.tell(notes)
+        return result
 
     def check(self) -> None:
         """Raise ServiceUnavailable, in one line and without the password, when the database does not answer."""
@@ -110,20 +112,20 @@ def _may_try_again(error: exc.DBAPIError, seconds: float) -> bool:
     return time_limit.code_of(error) in _AGAIN or "database is locked" in str(error.orig)
 
 
-def make_engine(url: str, pool_size: int = 10, patient: bool = False) -> sa.Engine:
-    """The engine for ``url``, with the settings that each kind of database needs. ``patient``: statements may take any time, as
-    those of migrations do.
+def make_engine(url: str, pool_size: int = 10, no_time_limit: bool = False) -> sa.Engine:
+    """The engine for ``url``, with the settings that each kind of database needs. ``no_time_limit``: statements
+    may take any time, as those of migrations do.
 
     All run at READ COMMITTED (SQLite: serialized): a conditional UPDATE then sees the newest committed row, which is what
     leases and claims stand on. Raises ConfigError for a URL that names no database, or one whose driver is not installed.
     """
     try:
-        return _engine(sa.make_url(url), pool_size, patient)
+        return _engine(sa.make_url(url), pool_size, no_time_limit)
     except (exc.ArgumentError, ImportError, ValueError) as error:       # ValueError: the port
         raise exception.ConfigError(reason=f"[database] connection: {str(error).splitlines()[0]}") from None
 
 
-def _engine(made: sa.URL, pool_size: int, patient: bool) -> sa.Engine:
+def _engine(made: sa.URL, pool_size: int, no_time_limit: bool) -> sa.Engine:
     options: dict = {"hide_parameters": True}       # values, passwords among them, would stand in errors and so in logs
     if made.get_backend_name() == "sqlite":
         options["connect_args"] = {"timeout": 30, "check_same_thread": False}
@@ -135,7 +137,7 @@ def _engine(made: sa.URL, pool_size: int, patient: bool) -> sa.Engine:
         return engine
     # no overflow: connections that come and go with every burst cost more than a short wait for one that is there
     options.update(pool_size=pool_size, max_overflow=0, pool_recycle=3600, isolation_level="READ COMMITTED")
-    limits = {"connect_timeout": CONNECT_TIMEOUT} | ({} if patient else _time_limits(made))
+    limits = {"connect_timeout": CONNECT_TIMEOUT} | ({} if no_time_limit else _time_limits(made))
     options["connect_args"] = {name: value for name, value in limits.items() if name not in made.query}
     if made.get_backend_name() == "postgresql":
         concurrency.green_postgresql()

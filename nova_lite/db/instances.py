@@ -169,14 +169,6 @@ def update(conn: sa.Connection, uuid: str, values: Mapping[str, Any],
     raise exception.UnexpectedTaskState(instance_id=uuid, expected=expected, actual=row.task_state)
 
 
-def update_unless(conn: sa.Connection, uuid: str, values: Mapping[str, Any], task_state: str) -> bool:
-    """Change a living server unless its task_state is that one; False when it is, or when the server is gone."""
-    _note(conn, [uuid])
-    other = sa.or_(T.c.task_state.is_(None), T.c.task_state != task_state)
-    query = sa.update(T).where(T.c.uuid == uuid, T.c.deleted == 0, other)
-    return conn.execute(query.values(**{"updated_at": units.utcnow(), **to_columns(values)})).rowcount == 1
-
-
 def update_many(conn: sa.Connection, uuids: Collection[str], values: Mapping[str, Any],
                 expected_task_states: Collection[str | None] | None = None) -> int:
     """The same change for many living servers; returns how many were in an expected state and so were changed."""

@@ -49,14 +49,6 @@ def version(conf: cfg.ConfigOpts) -> tuple[str | None, str | None]:
         return _current(connection), _head()
 
 
-def check_head(conf: cfg.ConfigOpts) -> None:
-    """Raise ConfigError, which names the command that helps, unless the schema is the one that this code was made for."""
-    current, head = version(conf)
-    if current != head:
-        raise exception.ConfigError(reason=f"The database schema is at {current or 'nothing'}, this code needs {head}: "
-                                           "run 'nova-lite-manage db sync'.")
-
-
 def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
@@ -74,7 +66,7 @@ def _current(connection: sa.Connection) -> str | None:
 
 @contextmanager
 def _engine(conf: cfg.ConfigOpts) -> Iterator[sa.Engine]:
-    engine = core.make_engine(conf.database.connection, 1, patient=True)
+    engine = core.make_engine(conf.database.connection, 1, no_time_limit=True)
     try:
         yield engine
     finally:

@@ -295,7 +295,7 @@ server_groups = sa.Table(
     sa.Column("name", sa.String(255), nullable=False),
     sa.Column("policy", sa.String(64), nullable=False),
     sa.Column("rules", Json, nullable=False),
-    # raised by each claim for a member: makes two schedulers that place members of one group take turns
+    # raised by each claim for a member: serialises two schedulers that place members of one group
     sa.Column("generation", sa.Integer, nullable=False, default=0),
     sa.Index("ix_server_groups_project_id", "project_id"),
 )
@@ -347,7 +347,7 @@ host_keys = sa.Table(
     sa.Column("revoked_at", Time),
 )
 
-# signed messages that have come; those too old to count are removed (conductor/callers.py)
+# signed messages that have come; those too old to count are removed (conductor/rpc_permissions.py)
 rpc_nonces = sa.Table(
     "rpc_nonces", metadata,
     sa.Column("nonce", sa.String(64), primary_key=True),

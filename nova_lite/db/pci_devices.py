@@ -1,5 +1,5 @@
 """PCI devices that hosts offer, and who has them. A device is taken and given back with the room of its server, in the same
-transaction (``db/claims.py``), after the node's row was changed: so those who want devices of one node take turns."""
+transaction (``db/claims.py``), after the node's row was changed: so those who want devices of one node are serialised."""
 from __future__ import annotations
 
 from collections import defaultdict

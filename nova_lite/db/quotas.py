@@ -4,7 +4,7 @@ A limit is, in this order, the override of the user in the project, of the proje
 ``[quota]``; -1 is no limit. With ``[quota] driver = keystone`` it is what Keystone last said of the project, or of every
 project, else 0; users and classes have none of their own then. Usage is counted from the living rows, never stored. Whoever
 creates something that counts calls the check in the same transaction: it locks the project's row of ``quota_locks`` first, so
-that creators take turns.
+that creators are serialised.
 """
 from __future__ import annotations
 

@@ -175,12 +175,6 @@ def delete_rule(c: sa.Connection, uuid: str, project_id: str | None) -> str:
     return str(rule["group_uuid"])
 
 
-def of_row(row: Mapping[str, Any]) -> Rule:
-    """The rule of a row."""
-    return Rule(row["direction"], row["ethertype"], row["protocol"], row["port_min"], row["port_max"], row["remote_cidr"],
-                row["remote_group_uuid"], row.get("description") or "")
-
-
 def _insert(c: sa.Connection, uuid: str, project_id: str, name: str, description: str, rules: Sequence[Rule]) -> None:
     c.execute(sa.insert(GROUPS).values(uuid=uuid, project_id=project_id, name=name, description=description,
                                        created_at=utcnow()))

@@ -2,7 +2,7 @@
 
 Like ``asyncio.CancelledError`` these are no ``Exception``, so that ``except Exception`` in the code of a step lets them pass.
 The conductor's client raises them. They are caught where work begins: by the compute
-manager and its ``turns.py``, by the task runner of the conductor, by the loops of a service.
+manager and its ``server_queues.py``, by the task runner of the conductor, by the loops of a service.
 """
 from __future__ import annotations
 

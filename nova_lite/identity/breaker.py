@@ -12,8 +12,8 @@ PAUSE = 5.0         # seconds in which a neighbour that did not answer is not as
 # calls of one process. It has 20 native threads for requests: those that wait for one neighbour may never be all of them. Nor
 # does it help to ask a slow neighbour for more at a time.
 AT_ONCE = 10
-PATIENCE = {True: 10.0, False: 3.0}     # seconds that a request of a user waits for its turn, by whether threads are green
-UNHURRIED_PATIENCE = 180.0              # that hosts and conductors do: a crowd before a slow neighbour is no failure
+USER_WAIT = {True: 10.0, False: 3.0}     # seconds that a request of a user is queued, by whether threads are green
+SERVICE_WAIT = 180.0              # that hosts and conductors do: a crowd before a slow neighbour is no failure
 
 
 class Breaker:
@@ -28,15 +28,15 @@ class Breaker:
         self._why: exception.ServiceUnavailable | None = None
 
     @contextlib.contextmanager
-    def place(self, patience: float) -> Iterator[None]:
-        """A place among the calls under way, within ``patience`` seconds.
+    def place(self, timeout: float) -> Iterator[None]:
+        """A place among the calls under way, within ``timeout`` seconds.
 
         Raises ServiceUnavailable while there is no hope of an answer.
         """
         began = time.monotonic()
-        probes = self._check(began + patience)
+        probes = self._check(began + timeout)
         try:
-            if not self._places.acquire(timeout=patience):
+            if not self._places.acquire(timeout=timeout):
                 raise exception.ServiceUnavailable(what=self._name, reason="too many requests wait for its answer")
             try:
                 self.check_since(began)         # those before us may have waited in vain

@@ -21,7 +21,7 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.identity.breaker import AT_ONCE, PATIENCE, UNHURRIED_PATIENCE, Breaker
+from nova_lite.identity.breaker import AT_ONCE, SERVICE_WAIT, USER_WAIT, Breaker
 from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
@@ -91,7 +91,7 @@ class Client:
         timeout = (seconds if once else CONNECT_SECONDS, seconds)
         arguments = {"json": json, "params": params, "data": data, "stream": stream, "timeout": timeout,
                      "global_request_id": context.global_id or None}
-        with self._breaker.place(PATIENCE[concurrency.is_green()] if user else UNHURRIED_PATIENCE):
+        with self._breaker.place(USER_WAIT[concurrency.is_green()] if user else SERVICE_WAIT):
             answer = self._try(method, path.replace("{project}", context.project_id or "") if user else path, user,
                                headers or {}, arguments, once)
         if answer.status_code >= 500:
@@ -164,7 +164,7 @@ class Client:
 
     def _prepare(self, made: session.Session, began: float) -> tuple[str, str, str]:
         """The service user's token, the root of the API without a project's id, the service user's project."""
-        if not self._lock.acquire(timeout=PATIENCE[False] + CONNECT_SECONDS):
+        if not self._lock.acquire(timeout=USER_WAIT[False] + CONNECT_SECONDS):
             raise _NoAnswer(exception.ServiceUnavailable(what=self._asked, reason="it takes long over its first answer"), False)
         try:
             self._breaker.check_since(began)        # who waited for the lock learns what its holder has learnt

@@ -84,11 +84,11 @@ def host_drain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     """Move all servers of a host to others; 0 when it is empty."""
     from nova_lite.api.app import make_services
     from nova_lite.manage import drain
-    from nova_lite.runtime import service
+    from nova_lite.runtime import checks
 
-    service.check_database(conf)
-    service.check_broker(conf)
-    service.check_cloud(conf)
+    checks.check_database(conf)
+    checks.check_broker(conf)
+    checks.check_cloud(conf)
     if not conf.debug:      # a line for each action, between those of the report
         getLogger("nova_lite.compute.api").setLevel(WARNING)
     services = make_services(conf)

@@ -242,15 +242,15 @@ class Drain:
     def _pauses(self, uuid: str, seconds: float | None = None) -> Callable[[str], None]:
         """What is called between two looks at a server: it says what is waited for. It raises _Stopped, or _Stays when that
         lasts too long: the time that the operator has given, or ``seconds``."""
-        patience = self.timeout if seconds is None else seconds
-        deadline, left = time.monotonic() + patience, list(_PAUSES)
+        limit = self.timeout if seconds is None else seconds
+        deadline, left = time.monotonic() + limit, list(_PAUSES)
 
         def pause(what: str) -> None:
             self._under_way[uuid] = what
             if self.stopping:
                 raise _Stopped
             if time.monotonic() > deadline:
-                raise _Stays(f"not done after {patience:.0f} s, and not waited for any longer: {what}")
+                raise _Stays(f"not done after {limit:.0f} s, and not waited for any longer: {what}")
             time.sleep(left.pop(0) if len(left) > 1 else left[0])
         return pause
 

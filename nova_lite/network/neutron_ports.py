@@ -140,7 +140,7 @@ class Ports:
         raise exception.PortInUse(f"Port {port_id} is changed by others again and again.")
 
     def _checked_owner(self, context: RequestContext, instance: Instance, bound: Json) -> Json:
-        """The port; one that turns out to be another project's is given back to it."""
+        """The port; one that is another project's is given back to it."""
         try:
             check_owner(bound, instance.uuid, instance.project_id)
         except exception.PortNotUsable:

@@ -44,8 +44,8 @@ class ComputeAPI(rpc.Client):
 
     def leave(self, context: RequestContext, host: str, instance_uuid: str, action_id: int,
               owner: str, move: str) -> dict[str, Any] | None:
-        """Ask the host of a server that moves to let it go, for the move with this uuid; see ``compute/departures.py``. None:
-        ask again."""
+        """Ask the host of a server that moves to let it go, for the move with this uuid; see ``compute/migration_source.py``.
+        None: ask again."""
         return self.call(context, "leave", server=host, timeout=LEAVE_TIMEOUT, instance_uuid=instance_uuid, action_id=action_id,
                          owner=owner, move=move)
 

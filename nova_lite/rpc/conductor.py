@@ -11,7 +11,7 @@ from typing import Any
 import oslo_messaging as messaging
 from oslo_log import log
 
-from nova_lite import exception, rpc
+from nova_lite import exception, retry, rpc
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.rpc.batching import Batcher, Step
 from nova_lite.rpc.sender import UNKNOWN, Says
@@ -19,11 +19,12 @@ from nova_lite.rpc.sender import UNKNOWN, Says
 LOG = log.getLogger(__name__)
 TIMEOUT = 10.0
 """Seconds for one try of a call: a conductor that died with a message must not cost its caller the lease."""
-TRIES = 12
+AT_ONCE = retry.Schedule((0.0,) * 11)
+"""Tries of a call without an answer."""
 QUESTION_TIMEOUT = 70.0
 """Seconds for a question that a conductor asks another host: more than any of rpc/compute.py has."""
-BUSY_PAUSE, BUSY_TRIES = 0.5, 240
-"""A conductor lets few of its threads wait for hosts: so often it is asked again, after so many seconds."""
+WHILE_BUSY = retry.Schedule((0.5,) * 239)
+"""A conductor lets few of its threads wait for hosts: it is asked again while they all do."""
 ANSWER, BUSY, SILENT, LOST = "answer", "busy", "silent", "lost"
 """What a conductor answers to a question for another host: its answer, that too many are under way, that it does not answer,
 that the lease of who asks is lost."""
@@ -53,10 +54,10 @@ class ConductorAPI(rpc.Client):
 
     topic = rpc.CONDUCTOR
 
-    def __init__(self, transport: messaging.RPCTransport, sender: Says = UNKNOWN) -> None:
+    def __init__(self, transport: messaging.RPCTransport, sender: Says = UNKNOWN, clock: retry.Clock = retry.SYSTEM) -> None:
         super().__init__(transport, sender)
         self._steps = Batcher(self._send_steps)
-        self._tries = TRIES
+        self._may_retry, self._clock = True, clock
 
     def _ask(self, context: RequestContext, method: str, wait: float = TIMEOUT, **arguments: Any) -> Any:
         """Raises ConductorAway when no conductor answers within ``wait`` seconds, asked again and again, or what the conductor
@@ -65,15 +66,13 @@ class ConductorAPI(rpc.Client):
             return self._ask_again(context, method, wait, **arguments)
 
     def _ask_again(self, context: RequestContext, method: str, wait: float, **arguments: Any) -> Any:
-        attempt = 1
-        while True:
-            try:
-                return self.call(context, method, timeout=wait, **arguments)
-            except messaging.MessagingTimeout:
-                if attempt >= self._tries:
-                    raise
-                LOG.warning("the conductor did not answer %s within %s s, asking again", method, wait)
-            attempt += 1
+        def tell(_error: Exception, _pause: float) -> None:
+            LOG.warning("the conductor did not answer %s within %s s, asking again", method, wait)
+
+        return retry.on_error(
+            lambda: self.call(context, method, timeout=wait, **arguments),
+            lambda error: self._may_retry and isinstance(error, messaging.MessagingTimeout), AT_ONCE, self._clock,
+            before_pause=tell)
 
     def ping(self, timeout: float) -> None:
         """Ask for a sign of life of any conductor; raises oslo.messaging's MessagingException without one."""
@@ -94,9 +93,9 @@ class ConductorAPI(rpc.Client):
             stopping.wait(timeout - (time.monotonic() - asked))     # what fails at once is not asked again at once
         return False
 
-    def hurry(self) -> None:
+    def disable_retries(self) -> None:
         """This process stops: nothing is asked a second time. What was not told is done again by whoever starts next."""
-        self._tries = 1
+        self._may_retry = False
 
     # casts of the API -----------------------------------------------------------------------------------------------
     def schedule_and_build_instances(self, context: RequestContext, action_ids: Sequence[int]) -> None:
@@ -240,12 +239,10 @@ class ConductorAPI(rpc.Client):
     def ask_other_host(self, action_id: int, owner: str, question: str) -> Any:
         """What the other host of a move answers to a question (``conductor/between_hosts.py``) about the action that the caller
         holds. Raises LeaseLost, HostNotAllowed, what the other host raises, or HostSilent."""
-        for _ in range(BUSY_TRIES):
-            said = self._ask(admin_context(), "ask_other_host", QUESTION_TIMEOUT, action_id=action_id, owner=owner,
-                             question=question)
-            if BUSY not in said or self._tries == 1:        # see hurry
-                break
-            time.sleep(BUSY_PAUSE)
+        said = retry.poll(
+            lambda: self._ask(admin_context(), "ask_other_host", QUESTION_TIMEOUT, action_id=action_id, owner=owner,
+                              question=question),
+            lambda answer: BUSY not in answer or not self._may_retry, WHILE_BUSY, self._clock)
         if BUSY in said:
             raise exception.ConductorAway(reason="too many hosts ask each other")
         if LOST in said:

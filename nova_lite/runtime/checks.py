@@ -2,13 +2,12 @@
 of one line if not."""
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import oslo_messaging
 from oslo_config import cfg
 
-from nova_lite import exception, rpc
+from nova_lite import exception, retry, rpc
 
 BROKER_WAIT = 10.0
 
@@ -94,16 +93,12 @@ def check_broker(conf: cfg.ConfigOpts, wait: float = BROKER_WAIT) -> None:
         raise exception.ConfigError(reason=f"transport_url: {first_line(error)}") from None
     if not url.transport.startswith(("rabbit", "amqp", "kombu")):
         return
-    deadline = time.monotonic() + wait
     hosts = url.hosts or [oslo_messaging.TransportHost()]
-    while True:
-        problems = [problem for host in hosts if (problem := _try_broker(conf, url, host))]
-        if len(problems) < len(hosts):
-            return
-        final = any(p[1] for p in problems) or time.monotonic() > deadline
-        if final:
-            raise exception.ServiceUnavailable(what="The message broker", reason="; ".join(p[0] for p in problems))
-        time.sleep(0.5)
+    problems = retry.poll(lambda: [problem for host in hosts if (problem := _try_broker(conf, url, host))],
+                          lambda found: len(found) < len(hosts) or any(is_final for _, is_final in found),
+                          retry.every(0.5, timeout=wait))
+    if len(problems) == len(hosts):
+        raise exception.ServiceUnavailable(what="The message broker", reason="; ".join(said for said, _ in problems))
 
 
 def _try_broker(conf: cfg.ConfigOpts, url: Any, host: Any) -> tuple[str, bool] | None:

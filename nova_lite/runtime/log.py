@@ -17,7 +17,6 @@ from nova_lite import version
 _START = "%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(name)s "
 CONTEXT_FORMAT = _START + "[%(global_request_id)s %(request_id)s %(user_identity)s] %(instance)s%(message)s"
 DEFAULT_FORMAT = _START + "[-] %(instance)s%(message)s"
-EXCEPTION_FORMAT = _START
 INSTANCE_FORMAT = "[instance: %(uuid)s] "
 LEVELS = ["amqp=ERROR", "amqplib=WARNING", "kombu=WARNING", "oslo.messaging=WARNING", "oslo_messaging=WARNING",
           "oslo_service=WARNING", "oslo_policy=WARNING", "sqlalchemy=WARNING", "alembic=WARNING", "stevedore=WARNING",
@@ -44,7 +43,7 @@ def setup(conf: cfg.ConfigOpts) -> None:
     """Start logging as ``conf`` says: to its log file, else to stderr. What the operator set in the file wins."""
     logging.setLogRecordFactory(Record)
     for name, value in (("logging_context_format_string", CONTEXT_FORMAT), ("logging_default_format_string", DEFAULT_FORMAT),
-                        ("logging_exception_prefix", EXCEPTION_FORMAT), ("default_log_levels", LEVELS),
+                        ("logging_exception_prefix", _START), ("default_log_levels", LEVELS),
                         ("logging_debug_format_suffix", ""), ("instance_uuid_format", INSTANCE_FORMAT),
                         ("instance_format", INSTANCE_FORMAT)):
         conf.set_default(name, value)

@@ -23,12 +23,8 @@ from nova_lite import conf as conf_module
 from nova_lite import exception, rpc
 from nova_lite.conf import files
 from nova_lite.runtime import launcher, log
-from nova_lite.runtime.checks import check_broker, check_cloud, check_database, check_secret_keys
 from nova_lite.runtime.http import server, sockets
 from nova_lite.runtime.http.listener import Limits
-
-__all__ = ["Manager", "Service", "cfg", "check_broker", "check_cloud", "check_database", "check_secret_keys", "check_values",
-           "compute_hosts", "load", "main", "run", "serve"]
 
 LOG = oslo_log.getLogger(__name__)
 # for loops that are in the middle of something: longer ones wait for somebody who is gone, and can be cut off at any point
@@ -150,7 +146,7 @@ class Service:
                 _end(new)
             raise
         for part, new in made:
-            part.go_over(new)
+            part.replace_server(new)
 
     def _start_loop(self, seconds: float, function: Callable[[], Any]) -> None:
         name = getattr(function, "__qualname__", repr(function))
@@ -207,7 +203,7 @@ class _Part:
         made.start()
         return made
 
-    def go_over(self, new: Any) -> None:
+    def replace_server(self, new: Any) -> None:
         """Leave the RPC server of before."""
         old, self._rpc = self._rpc, new
         threading.Thread(target=_end, args=(old,), name=f"leave-{self.topic}", daemon=True).start()

@@ -1,13 +1,13 @@
 """What a new standalone cloud starts with: schema, users, flavors, a network and an image. Safe to run at every start."""
 from __future__ import annotations
 
-import os
 import pathlib
 
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
+from nova_lite import durable
 from nova_lite.context import RequestContext
 from nova_lite.db import cloud, flavors, migration, models, networks, secret_keys
 from nova_lite.db.core import Database
@@ -98,9 +98,6 @@ def write_clouds_yaml(conf: cfg.ConfigOpts, passwords: dict[str, str]) -> pathli
                   "      user_domain_id: default", "      project_domain_id: default", "    region_name: RegionOne",
                   "    identity_api_version: 3"]
     path = pathlib.Path(conf.state_path) / "clouds.yaml"
-    partial = path.with_suffix(".partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write("\n".join(lines) + "\n")
-    os.replace(partial, path)
+    with durable.written_whole(path) as part:
+        part.write_text("\n".join(lines) + "\n")
     return path

@@ -67,11 +67,6 @@ def by_device(instance: Instance) -> dict[str, str]:
     return local | {device.id: names[device.id] for device in instance.block_devices if device.id in names}
 
 
-def next_device_name(instance: Instance, bus: str | None = None) -> str:
-    """The first free name on a bus (of the host's own disks when None), as the API shows it: ``/dev/vdb``."""
-    return f"/dev/{next_free(bus or disk_bus(instance), assign(instance).values())}"
-
-
 def ephemeral(number: int) -> str:
     """The key of the name of an empty disk of the host, counted from 0; Nova's word for it, too."""
     return f"ephemeral{number}"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pathlib
 import random
 import tempfile
@@ -18,7 +17,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.objects import hardware
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.console import Console
@@ -414,9 +413,8 @@ class FakeDriver:
             else:
                 self._guests[uuid] = guest
             if self._file is not None:
-                partial = self._file.with_name(self._file.name + ".partial")
-                partial.write_text(json.dumps(self._guests))
-                os.replace(partial, self._file)
+                with durable.written_whole(self._file, mode=0o644, sync=False) as part:
+                    part.write_text(json.dumps(self._guests))
 
 
 def _cells(vcpus: int, memory_mb: int) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
 from nova_lite.objects.states import NOSTATE, POWER_PAUSED, RUNNING
 from nova_lite.units import GiB, MiB
-from nova_lite.virt.copies import Copies
+from nova_lite.virt.copy_slots import CopySlots
 from nova_lite.virt.driver import Checker, Fetcher, wanted
 from nova_lite.virt.live import ABORT, FORCE_COMPLETE, WHOLE, Report, Waits
 
@@ -28,7 +28,7 @@ class FakeLiveMigrations:
     def __init__(self, driver: FakeDriver, act: Callable[[str, Instance], None],
                  keep: Callable[[str, dict[str, Any] | None], None]) -> None:
         self._driver, self._act, self._keep = driver, act, keep
-        self._copies = Copies()
+        self._copies = CopySlots()
 
     def facts(self, instance: Instance) -> SourceFacts:
         """See LiveMigrations."""
@@ -74,9 +74,9 @@ class FakeLiveMigrations:
         """The mark goes."""
         self._keep(instance.uuid + MOVED_TO, None)
 
-    def turn(self, instance: Instance, ask: Callable[[], object]) -> AbstractContextManager[None]:
+    def slot(self, instance: Instance, ask: Callable[[], object]) -> AbstractContextManager[None]:
         """See LiveMigrations. No copy outlives its daemon."""
-        return self._copies.turn(ask, at_once=False)
+        return self._copies.slot(ask, at_once=False)
 
     def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:
         """Slow if ``[fake] delay`` says so; a forced one is fast."""

@@ -57,8 +57,8 @@ class LiveMigrations(Protocol):
     def begin_anew(self, instance: Instance) -> None:
         """The source forgets the copy that ``has_begun``."""
 
-    def turn(self, instance: Instance, ask: Callable[[], object]) -> AbstractContextManager[None]:
-        """The source lets one guest leave at a time (``virt/copies.py``): in the block it is this one's turn.
+    def slot(self, instance: Instance, ask: Callable[[], object]) -> AbstractContextManager[None]:
+        """The source lets one guest leave at a time (``virt/copy_slots.py``): in the block this guest has the slot.
         Calls ``ask`` every second until then, and raises what that raises."""
 
     def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:

@@ -4,12 +4,12 @@ Everything here can be run twice, and acts as the service: a user's token is lon
 """
 from __future__ import annotations
 
-import time
+import operator
 from collections.abc import Iterable
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.objects.block_device import VOLUME, BlockDevice
 from nova_lite.objects.instance import Instance
@@ -17,9 +17,9 @@ from nova_lite.objects.volume import CREATING
 from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
-PAUSES = (0.2, 1.0, 2.0, 5.0)           # seconds between tries to delete a volume that was in use a moment ago
-MAKING_PAUSE = 1.0
 CREATE_TIMEOUT = 600.0                  # seconds that the making of a volume may take
+DELETES = retry.Schedule((0.2, 1.0, 2.0, 5.0))           # tries to delete a volume that was in use a moment ago
+MAKING = retry.every(1.0, timeout=CREATE_TIMEOUT)        # looks at a volume that is being made
 DOWNLOADING = "downloading"
 
 
@@ -46,53 +46,56 @@ def release_volume(volumes: VolumeAPI, instance_uuid: str, device: BlockDevice) 
         volumes.release(context, attachment_id)
 
 
-def delete_volumes(volumes: VolumeAPI, instance: Instance) -> None:
+def delete_volumes(volumes: VolumeAPI, instance: Instance, clock: retry.Clock = retry.SYSTEM) -> None:
     """Delete the volumes that are to go with the server, and those of which nobody was ever told: their request ended in
     the middle. A volume that the Volume service does not want to delete stays, and is logged. Raises ServiceUnavailable."""
-    delete_unknown(volumes, instance)
+    delete_unknown(volumes, instance, clock)
     for device in instance.volumes:
         if device.volume_id is not None and device.delete_on_termination:
-            _delete(volumes, admin_context(), instance.uuid, device.volume_id)
+            _delete(volumes, instance.uuid, device.volume_id, clock)
 
 
-def delete_unknown(volumes: VolumeAPI, instance: Instance) -> None:
+def delete_unknown(volumes: VolumeAPI, instance: Instance, clock: retry.Clock = retry.SYSTEM) -> None:
     """Delete the volumes of the server of which nobody was ever told. Raises ServiceUnavailable."""
     context = admin_context()
     for device in instance.volumes:
         if device.volume_id is None and device.source_type != VOLUME:
             for volume in volumes.find(context, metadata_of(instance.uuid, device)):
-                _delete(volumes, context, instance.uuid, volume.id)
+                _delete(volumes, instance.uuid, volume.id, clock)
 
 
-def undo(volumes: VolumeAPI, instance_uuid: str, devices: Iterable[BlockDevice]) -> None:
+def undo(volumes: VolumeAPI, instance_uuid: str, devices: Iterable[BlockDevice], clock: retry.Clock = retry.SYSTEM) -> None:
     """Give back what one request has reserved and created for a server that is not to be."""
     context = admin_context()
     for device in devices:
         if device.attachment_id is not None:
             volumes.release(context, device.attachment_id)
         if device.is_volume and device.volume_id is not None and device.source_type != VOLUME:
-            _delete(volumes, context, instance_uuid, device.volume_id)
+            _delete(volumes, instance_uuid, device.volume_id, clock)
 
 
-def _delete(volumes: VolumeAPI, context: RequestContext, instance_uuid: str, volume_id: str) -> None:
-    extra = {"instance_uuid": instance_uuid}
-    pauses, deadline = iter(PAUSES), time.monotonic() + CREATE_TIMEOUT
-    while True:
-        try:
-            volumes.delete(context, volume_id)
-            LOG.info("volume %s deleted with its server", volume_id, extra=extra)
-            return
-        except exception.NotFound:
-            return
-        except exception.ServiceUnavailable:
-            raise
-        except exception.NovaLiteError as error:
-            # what is still being made cannot be deleted yet; what was just detached may need a moment
-            pause = MAKING_PAUSE if _is_being_made(volumes, context, volume_id) else next(pauses, None)
-            if pause is None or time.monotonic() > deadline:
-                LOG.warning("volume %s stays: %s", volume_id, error, extra=extra)
-                return
-            time.sleep(pause)
+def _delete(volumes: VolumeAPI, instance_uuid: str, volume_id: str, clock: retry.Clock) -> None:
+    """A volume that is still being made cannot be deleted yet; one that was just detached may need a moment."""
+    context, extra = admin_context(), {"instance_uuid": instance_uuid}
+
+    def wait_until_made(_error: Exception, _pause: float) -> None:
+        retry.poll(lambda: _is_being_made(volumes, context, volume_id), operator.not_, MAKING, clock)
+
+    try:
+        retry.on_error(lambda: volumes.delete(context, volume_id), _is_refusal, DELETES, clock, before_pause=wait_until_made)
+    except exception.NotFound:
+        return
+    except exception.ServiceUnavailable:
+        raise
+    except exception.NovaLiteError as error:
+        LOG.warning("volume %s stays: %s", volume_id, error, extra=extra)
+        return
+    LOG.info("volume %s deleted with its server", volume_id, extra=extra)
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, exception.NovaLiteError) and not isinstance(
+        error, exception.NotFound | exception.ServiceUnavailable)
 
 
 def _is_being_made(volumes: VolumeAPI, context: RequestContext, volume_id: str) -> bool:

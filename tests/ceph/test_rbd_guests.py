@@ -19,7 +19,7 @@ import pytest
 from lxml import etree
 
 import nova_lite.conf
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
@@ -441,7 +441,7 @@ def test_a_rebuild(ceph, drivers, instance, fetch, keep):
 
 def test_an_evacuation_waits_for_the_end_of_the_old_guest(ceph, drivers, hypervisor, instance, fetch, monkeypatch):
     """Its host is thought to be dead, and is not: on files of shared storage, QEMU's locks would say so."""
-    monkeypatch.setattr(rbd, "BUSY_SECONDS", 3.0)
+    monkeypatch.setattr(rbd, "WHILE_BUSY", retry.every(1.0, timeout=3.0))
     with subprocess.Popen(["qemu-io", "--image-opts", _options(ceph, instance, "disk")], stdin=subprocess.PIPE,
                           stdout=subprocess.DEVNULL) as other:
         time.sleep(2)

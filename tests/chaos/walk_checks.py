@@ -17,7 +17,7 @@ from nova_lite.objects.instance import SHELVED_IMAGE
 from tests.chaos.walk import GONE, VERBS, Step, Walk
 from tests.chaos.walked import Walked
 
-# what is given back a little after the action that wanted it has ended, or at a look of conductor/strays.py
+# what is given back a little after the action that wanted it has ended, or at a look of conductor/leaked_resources.py
 AFTERWARDS = 75.0
 ASIDE = "_resize"
 _POWER = {"ACTIVE": states.RUNNING, "RESCUE": states.RUNNING, "PAUSED": states.POWER_PAUSED, "SHUTOFF": states.SHUTDOWN,

@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 
 from nova_lite import conf as conf_module
 from nova_lite import units
-from nova_lite.conductor.heartbeats import Hearing
+from nova_lite.conductor.heartbeats import BusHealth
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, clock, core, migration, models, services
@@ -57,7 +57,8 @@ def test_sync_by_several_processes_at_once_makes_the_schema_of_the_models(url, t
     outputs = [child.communicate(timeout=120)[0].decode() for child in children]
     assert [child.returncode for child in children] == [0, 0, 0], outputs
     conf = conf_module.load([], config_files=[str(config)])
-    migration.check_head(conf)
+    current, head = migration.version(conf)
+    assert current == head
     db = Database(conf)
     with db.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": False})
@@ -135,9 +136,9 @@ def test_a_machine_with_a_wrong_clock_takes_nobodys_work_and_loses_none(db, monk
     servers = [str(uuid.uuid4()) for _ in range(4)]
     ids = db.write(actions.create, RequestContext(user_id="u", project_id="p"), "stop", servers, 1000, COMPUTE, "h")
     db.conf.set_override("service_down_time", 1000, group="compute")
-    hearing = Hearing(db.conf, lambda _seconds: None)
-    hearing.since -= 3600
-    sweeper = Sweeper(db.conf, db, hearing)
+    bus_health = BusHealth(db.conf, lambda _seconds: None)
+    bus_health.since -= 3600
+    sweeper = Sweeper(db.conf, db, bus_health)
     for writer, reader in ((True, False), (False, True)):
         wrong_clock(writer)
         assert len(db.write(actions.claim, ids, "worker", 1000, COMPUTE, "h")) == 4

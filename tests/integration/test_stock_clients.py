@@ -16,7 +16,7 @@ from tests.support.openstack_cli import Openstack, install
 from tests.support.process import BIN, free_port, wait_for
 
 SDK = pathlib.Path(neighbour_tour.__file__).with_name("sdk_cloud_layer.py")
-PLAIN, PATIENT, ROUTERS = "nova-lite-demo", "nova-lite-patient", "/v2.0/routers"
+PLAIN, SOFT_DELETING, ROUTERS = "nova-lite-demo", "nova-lite-soft_deleting", "/v2.0/routers"
 SLOW, STEP = "slow", 4
 """A host that copies guests in ten steps of so many seconds: long enough for the commands that shall meet them."""
 
@@ -34,18 +34,18 @@ def cloud(neighbours, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def patient_port():
-    """Of an API of the same cloud (``patient``), where what is deleted can be restored."""
+def soft_deleting_port():
+    """Of an API of the same cloud (``soft_deleting``), where what is deleted can be restored."""
     return free_port()
 
 
 @pytest.fixture(scope="module")
-def clouds(cloud, neighbours, patient_port):
+def clouds(cloud, neighbours, soft_deleting_port):
     """A clouds.yaml with our endpoint in place of the catalog's, which is one cloud's at a time."""
     told = {name: {"auth": neighbours.credentials(user), "compute_endpoint_override": endpoint,
                    "region_name": neighbours.facts["region"], "identity_api_version": "3"}
             for name, user, endpoint in (("nova-lite", "admin", cloud.endpoint), (PLAIN, "demo", cloud.endpoint),
-                                         (PATIENT, "demo", f"http://127.0.0.1:{patient_port}/v2.1"))}
+                                         (SOFT_DELETING, "demo", f"http://127.0.0.1:{soft_deleting_port}/v2.1"))}
     file = cloud.directory / "clouds.yaml"
     file.write_text(yaml.safe_dump({"clouds": told}))
     return file
@@ -163,17 +163,18 @@ def test_shares(openstack, neighbours, server):
 
 
 @pytest.fixture
-def patient(cloud, patient_port):
-    process = cloud.another("api", "patient", api__port=patient_port, compute__reclaim_instance_interval=3600).start()
+def soft_deleting(cloud, soft_deleting_port):
+    process = cloud.another("api", "soft_deleting", api__port=soft_deleting_port,
+                            compute__reclaim_instance_interval=3600).start()
     try:
-        wait_for("the second API", lambda: healthy(f"http://127.0.0.1:{patient_port}"), 120)
-        yield PATIENT
+        wait_for("the second API", lambda: healthy(f"http://127.0.0.1:{soft_deleting_port}"), 120)
+        yield SOFT_DELETING
     finally:
         process.kill()
 
 
-def test_soft_delete_and_restore(openstack, patient, server):
-    host_tour.soft_delete(openstack, patient, server)
+def test_soft_delete_and_restore(openstack, soft_deleting, server):
+    host_tour.soft_delete(openstack, soft_deleting, server)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception
 from nova_lite.conductor.between_hosts import QUESTIONS
-from nova_lite.conductor.callers import RULES
+from nova_lite.conductor.rpc_permissions import RULES
 from nova_lite.db import aggregates, instances, models
 from nova_lite.objects.network import VIF
 from nova_lite.rpc import _Exposed

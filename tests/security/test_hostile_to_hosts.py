@@ -2,8 +2,8 @@
 import pytest
 
 from nova_lite import exception, rpc
-from nova_lite.compute.api import questions
-from nova_lite.compute.callers import RULES
+from nova_lite.compute.api import queries
+from nova_lite.compute.rpc_permissions import RULES
 from nova_lite.console.tokens import Tokens
 from nova_lite.db import console_auth_tokens, host_keys, moves
 from nova_lite.objects import action as objects
@@ -216,7 +216,7 @@ def test_servers_move_where_all_sign(make_cloud):
 def test_a_user_of_an_api_with_another_master_key_reads_503_without_names(keyed, caplog):
     rpcapi = ComputeAPI(keyed.cloud.transport, ATTACKERS["another-master"])
     with pytest.raises(exception.ServiceUnavailable) as caught:
-        questions.ask("Console", rpcapi.get_console_output, ADMIN, "h1", keyed.theirs, 1)
+        queries.ask("Console", rpcapi.get_console_output, ADMIN, "h1", keyed.theirs, 1)
     assert caught.value.public == "Console is unavailable: its compute host refuses the message of the API"
     assert "its signature is wrong for the key of h1" in caplog.text
 

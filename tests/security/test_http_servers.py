@@ -24,7 +24,7 @@ from tests.support.process import free_port, wait_for
 ATTACKER = "127.0.0.2"
 SOCKETS = 2000
 STALLED = 300
-PATIENCE = 30           # seconds: an answer that takes longer is lost
+ANSWER_SECONDS = 30           # seconds: an answer that takes longer is lost
 MIB = 50
 
 
@@ -147,7 +147,7 @@ def _ask(cloud: Attacked, token: str) -> list[float]:
     for url, status in ((f"{cloud.url}/healthcheck", 200), (f"{cloud.url}/v2.1/servers", 200),
                         (f"http://127.0.0.1:{cloud.metadata_port}/", 200), (f"http://127.0.0.1:{cloud.console_port}/", 404)):
         asked = time.monotonic()
-        assert requests.get(url, headers={"X-Auth-Token": token}, timeout=PATIENCE).status_code == status
+        assert requests.get(url, headers={"X-Auth-Token": token}, timeout=ANSWER_SECONDS).status_code == status
         seconds.append(time.monotonic() - asked)
     return seconds
 
@@ -185,7 +185,7 @@ def test_heads_and_bodies_that_drip_are_ended_after_ten_seconds(cloud: Attacked)
             for begin in begins:
                 opened.append(stack.enter_context(_connect(port)))
                 opened[-1].sendall(begin)
-        answers, end = dict[socket.socket, bytes](), time.monotonic() + PATIENCE + 2 * HEAD_SECONDS
+        answers, end = dict[socket.socket, bytes](), time.monotonic() + ANSWER_SECONDS + 2 * HEAD_SECONDS
         while len(answers) < len(opened) and time.monotonic() < end:
             for sock in set(opened) - set(answers):
                 with contextlib.suppress(OSError):

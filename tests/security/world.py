@@ -69,7 +69,7 @@ class World:
 
     def client(self, host):
         """What calls the conductor as a host."""
-        return ConductorAPI(self.cloud.transport, Sender(host))
+        return ConductorAPI(self.cloud.transport, Sender(host), self.cloud.clock)
 
     def rows(self):
         """All that the database holds but when hosts were last seen."""

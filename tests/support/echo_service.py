@@ -8,7 +8,7 @@ import time
 from oslo_log import log
 
 from nova_lite import rpc
-from nova_lite.runtime import service
+from nova_lite.runtime import checks, service
 from nova_lite.context import RequestContext
 
 LOG = log.getLogger("nova_lite.echo")
@@ -66,5 +66,5 @@ def build(runner: service.Service) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(service.main("echo", build, workers=lambda conf: conf.api.workers, check=(service.check_broker,),
+    sys.exit(service.main("echo", build, workers=lambda conf: conf.api.workers, check=(checks.check_broker,),
                           listen=lambda conf: [(conf.api.listen, conf.api.port)]))

@@ -90,10 +90,10 @@ def evacuation(operator: Openstack, host: str, process: Process) -> None:
     assert host not in names(operator("hypervisor", "list"), "Hypervisor Hostname")
 
 
-def soft_delete(openstack: Openstack, patient: str, server: str) -> None:
-    """server delete and restore; ``patient`` names the same cloud, where servers are deleted only after some time."""
+def soft_delete(openstack: Openstack, soft_deleting: str, server: str) -> None:
+    """server delete and restore; ``soft_deleting`` names the same cloud, where servers are deleted only after some time."""
     shown = openstack("server", "show", server)
-    openstack("server", "delete", server, parse=False, cloud=patient)
+    openstack("server", "delete", server, parse=False, cloud=soft_deleting)
     until(openstack, shown["id"], "SOFT_DELETED")
     assert server not in names(openstack("server", "list"))
     assert server in names(openstack("server", "list", "--status", "SOFT_DELETED"))

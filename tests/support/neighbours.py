@@ -158,7 +158,7 @@ class Neighbours:
 
     @contextlib.contextmanager
     def with_service(self, service_type: str, url: str) -> Iterator[None]:
-        """A service more in Keystone's catalog, for one session of this machine at a time: waits for its turn."""
+        """A service more in Keystone's catalog, for one session of this machine at a time: waits for the lock."""
         with _lock(self.directory, service_type, fcntl.LOCK_EX):
             for left in self.call("GET", "keystone", f"/services?type={service_type}", "admin")["services"]:
                 self.call("DELETE", "keystone", f"/services/{left['id']}", "admin")     # of one that was killed
@@ -174,7 +174,7 @@ class Neighbours:
 
     @contextlib.contextmanager
     def catalog_ports(self) -> Iterator[dict[str, int]]:
-        """``api__port`` and ``metadata__port`` of the catalog, for one cloud of this machine at a time: waits for its turn."""
+        """``api__port`` and ``metadata__port`` of the catalog, for one cloud of this machine at a time: waits for the lock."""
         with _lock(self.directory, "compute", fcntl.LOCK_EX):
             yield {"api__port": self.facts["ports"]["compute"], "metadata__port": self.facts["ports"]["metadata"]}
 

@@ -50,7 +50,7 @@ def index(req: Request) -> dict[str, Any]:
     return {"services": [_view(req, service, zones) for service in found]}
 
 
-def update_by_word(req: Request, service_id: str) -> dict[str, Any]:
+def update_legacy(req: Request, service_id: str) -> dict[str, Any]:
     """Until 2.52 the path says what to do: enable, disable, disable-log-reason, force-down (2.11)."""
     body = req.json_in
     view = {"host": body["host"], "binary": body["binary"]}
@@ -148,7 +148,7 @@ _UPDATE = admin(f"{_RULE}:update", "Enable, disable or force down a service.")
 ROUTES = [
     Route("GET", "/os-services", index, admin(f"{_RULE}:list", "List services."), query=LIST_QUERY,
           response=LIST),
-    Route("PUT", "/os-services/{service_id}", update_by_word, _UPDATE, last="2.52", body=UPDATE,
+    Route("PUT", "/os-services/{service_id}", update_legacy, _UPDATE, last="2.52", body=UPDATE,
           response=UPDATED),
     Route("PUT", "/os-services/{service_id}", update, _UPDATE, first="2.53", body=UPDATE,
           response=UPDATED),

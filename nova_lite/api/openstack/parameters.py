@@ -9,7 +9,6 @@ NAME: Json = {"type": "string", "minLength": 1, "maxLength": 255, "format": "nam
 DESCRIPTION: Json = {"type": ["string", "null"], "minLength": 0, "maxLength": 255, "format": "printable"}
 UUID: Json = {"type": "string", "format": "uuid"}
 HOST: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-._]*$"}
-PROJECT_ID: Json = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-]*$"}
 POSITIVE_INTEGER: Json = {"type": ["integer", "string"], "pattern": r"^[0-9]*$", "minimum": 1, "maximum": 0x7FFFFFFF,
                           "minLength": 1, "maxLength": 11}
 NON_NEGATIVE_INTEGER: Json = {**POSITIVE_INTEGER, "minimum": 0}
@@ -20,7 +19,6 @@ METADATA: Json = {"type": "object", "additionalProperties": False,
 IP_ADDRESS: Json = {"type": "string", "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
 NULL: Json = {"type": "null"}
 STRING: Json = {"type": "string"}
-NONE_BODY: Json = {"type": "object", "maxProperties": 0}
 
 # values of a query are always strings: wrap these in validation.single or validation.multi
 QUERY_LIMIT: Json = {"type": "string", "pattern": r"^[0-9]*$", "minLength": 1}

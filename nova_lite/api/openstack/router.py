@@ -26,8 +26,6 @@ VERSION = "nova_lite.version"
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _NO_BODY = ("204", "304")
 
-Headers = list[tuple[str, str]]
-
 
 class _Target(NamedTuple):
     """The routes of one path and method, by action; with the path parameters, and the project in the URL, if any."""

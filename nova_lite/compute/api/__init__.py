@@ -16,7 +16,7 @@ from nova_lite.compute.api.listing import Listing
 from nova_lite.compute.api.live_migrations import LiveMigrations
 from nova_lite.compute.api.moves import Moves
 from nova_lite.compute.api.operations import Operations
-from nova_lite.compute.api.questions import Questions
+from nova_lite.compute.api.queries import Queries
 from nova_lite.compute.api.rebuild import Rebuilds
 from nova_lite.compute.api.rescue import Rescues
 from nova_lite.compute.api.shares import Shares
@@ -27,6 +27,6 @@ from nova_lite.compute.api.volume_swap import VolumeSwap
 
 
 class ComputeAPI(Creation, Operations, Changes, Consoles, Evacuation, Listing, ExternalEvents, ImageCache, Interfaces,
-                 LiveMigrations, Moves, Questions, VolumeImages, Shares, VolumeSnapshots, VolumeSwap,
+                 LiveMigrations, Moves, Queries, VolumeImages, Shares, VolumeSnapshots, VolumeSwap,
                  Rebuilds, Rescues, Shelving):
     """All of them in one object; see the modules of this package."""

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, host_keys, instances
 from nova_lite.db.core import Database
@@ -30,7 +29,7 @@ from nova_lite.share import base as share_base
 from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
-BUSY_SECONDS, _LOOK = 10.0, 0.1     # how long what takes a guest away waits for a change of its devices; between two looks
+WHILE_BUSY = retry.every(0.1, timeout=10.0)     # what takes a guest away waits for a change of its devices
 _ASKED_FOR_TWICE = (states.DELETING, states.SOFT_DELETING, states.REBOOTING_HARD)
 
 
@@ -50,8 +49,9 @@ class Base:
     """Holds the neighbours; nothing connects before its first use."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, transport: messaging.RPCTransport, image: ImageAPI,
-                 network: NetworkAPI, volume: VolumeAPI) -> None:
+                 network: NetworkAPI, volume: VolumeAPI, clock: retry.Clock = retry.SYSTEM) -> None:
         self.conf = conf
+        self.clock = clock
         self.db = db
         self.image = image
         self.network = network
@@ -95,14 +95,9 @@ class Base:
     def _begun(self, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any],
                prepare: Prepare | None) -> tuple[int, str | None] | None:
         """A volume shows as attached or free a moment before its action ends: who goes by that shall not be refused."""
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                return self.db.write(_begin, context, uuid, verb, arguments, self.conf.conductor.lease_seconds, prepare)
-            except exception.InstanceIsBusy:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(_LOOK)
+        return retry.on_error(
+            lambda: self.db.write(_begin, context, uuid, verb, arguments, self.conf.conductor.lease_seconds, prepare),
+            exception.InstanceIsBusy, WHILE_BUSY, self.clock)
 
 
 def check_visible(context: RequestContext, project_id: str, uuid: str) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from nova_lite import exception
 from nova_lite.compute.api.base import Base
-from nova_lite.compute.api.questions import ask
+from nova_lite.compute.api.queries import ask
 from nova_lite.context import RequestContext
 from nova_lite.db import console_auth_tokens
 from nova_lite.objects import console as objects

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from nova_lite import exception
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
-from nova_lite.conductor import endings, move_endings
+from nova_lite.conductor import completion, move_completion
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, clock, services
 from nova_lite.objects import states
@@ -56,13 +56,13 @@ def _end_others(connection: sa.Connection, server: Instance) -> Prepared:
     back."""
     others = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, [])
     if server.task_state == states.DELETING or any(
-            endings.operation(other).ends_in in (states.DELETED, states.SOFT_DELETED) for other in others):
+            completion.operation(other).ends_in in (states.DELETED, states.SOFT_DELETED) for other in others):
         raise exception.InstanceInvalidState(action=VERB, instance_id=server.uuid, attr="task_state", state=server.task_state)
     for other in others:
-        if other.verb == VERB and endings.guest_may_run(connection, other):
+        if other.verb == VERB and completion.guest_may_run(connection, other):
             raise exception.InstanceIsBusy(action=VERB, instance_id=server.uuid, state=f"its evacuation to {other.host}")
     for other in others:
-        if not endings.operation(other).follows_guest:
-            endings.cancel(connection, other)
-    move_endings.superseded(connection, server)
-    return Prepared(move_endings.room_of(server))
+        if not completion.operation(other).follows_guest:
+            completion.cancel(connection, other)
+    move_completion.superseded(connection, server)
+    return Prepared(move_completion.room_of(server))

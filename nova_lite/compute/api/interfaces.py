@@ -4,8 +4,6 @@ Both are durable: a request that ends in the middle, or a host that dies, does n
 """
 from __future__ import annotations
 
-import itertools
-import time
 import uuid as uuids
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +11,7 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.compute.api.base import Base
 from nova_lite.compute.external_events import CHANGED, COMPLETED
 from nova_lite.context import RequestContext, admin_context
@@ -25,8 +23,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, NetworkRequest
 
 LOG = log.getLogger(__name__)
-ATTACH_SECONDS = 60.0                       # how long a request waits for the host
-_LOOKS = (0.05, 0.05, 0.1, 0.2, 0.5)        # between looks at the action, in seconds; the last one again and again
+ATTACHES = retry.Schedule((0.05, 0.05, 0.1, 0.2, 0.5), endless=True, timeout=60.0)      # a request waits for the host
 
 
 class Interfaces(Base):
@@ -107,20 +104,19 @@ class Interfaces(Base):
         return request, wanted.security_groups
 
     def _wait(self, instance_uuid: str, action_id: int) -> None:
-        deadline = time.monotonic() + ATTACH_SECONDS
-        for pause in itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1])):
+        def look() -> Action | None:
             with self.db.read() as connection:
-                action = actions.get(connection, action_id)
-            if action is not None and action.state == action_objects.DONE:
-                return
-            if action is None or action.state == action_objects.ERROR:
-                raise _error(instance_uuid, action)
-            if time.monotonic() > deadline:
-                raise exception.ServiceUnavailable(
-                    what=f"Host {action.host}", reason="it did not attach the interface within "
-                    f"{ATTACH_SECONDS:.0f} seconds", public="The compute host of the server did not attach the "
-                    f"interface within {ATTACH_SECONDS:.0f} seconds; it may still do so: see the server's actions")
-            time.sleep(pause)
+                return actions.get(connection, action_id)
+
+        ended = (action_objects.DONE, action_objects.ERROR)
+        action = retry.poll(look, lambda found: found is None or found.state in ended, ATTACHES, self.clock)
+        if action is None or action.state == action_objects.ERROR:
+            raise _error(instance_uuid, action)
+        if action.state != action_objects.DONE:
+            raise exception.ServiceUnavailable(
+                what=f"Host {action.host}", reason="it did not attach the interface within "
+                f"{ATTACHES.timeout:.0f} seconds", public="The compute host of the server did not attach the "
+                f"interface within {ATTACHES.timeout:.0f} seconds; it may still do so: see the server's actions")
 
 
 @contextmanager

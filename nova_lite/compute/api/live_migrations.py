@@ -1,13 +1,11 @@
 """Live migrations: begun, aborted, made to come to their end."""
 from __future__ import annotations
 
-import itertools
-import time
 from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception, units
+from nova_lite import exception, retry, units
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
@@ -15,13 +13,13 @@ from nova_lite.db import actions, clock, moves, services
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import hardware, states
 from nova_lite.objects import migration as objects
+from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.virt.live import ABORT, FORCE_COMPLETE
 
 UNDER_WAY = (objects.QUEUED, objects.PREPARING, objects.RUNNING, objects.POST_MIGRATING)
-CHECK_SECONDS = 60.0        # how long a request of an old microversion waits for the checks
-_LOOKS = (0.05, 0.1, 0.2, 0.5)
+CHECKS = retry.Schedule((0.05, 0.1, 0.2, 0.5), endless=True, timeout=60.0)     # a request of an old microversion waits for them
 
 
 class LiveMigrations(Base):
@@ -62,15 +60,14 @@ class LiveMigrations(Base):
 
     def _wait_for_checks(self, context: RequestContext, uuid: str) -> None:
         """Until a host works on it, or the checks have refused it."""
-        deadline = time.monotonic() + CHECK_SECONDS
-        for pause in itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1])):
+        def look() -> Action:
             with self.db.read() as connection:
-                action = actions.get_by_request_id(connection, uuid, context.request_id)
-            if action.stage == action_objects.CONDUCTOR and action.state == action_objects.ERROR:
-                raise exception.Invalid(str(action.arguments.get("error") or action.message or "live migration failed"))
-            if action.stage != action_objects.CONDUCTOR or time.monotonic() > deadline:
-                return
-            time.sleep(pause)
+                return actions.get_by_request_id(connection, uuid, context.request_id)
+
+        action = retry.poll(look, lambda found: found.stage != action_objects.CONDUCTOR or found.state == action_objects.ERROR,
+                            CHECKS, self.clock)
+        if action.stage == action_objects.CONDUCTOR and action.state == action_objects.ERROR:
+            raise exception.Invalid(str(action.arguments.get("error") or action.message or "live migration failed"))
 
     def live_migrations_under_way(self, instance: Instance) -> list[Migration]:
         """Those of a server that can be looked at: one, at most."""

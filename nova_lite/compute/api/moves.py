@@ -66,9 +66,9 @@ class Moves(Base):
             return moves.list_all(conn, filters, **page)
 
     def _ask(self, context: RequestContext, instance: Instance, verb: str, status: str) -> None:
-        self.operate(context, instance.uuid, verb, prepare=functools.partial(self._prepare_word, verb, status))
+        self.operate(context, instance.uuid, verb, prepare=functools.partial(self._prepare_decision, verb, status))
 
-    def _prepare_word(self, verb: str, status: str, conn: sa.Connection, instance: Instance) -> Prepared:
+    def _prepare_decision(self, verb: str, status: str, conn: sa.Connection, instance: Instance) -> Prepared:
         move = moves.find(conn, instance.uuid, [objects.FINISHED], lock=True)
         if move is None:
             raise exception.Invalid(NOT_RESIZED)

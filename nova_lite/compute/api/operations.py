@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from nova_lite import exception, units
 from nova_lite.compute.api.base import Base, Prepare, Prepared
 from nova_lite.compute.api.server_images import forget_image
-from nova_lite.conductor import move_endings
+from nova_lite.conductor import move_completion
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, moves, quotas
 from nova_lite.objects import states
@@ -133,7 +133,7 @@ def _reset(connection: sa.Connection, context: RequestContext, uuid: str, values
     server = instances.get(connection, uuid, lock=True)
     _change(connection, context, "resetState", uuid, values)
     if server.vm_state == states.RESIZED:
-        move_endings.end_waiting(connection, server)
+        move_completion.end_waiting(connection, server)
 
 
 def _deleted_now(connection: sa.Connection, server: Instance) -> Prepared:

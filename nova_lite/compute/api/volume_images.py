@@ -6,16 +6,16 @@ which lets the guest go on and removes the snapshots, or completes the image tha
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import oslo_messaging as messaging
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, retry, units
 from nova_lite.compute.api import block_devices, preparing
 from nova_lite.compute.api.server_images import ServerImages, check_image, forget_image, image_record
 from nova_lite.context import RequestContext
@@ -118,18 +118,21 @@ class VolumeImages(ServerImages):
 
     def _wait_until_made(self, context: RequestContext, instance: Instance, taken: Sequence[str]) -> None:
         """What they are of is the moment at which the Volume service comes to it; so long the guest stands still."""
-        deadline = time.monotonic() + QUIET_SECONDS
+        deadline = self.clock.monotonic() + QUIET_SECONDS
         for snapshot_id in taken:
-            while (status := self.volume.get_snapshot(context, snapshot_id).status) == "creating":
-                if time.monotonic() > deadline:
-                    error = exception.InstanceQuiesceFailed(reason=f"snapshots were not made within {QUIET_SECONDS:.0f} s")
-                    if _asks_for(instance, "os_require_quiesce"):
-                        raise error
-                    LOG.warning("snapshots without quiet: %s", error, extra={"instance_uuid": instance.uuid})
-                    return
-                time.sleep(LOOK)
+            status = retry.poll(partial(self._snapshot_status, context, snapshot_id), lambda found: found != "creating",
+                                retry.every(LOOK, timeout=deadline - self.clock.monotonic()), self.clock)
+            if status == "creating":
+                error = exception.InstanceQuiesceFailed(reason=f"snapshots were not made within {QUIET_SECONDS:.0f} s")
+                if _asks_for(instance, "os_require_quiesce"):
+                    raise error
+                LOG.warning("snapshots without quiet: %s", error, extra={"instance_uuid": instance.uuid})
+                return
             if status == "error":
                 raise exception.InvalidVolume(reason=f"snapshot {snapshot_id} could not be made")
+
+    def _snapshot_status(self, context: RequestContext, snapshot_id: str) -> str:
+        return self.volume.get_snapshot(context, snapshot_id).status
 
     def _end(self, context: RequestContext, action_id: int, host: str, event: Mapping[str, Any], thawed: bool,
              error: str | None = None) -> bool:
@@ -203,7 +206,7 @@ def _leave(connection: sa.Connection, action_id: int, taken: Sequence[str]) -> N
     """Somebody else has the action, or has closed it: what it does not know of is removed once it has failed."""
     action = actions.lock(connection, [action_id])[action_id]
     actions.set_arguments(connection, action_id, {**action.arguments, "snapshots": list(taken)})
-    actions.owe(connection, [action_id])
+    actions.schedule_cleanup(connection, [action_id])
 
 
 def _taken_over() -> exception.Conflict:

@@ -45,7 +45,7 @@ class VolumeSwap(Volumes):
             with preparing.held(self.db, [action_id], self._lease()):
                 attachment = self.volume.reserve(admin_context(), new_volume_id, instance.uuid)
         except exception.ServiceUnavailable:      # whether it was reserved nobody knows, and Cinder may yet come to it
-            self.db.write(_let_it_run_out, action_id, host, DOUBT * self.conf.service_user.timeout)
+            self.db.write(_leave_to_sweeper, action_id, host, DOUBT * self.conf.service_user.timeout)
             raise
         except Exception as error:
             self.db.write(give_up, action_id, exception.public_of(error))
@@ -104,7 +104,7 @@ def _hand_over(connection: sa.Connection, action_id: int, host: str, attachment_
     return True
 
 
-def _let_it_run_out(connection: sa.Connection, action_id: int, host: str, seconds: float) -> None:
+def _leave_to_sweeper(connection: sa.Connection, action_id: int, host: str, seconds: float) -> None:
     """The sweeper finds the action after ``seconds``, as it finds that of a request that died."""
     action = actions.lock(connection, [action_id])[action_id]
     if (action.stage, action.state) == (action_objects.API, action_objects.PENDING):

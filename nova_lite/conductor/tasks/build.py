@@ -14,9 +14,9 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.conductor import endings
+from nova_lite.conductor import completion
 from nova_lite.conductor.cleanup import Cleanup
-from nova_lite.conductor.heartbeats import Hearing
+from nova_lite.conductor.heartbeats import BusHealth
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.tasks.base import group_facts, group_of, request_spec
 from nova_lite.context import RequestContext
@@ -43,8 +43,8 @@ class BuildTask:
     """The conductor's half of a build."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, leases: Leases, scheduler: SchedulerAPI,
-                 compute: ComputeAPI, cleanup: Cleanup, hearing: Hearing) -> None:
-        self.conf, self.db, self.leases, self.cleanup, self.hearing = conf, db, leases, cleanup, hearing
+                 compute: ComputeAPI, cleanup: Cleanup, bus_health: BusHealth) -> None:
+        self.conf, self.db, self.leases, self.cleanup, self.bus_health = conf, db, leases, cleanup, bus_health
         self.scheduler, self.compute = scheduler, compute
         self.lease_seconds = conf.conductor.lease_seconds
         self._lock = threading.Lock()
@@ -92,7 +92,7 @@ class BuildTask:
         for action in taken:
             instance = found.get(action.instance_uuid)
             if instance is None or instance.task_state != states.SCHEDULING:
-                self.db.write(endings.cancel, action)
+                self.db.write(completion.cancel, action)
                 continue
             group = known.get(groups.get(instance.uuid, ""))
             spec = request_spec(instance, action, group_facts(group))
@@ -195,7 +195,7 @@ class BuildTask:
             if found is not None and found.task_state == states.SCHEDULING:
                 ready.append(action)
             else:
-                endings.cancel(conn, action)
+                completion.cancel(conn, action)
         return ready
 
     def _ask_again(self, waiting: list[Action], reason: str, started: datetime.datetime, public: str = "") -> None:
@@ -224,12 +224,12 @@ class BuildTask:
         LOG.warning("%d builds were not placed and will be tried again, %d not: %s", len(again), len(last), reason)
         self.db.write(self._release, again)
         if last:
-            self.db.write(self._bury, last, f"Scheduling failed {last[0].attempts + 1} times: {reason}", started)
+            self.db.write(self._fail_unplaced, last, f"Scheduling failed {last[0].attempts + 1} times: {reason}", started)
 
     def _hosts_may_come_back(self, started: datetime.datetime) -> bool:
         """After an outage that hosts could not report in, they get time to do so. Also those that have done it in this moment,
         after the scheduler has looked."""
-        if not self.hearing.grace():
+        if not self.bus_health.grace():
             return False
         with self.db.read() as conn:
             rows, now = services.list_all(conn, binary=services.COMPUTE), clock.read(conn)
@@ -246,14 +246,14 @@ class BuildTask:
 
     def _no_host(self, conn: sa.Connection, waiting: list[Action], message: str, started: datetime.datetime) -> None:
         self._answered(conn, waiting)
-        self._bury(conn, waiting, message, started)
+        self._fail_unplaced(conn, waiting, message, started)
 
-    def _bury(self, conn: sa.Connection, batch: list[Action], message: str, started: datetime.datetime) -> None:
+    def _fail_unplaced(self, conn: sa.Connection, batch: list[Action], message: str, started: datetime.datetime) -> None:
         held = actions.held(conn, [a.id for a in batch], self.leases.owner)
         event = actions.event(EVENT, self.conf.host, started, error=message)
         for action in held.values():
             LOG.info("no host: %s", message, extra={"instance_uuid": action.instance_uuid})
-            endings.fail(conn, action, message)
+            completion.fail(conn, action, message)
         actions.add_events(conn, [(action_id, event) for action_id in held])
 
     def _give_back_volumes(self, buried: list[Action]) -> None:
@@ -269,7 +269,7 @@ class BuildTask:
         tried = [*action.arguments.get("tried", ()), action.host]
         found = instances.get_many(conn, [action.instance_uuid], lock=True).get(action.instance_uuid)
         if found is None or found.task_state == states.DELETING:
-            endings.cancel(conn, action)
+            completion.cancel(conn, action)
             return None
         rest = [Selection.from_primitive(s) for s in action.arguments.get("alternates", ())] if reschedule else []
         group = group_of(conn, found.uuid)
@@ -286,5 +286,5 @@ class BuildTask:
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, place.host, arguments)
             return place.host
         where = f" Hosts tried: {', '.join(str(h) for h in tried)}." if len(tried) > 1 else ""
-        endings.fail(conn, action, reason, details + where, {"host": None, "node": None, "network_info": []})
+        completion.fail(conn, action, reason, details + where, {"host": None, "node": None, "network_info": []})
         return None

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.conductor import move_endings
+from nova_lite.conductor import move_completion
 from nova_lite.conductor.tasks import moving
 from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
 from nova_lite.db import actions, clock, moves, services
@@ -42,7 +42,7 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
 
 def _refuse_if_up(conn: sa.Connection, tools: Tools, action: Action, host: str) -> None:
     """A host that is back keeps its guest, unless it has been told that it is another one's."""
-    if not move_endings.begun_elsewhere(conn, action) and services.is_up(
+    if not move_completion.begun_elsewhere(conn, action) and services.is_up(
             services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time, clock.read(conn)):
         raise exception.ComputeServiceInUse(host=host)
 

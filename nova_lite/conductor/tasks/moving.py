@@ -1,7 +1,7 @@
 """How a move begins and how it is given up: its row, and who holds which room meanwhile.
 
 While a server moves, its uuid holds the room of the new place, and the move's uuid that of the old one (as in Nova). Whoever
-ends the move gives one of them back; ``endings.fail`` does so for one that failed.
+ends the move gives one of them back; ``completion.fail`` does so for one that failed.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import oslo_messaging as messaging
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.conductor import move_endings
+from nova_lite.conductor import move_completion
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, moves
@@ -35,7 +35,7 @@ def _begin(conn: sa.Connection, tools: Tools, action: Action, instance: Instance
         action.arguments = held.arguments
         claims.release(conn, instance.uuid)
         return moves.get(conn, held.arguments["migration_id"], lock=True)
-    move_endings.end_older(conn, instance, [action.id])
+    move_completion.end_older(conn, instance, [action.id])
     move = moves.create(conn, instance, migration_type, status, **values)
     claims.rename(conn, instance.uuid, move.uuid)
     action.arguments = {**held.arguments, "migration_id": move.id}

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.conductor import endings
+from nova_lite.conductor import completion
 from nova_lite.conductor.tasks import cold_move, evacuate, live_migrate, unshelve
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.db import actions, claims, instances
@@ -78,7 +78,7 @@ class Tasks:
     def _end(self, conn: sa.Connection, action: Action, message: str) -> None:
         held = actions.held(conn, [action.id], self._tools.leases.owner).get(action.id)
         if held is not None:
-            endings.fail(conn, held, message)
+            completion.fail(conn, held, message)
         else:
             _give_back(conn, action)
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite import exception, units
-from nova_lite.conductor import endings
+from nova_lite.conductor import completion
 from nova_lite.conductor.tasks import moving
 from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
 from nova_lite.db import actions, claims, instances
@@ -71,4 +71,4 @@ def _drop(conn: sa.Connection, tools: Tools, action: Action) -> None:
     """A delete has the server, or it was declared idle: it needs no place any more."""
     actions.check_held(conn, action.id, tools.leases.owner)
     claims.release(conn, action.instance_uuid)
-    endings.cancel(conn, action)
+    completion.cancel(conn, action)

@@ -19,7 +19,7 @@ from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.embedded.identity.attempts import Attempts
 from nova_lite.embedded.identity.base import Token
 from nova_lite.units import utcnow
@@ -131,8 +131,5 @@ def _matches(password: str, known: str) -> bool:
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(data)
-    os.replace(partial, path)
+    with durable.written_whole(path) as part:
+        part.write_bytes(data)

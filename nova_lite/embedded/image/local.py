@@ -1,7 +1,7 @@
 """Images in a local directory: ``<id>.json`` is the record, ``<id>.data`` the data, ``deleted-ids`` the ids of deleted images.
 
 Files appear and change by an atomic rename, so a reader sees an old file or a new one and a killed writer leaves at most a
-``.part`` file, which goes when an API starts (``tidy``). Writers of all processes take turns by a lock file. Ids are UUIDs and
+``.part`` file, which goes when an API starts (``tidy``). A lock file serialises the writers of all processes. Ids are UUIDs and
 nothing else, so no id leads elsewhere.
 """
 from __future__ import annotations
@@ -231,12 +231,8 @@ class LocalImages:
             raise exception.ImageNotFound(image_id=image_id) from error
 
     def _write(self, image: ImageMeta) -> None:
-        part = self._directory / f"{image.id}.{uuid.uuid4()}.part"
-        try:
+        with durable.written_whole(self._record(image.id), mode=0o644, unique=True) as part:
             part.write_text(json.dumps(image.to_primitive(), indent=1, sort_keys=True))
-            durable.put_in_place(part, self._record(image.id))
-        finally:
-            part.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.network import ipam
 from nova_lite.network.host import NetworkHost, check_name
 
@@ -151,7 +151,6 @@ def _write(path: pathlib.Path, text: str) -> bool:
     """Replace a file when it differs; True when it did."""
     if path.exists() and path.read_text() == text:
         return False
-    partial = path.with_suffix(".partial")
-    partial.write_text(text)
-    os.replace(partial, path)
+    with durable.written_whole(path, mode=0o644, sync=False) as part:
+        part.write_text(text)
     return True

@@ -1,7 +1,7 @@
 """The data of volumes in files: raw and sparse, made whole or not at all.
 
 Whoever makes a file holds a lock on its ``.part`` until it is done. So anybody can tell a file that is being made from one
-whose maker died: :meth:`DataFile.fate`.
+whose maker died: :meth:`DataFile.progress`.
 """
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import subprocess
 from collections.abc import Callable
 from typing import IO
 
-from nova_lite import exception, units
-from nova_lite.runtime import concurrency
+from nova_lite import durable, exception, units
 from nova_lite.virt.libvirt import images
 
 _IMAGE = ".image"       # after the name of what is being made: an image that it is made of
@@ -22,7 +21,7 @@ Builder = Callable[[pathlib.Path], None]
 """Fills the file at the path, which exists and is empty."""
 
 
-class Fate(enum.Enum):
+class Progress(enum.Enum):
     """What has become of a file that somebody began to make."""
 
     WHOLE = "whole"
@@ -47,7 +46,7 @@ class DataFile:
 
     def begin_again(self) -> None:
         """Claim the making of other data, which take the place of those that are there; a dead maker's claim is void."""
-        if self.fate() is Fate.LOST:
+        if self.progress() is Progress.LOST:
             self._forget_part()
         try:
             self.begin()
@@ -57,8 +56,7 @@ class DataFile:
     def build(self, builder: Builder) -> None:
         """Make it, and give it its name. On an error nothing stays behind but the claim."""
         builder(self._part)
-        concurrency.native(_sync, self._part)
-        os.rename(self._part, self.path)
+        durable.put_in_place(self._part, self.path)
 
     def finish(self) -> None:
         """Give the claim up, after the record tells how it ended."""
@@ -66,16 +64,16 @@ class DataFile:
         if self._lock is not None:
             self._lock.close()
 
-    def fate(self) -> Fate:
+    def progress(self) -> Progress:
         """How the making stands, whichever process began it."""
         try:
             with open(self._part, "rb") as part:
                 fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return Fate.IN_WORK
+            return Progress.IN_WORK
         except FileNotFoundError:
-            return Fate.WHOLE if self.path.exists() else Fate.LOST
-        return Fate.LOST
+            return Progress.WHOLE if self.path.exists() else Progress.LOST
+        return Progress.LOST
 
     def remove(self) -> None:
         """Data and what a dead maker left."""
@@ -129,8 +127,3 @@ def _run(*arguments: str) -> None:
     done = subprocess.run(arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)  # noqa: S603
     if done.returncode:
         raise OSError(f"{arguments[0]} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-
-
-def _sync(path: pathlib.Path) -> None:
-    with open(path, "rb") as stream:
-        os.fsync(stream.fileno())

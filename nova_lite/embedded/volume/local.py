@@ -19,7 +19,7 @@ from nova_lite import durable, exception, units
 from nova_lite.context import RequestContext
 from nova_lite.embedded import disk_room
 from nova_lite.embedded.volume import data_files
-from nova_lite.embedded.volume.data_files import Builder, DataFile, Fate
+from nova_lite.embedded.volume.data_files import Builder, DataFile, Progress
 from nova_lite.embedded.volume.records import DirectoryLock, RecordDirectory
 from nova_lite.image import base as image_base
 from nova_lite.objects.image import ImageMeta
@@ -383,7 +383,7 @@ class LocalVolumes:
 
     def _settle(self, status: str, data: DataFile) -> str:
         """A record that says "creating" whose maker died: whole data are good, half of them are an error."""
-        return {Fate.WHOLE: AVAILABLE, Fate.IN_WORK: status, Fate.LOST: ERROR}[data.fate()]
+        return {Progress.WHOLE: AVAILABLE, Progress.IN_WORK: status, Progress.LOST: ERROR}[data.progress()]
 
     def _all(self) -> list[StoredVolume]:
         return [self._settled(volume) for volume in self._volumes.all()]

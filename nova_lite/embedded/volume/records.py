@@ -52,12 +52,8 @@ class RecordDirectory(Generic[R]):
     def write(self, record_id: str, record: R) -> None:
         """Add or replace one."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        part = self._directory / f"{record_id}.{uuid.uuid4()}.part"
-        try:
+        with durable.written_whole(self._path(record_id), mode=0o644, unique=True) as part:
             part.write_text(json.dumps(record.to_primitive(), indent=1, sort_keys=True))
-            durable.put_in_place(part, self._path(record_id))
-        finally:
-            part.unlink(missing_ok=True)
 
     def remove(self, record_id: str) -> None:
         """Forget one; gone already is no error."""
@@ -68,7 +64,7 @@ class RecordDirectory(Generic[R]):
 
 
 class DirectoryLock:
-    """Writers take turns: threads of this process by a lock, so that they hold no native thread; processes by a lock file."""
+    """Serialises writers: threads of this process by a lock, so that they hold no native thread; processes by a lock file."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory

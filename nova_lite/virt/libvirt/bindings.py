@@ -10,12 +10,12 @@ import pathlib
 import threading
 from collections.abc import Sequence
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.objects import hardware
 from nova_lite.objects.hardware import placement
 from nova_lite.objects.hardware.placement import BoundCell, HostCell
 from nova_lite.objects.instance import Instance
-from nova_lite.virt.libvirt.files import BINDING, GuestDirectory, written_whole
+from nova_lite.virt.libvirt.files import BINDING, GuestDirectory
 
 
 class Bindings:
@@ -47,7 +47,7 @@ class Bindings:
                 raise exception.BuildFailed(instance_id=instance.uuid, reason="no NUMA nodes of the host have the CPUs, "
                                                                               "memory or huge pages that it is to be bound to")
             files.make()
-            with written_whole(path) as part:
+            with durable.written_whole(path) as part:
                 part.write_text(json.dumps({"host": self._host, "cells": [cell.to_primitive() for cell in found]}))
         return found
 

@@ -6,9 +6,8 @@ import pathlib
 import shutil
 from collections.abc import Mapping
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.virt.libvirt import images
-from nova_lite.virt.libvirt.files import written_whole
 
 LABEL = "config-2"
 _PROGRAMS = (("genisoimage",), ("mkisofs",), ("xorrisofs",), ("xorriso", "-as", "mkisofs"))
@@ -28,7 +27,7 @@ def make(path: pathlib.Path, contents: Mapping[str, bytes]) -> None:
         tree.mkdir(mode=0o700)
         for name, data in contents.items():
             _put(tree, name, data)
-        with written_whole(path) as part:
+        with durable.written_whole(path) as part:
             images.run(*program, "-quiet", "-o", part, "-V", LABEL, "-l", "-r", "-J", "-joliet-long", tree)
     finally:
         shutil.rmtree(tree, ignore_errors=True)

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
 
 T = TypeVar("T")
 
-RETURN_WAIT = 15        # seconds that a call waits for a daemon that is being restarted
-AGAIN_PAUSE = 0.5       # seconds: a process that ends closes its sockets one by one
+RETURN = retry.every(0.5, timeout=15.0)     # a call waits for a daemon that is being restarted
+ONCE_MORE = retry.Schedule((0.5,))      # a process that ends closes its sockets one by one
 KEEPALIVE = (5, 3)      # seconds, count: a daemon that hangs counts as gone after their product
 
 _loop_guard = threading.Lock()
@@ -49,15 +48,11 @@ class ConnectionLost(exception.VirtDriverError):
     msg_fmt = "libvirt at %(uri)s went away during the call: %(reason)s"
 
 
-def again(step: Callable[[], T]) -> T:
+def again(step: Callable[[], T], clock: retry.Clock) -> T:
     """``step``, and once more when libvirt went away under it: it must be one that can be run twice. Raises ConnectionLost when
     libvirt goes away a second time."""
-    try:
-        return step()
-    except ConnectionLost as error:
-        LOG.warning("once more: %s", error)
-        time.sleep(AGAIN_PAUSE)
-        return step()
+    return retry.on_error(step, ConnectionLost, ONCE_MORE, clock,
+                          before_pause=lambda error, _pause: LOG.warning("once more: %s", error))
 
 
 def load_libvirt() -> Any:
@@ -73,9 +68,9 @@ def load_libvirt() -> Any:
 class Connection:
     """``news`` gets LifecycleEvent and Disconnected objects, and whatever else the owner puts there."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, clock: retry.Clock = retry.SYSTEM) -> None:
         self.libvirt = load_libvirt()
-        self.uri = uri
+        self.uri, self.clock = uri, clock
         self.news = concurrency.NativeQueue()
         self._guard = threading.Lock()
         self._connection: Any = None
@@ -102,13 +97,13 @@ class Connection:
         A dead connection is opened again first. When it breaks underneath the function, that is run again; ``once``: it must
         not be, since nobody knows how much was done, and that is ConnectionLost.
         """
-        return self._run(function) if once else again(lambda: self._run(function))
+        return self._run(function) if once else again(lambda: self._run(function), self.clock)
 
     def run_lasting(self, function: Callable[[Any], T], once: bool = False) -> T:
         """The same for what may take minutes: with a native thread and a connection of its own. libvirtd reads nothing more
         from a connection with five calls under way, not even that it is alive (``max_client_requests``), so a few such calls
         would break the one that all share."""
-        return self._run_lasting(function) if once else again(lambda: self._run_lasting(function))
+        return self._run_lasting(function) if once else again(lambda: self._run_lasting(function), self.clock)
 
     def _run(self, function: Callable[[Any], T]) -> T:
         connection = self._alive()
@@ -146,20 +141,16 @@ class Connection:
             raise exception.VirtDriverError(what="libvirt", reason=_text(error)) from error
 
     def _alive(self) -> Any:
-        deadline = time.monotonic() + RETURN_WAIT
-        while True:
-            with self._guard:
-                if self._closed:
-                    raise exception.VirtDriverError(what="libvirt", reason="the connection was closed")
-                if self._connection is not None and self._connection.isAlive():
-                    return self._connection
-                try:
-                    self._connect()
-                    return self._connection
-                except exception.VirtDriverError:
-                    if time.monotonic() > deadline:
-                        raise
-            time.sleep(0.5)
+        return retry.on_error(self._opened, lambda error: isinstance(error, exception.VirtDriverError) and not self._closed,
+                              RETURN, self.clock)
+
+    def _opened(self) -> Any:
+        with self._guard:
+            if self._closed:
+                raise exception.VirtDriverError(what="libvirt", reason="the connection was closed")
+            if self._connection is None or not self._connection.isAlive():
+                self._connect()
+            return self._connection
 
     def _connect(self) -> None:
         try:

@@ -20,17 +20,16 @@ from collections.abc import Iterator
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import durable, exception, retry
 from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.virt.driver import Checker
 from nova_lite.virt.libvirt import copying, images
-from nova_lite.virt.libvirt.files import written_whole
 
 LOG = log.getLogger(__name__)
 USER = "nova-lite"          # whose the key is, as TLS wants to know it
 ROOT = "disk"               # the file that may stand on a base image
 BASE = "base"               # the export that is the backing file of the root disk
-_TRIES = 5                  # a port that was free may be taken a moment later
+_SERVES = retry.Schedule((0.0,) * 4)        # a port that was free may be taken a moment later
 _STOP_SECONDS = 10.0
 
 
@@ -57,16 +56,9 @@ class DiskServer:
         base, base_format = self._base(disk_format, made_on) if ROOT in names else (None, "")
         if base is not None:
             paths[BASE] = base
-        for attempt in range(_TRIES):
-            port = _free_port(self._address)
-            try:
-                images.run(*self._command(port, paths))
-                break
-            except OSError:
-                if attempt == _TRIES - 1:
-                    raise
+        port = retry.on_error(lambda: self._serve(paths), OSError, _SERVES)
         offer = DiskOffer(self._address, port, names, base.name if base else "", base_format, disk_format=disk_format)
-        with written_whole(self._state) as part:
+        with durable.written_whole(self._state) as part:
             part.write_text(json.dumps(offer.to_primitive()))
         return DiskOffer.from_primitive(offer.to_primitive() | {"key": self._key()})
 
@@ -83,6 +75,11 @@ class DiskServer:
         for path in (self._state, self._pid_file):
             path.unlink(missing_ok=True)
         shutil.rmtree(self._keys, ignore_errors=True)
+
+    def _serve(self, paths: dict[str, pathlib.Path]) -> int:
+        port = _free_port(self._address)
+        images.run(*self._command(port, paths))
+        return port
 
     def _command(self, port: int, paths: dict[str, pathlib.Path]) -> list[str]:
         self._key()

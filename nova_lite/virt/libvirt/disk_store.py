@@ -37,7 +37,7 @@ class DiskStore:
     def take(self, uuid: str) -> None:
         """Its disks are about to go: what is nobody's is this host's to remove."""
 
-    def disown(self, uuid: str) -> None:
+    def release_ownership(self, uuid: str) -> None:
         """The guest is on its way: what was this host's is nobody's, and nobody removes it."""
 
     def give(self, uuid: str, host: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import durable, exception, units
 from nova_lite.image import digests
 from nova_lite.keymgr import KeyManager
 from nova_lite.objects.block_device import FORMATS
@@ -26,7 +26,7 @@ from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
 from nova_lite.virt.libvirt import disk_formats, encrypted_images, encryption, images, snapshot
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disk_store import DiskStore
-from nova_lite.virt.libvirt.files import BASE_MODE, BASES, PART, GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import BASE_MODE, BASES, GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
@@ -160,7 +160,7 @@ class DiskMaker(DiskStore):
     @staticmethod
     def _make_empty(path: pathlib.Path, disk_format: str, size: int) -> None:
         """A disk of nothing (qcow2: an overlay of nothing), whose every byte comes from elsewhere. OSError."""
-        with written_whole(path) as part:
+        with durable.written_whole(path) as part:
             images.run("qemu-img", "create", "-q", "-f", disk_format, part, str(size))
 
     def make_rescue(self, instance: Instance, image: ImageMeta, files: GuestDirectory, fetch: Fetcher) -> None:
@@ -174,7 +174,7 @@ class DiskMaker(DiskStore):
             made_of.unlink(missing_ok=True)
             self._from_base(image, base, path, self._bounded(image, virtual_size), disk_format,
                             self._passphrase(instance, files))
-            with written_whole(made_of) as part:
+            with durable.written_whole(made_of) as part:
                 part.write_text(image.id)
         images.base_of(path, disk_format, image.id)
 
@@ -250,7 +250,7 @@ class DiskMaker(DiskStore):
 
     def _make_formatted(self, path: pathlib.Path, size: int, *program: str, passphrase: str = "") -> None:
         """A disk of ``size`` bytes as ``program`` formats it."""
-        with written_whole(path) as part:
+        with durable.written_whole(path) as part:
             if not passphrase:
                 sparse(part, size)
                 images.run(*program, part)
@@ -272,7 +272,7 @@ class DiskMaker(DiskStore):
 
     def _from_base(self, image: ImageMeta, base: pathlib.Path, path: pathlib.Path, size: int, disk_format: str,
                    passphrase: str = "") -> None:
-        with written_whole(path) as part:
+        with durable.written_whole(path) as part:
             if passphrase:
                 encrypted_images.create(part, size, passphrase, base, image.disk_format)
             elif disk_format == "raw":
@@ -289,7 +289,7 @@ class DiskMaker(DiskStore):
         with self._locked(image.id):
             if not self._is_whole(path, image):
                 LOG.info("Fetching image %s", image.id)
-                with written_whole(path) as part:
+                with durable.written_whole(path) as part:
                     fetch(image.id, str(part))
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, BASE_MODE)
@@ -333,7 +333,7 @@ class DiskMaker(DiskStore):
         path = self._base / name
         with self._locked(name):
             if not (path.exists() if known is None else self._is_whole(path, known)):
-                with written_whole(path) as part:
+                with durable.written_whole(path) as part:
                     pull(part)
                     if image is not None:
                         _check_copy(part, image)
@@ -354,7 +354,7 @@ class DiskMaker(DiskStore):
         # by name, as state_path may have had another one, and by what a link of another name leads to
         names, found = {base.name for base in used}, {identity for base in used if (identity := _identity(base))}
         for path in old:
-            image_id = path.name.removesuffix(PART)
+            image_id = path.name.removesuffix(durable.PART)
             with self._locked(image_id):
                 if path.name not in names and _identity(path) not in found and _is_older(path, before):
                     LOG.info("Base image %s was not used for %s s: removed", path.name, self._keep_unused)

@@ -60,7 +60,7 @@ class Domains:
             config_drive.make(files.config_drive, documents)
         self.start(instance, vifs, paused=True)
 
-    def let_run(self, instance: Instance, vifs: list[VIF], check: Checker) -> None:
+    def ensure_running(self, instance: Instance, vifs: list[VIF], check: Checker) -> None:
         """The first instruction of a new guest. Nothing stays of one that nobody wants any more."""
         guest = self._guest(instance)
         try:

@@ -128,7 +128,7 @@ class LibvirtDriver:
                 LOG.error("Build failed: %s", error, extra={"instance_uuid": instance.uuid})
                 self._domains.undo(instance, network_info)
                 raise starts.build_error(instance, error) from error
-            self._domains.let_run(instance, network_info, check)
+            self._domains.ensure_running(instance, network_info, check)
             self._moves.spawned(instance)
 
     def check_spawn(self, instance: Instance, network_info: list[VIF]) -> None:
@@ -223,7 +223,7 @@ class LibvirtDriver:
         """Live where the guest runs, and in its configuration."""
         disks, xml = GuestDisks(self._guest(instance)), domain_xml.build_disk(guest_config.volume(instance, device))
         self._volumes.unlocked(instance, lambda: disks.attach(xml, device.serial))
-        self._volumes.lock_volume_unless_read(instance, device)
+        self._volumes.remove_unused_volume_secret(instance, device)
 
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Ask the guest, several times when it does not answer."""
@@ -255,7 +255,7 @@ class LibvirtDriver:
         nics, xml = GuestNics(self._guest(instance)), domain_xml.build_nic(guest_config.nic(instance, vif))
         if nics.guest.is_active():      # else its start makes it
             self._taps.make(instance, [vif])
-        again(lambda: nics.attach(xml, vif.mac_address))
+        again(lambda: nics.attach(xml, vif.mac_address), self._connection.clock)
 
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Ask the guest, several times when it does not answer."""
@@ -441,4 +441,4 @@ class LibvirtDriver:
             try:
                 yield
             finally:
-                self._volumes.lock_unless_read(instance)
+                self._volumes.remove_unused_secrets(instance)

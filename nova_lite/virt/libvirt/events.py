@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-import time
 from collections.abc import Iterator
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.objects import states
 from nova_lite.virt.driver import PowerCallback
 from nova_lite.virt.libvirt.connection import Connection, Disconnected, LifecycleEvent
@@ -22,7 +21,7 @@ from nova_lite.virt.libvirt.guest import Guest, all_power_states
 
 LOG = log.getLogger(__name__)
 
-RECONNECT_PAUSE = 1.0
+RECONNECTS = retry.every(1.0)
 # virDomainEventType -> the power state that it leads to; others (defined, undefined ...) say nothing about power
 LEADS_TO = {2: states.RUNNING, 3: states.POWER_PAUSED, 4: states.RUNNING, 5: states.SHUTDOWN, 7: states.POWER_SUSPENDED,
             8: states.CRASHED}
@@ -128,14 +127,13 @@ class Watcher:
     def _on_disconnect(self) -> None:
         """Come back, and tell the state of all guests: their events went by unheard."""
         LOG.warning("The connection to libvirt was lost")
-        while not self._stopped:
-            try:
-                found = all_power_states(self._connection)
-                break
-            except exception.VirtDriverError as error:
-                LOG.warning("%s", error)
-                time.sleep(RECONNECT_PAUSE)
-        else:
+        try:
+            found = retry.on_error(
+                lambda: all_power_states(self._connection),
+                lambda error: isinstance(error, exception.VirtDriverError) and not self._stopped, RECONNECTS,
+                self._connection.clock, before_pause=lambda error, _pause: LOG.warning("%s", error))
+        except exception.VirtDriverError as error:
+            LOG.info("stopped while libvirt is away: %s", error)
             return
         for uuid in found:
             with self._guard:

@@ -9,7 +9,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -20,7 +20,6 @@ from nova_lite.objects.instance import Instance
 from nova_lite.runtime import concurrency
 from nova_lite.virt.libvirt.guest_record import Record, State
 
-PART = ".part"
 BASES = "_base"        # the directory of base images, among those of guests
 _MODE = 0o711           # of directories: others may pass through (QEMU may run as another user), but see no names
 BASE_MODE = 0o440       # many guests read a base image: QEMU owns it, by libvirt, and does not write to it
@@ -145,7 +144,7 @@ class GuestDirectory:
 
 def _write(path: pathlib.Path, record: Record) -> None:
     """Whole, or not at all."""
-    with written_whole(path) as part:
+    with durable.written_whole(path) as part:
         part.write_text(record.to_json())
 
 
@@ -186,21 +185,3 @@ def discard(path: pathlib.Path) -> None:
             raise info[1]
 
     shutil.rmtree(path, onerror=failed)
-
-
-@contextlib.contextmanager
-def written_whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """The name of a temporary file beside ``path`` that becomes ``path`` when the block succeeds, and vanishes when not. It is
-    there, empty, so that whoever writes it leaves it closed to others.
-
-    It is on the disk before it has its name: after a loss of power, too, ``path`` is whole or not there.
-    What a killed process left under the temporary name is thrown away first.
-    """
-    part = path.with_name(path.name + PART)
-    part.unlink(missing_ok=True)
-    try:
-        os.close(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600))
-        yield part
-        durable.put_in_place(part, path)
-    finally:
-        part.unlink(missing_ok=True)

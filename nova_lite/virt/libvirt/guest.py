@@ -1,13 +1,14 @@
 """One domain of libvirt: what can be done to it, each step safe to run twice."""
 from __future__ import annotations
 
-import time
+import itertools
+import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.objects import states
 from nova_lite.virt.libvirt import paused_copy
 from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
@@ -19,9 +20,9 @@ T = TypeVar("T")
 # libvirt's virDomainState -> power_state; blocked and "being shut down" still run
 POWER_STATES = {0: states.NOSTATE, 1: states.RUNNING, 2: states.RUNNING, 3: states.POWER_PAUSED, 4: states.RUNNING,
                 5: states.SHUTDOWN, 6: states.CRASHED, 7: states.POWER_SUSPENDED}
-LOOK = 0.5              # seconds between two looks at what libvirt does
+LOOKS = retry.every(0.5)        # looks at what libvirt does
 ASK_AGAIN = 10.0        # a guest that is just booting misses the power button
-PULLS, PULL_PAUSE = 3, 1.0      # how often libvirt is asked to end a process; seconds in between
+PULLS = retry.Schedule((1.0, 1.0))      # tries to end a process
 
 
 class Guest:
@@ -29,7 +30,7 @@ class Guest:
 
     def __init__(self, connection: Connection, uuid: str) -> None:
         self._connection = connection
-        self.lib = connection.libvirt
+        self.lib, self.clock = connection.libvirt, connection.clock
         self.uuid = uuid
 
     @property
@@ -82,20 +83,23 @@ class Guest:
         """End the process at once. One that waits for dead storage does not end within the time that libvirt gives it, so
         libvirt is asked several times. Raises VirtDriverError when the process is still there then."""
         pull = self._unless(lambda domain: not domain.isActive(), lambda domain: domain.destroy())
-        for left in reversed(range(PULLS)):
+        tries = itertools.count()
+
+        def end() -> None:
             try:
                 # once it has taken long, it keeps no other call from the connection that all share
-                self.do(pull, lasts=left < PULLS - 1)
-                return
+                self.do(pull, lasts=next(tries) > 0)
             except ConnectionLost:
                 raise
-            except exception.VirtDriverError as error:
-                if not self.is_active():
-                    return
-                if not left:
+            except exception.VirtDriverError:
+                if self.is_active():
                     raise
-                LOG.warning("The guest's process does not end: %s", error, extra={"instance_uuid": self.uuid})
-                time.sleep(PULL_PAUSE)
+
+        def tell(error: Exception, _pause: float) -> None:
+            LOG.warning("The guest's process does not end: %s", error, extra={"instance_uuid": self.uuid})
+
+        retry.on_error(end, lambda error: isinstance(error, exception.VirtDriverError) and not isinstance(
+            error, ConnectionLost), PULLS, self.clock, before_pause=tell)
 
     def turn_off(self) -> None:
         """The same, and its next start boots."""
@@ -104,16 +108,16 @@ class Guest:
 
     def shut_down(self, timeout: float) -> bool:
         """Press the power button and wait; True when the guest is off within ``timeout`` seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = self.clock.monotonic() + timeout
         pressed = float("-inf")
         while (state := self.power_state()) == states.RUNNING:
-            now = time.monotonic()
+            now = self.clock.monotonic()
             if now >= deadline:
                 return False
             if now - pressed >= ASK_AGAIN:
                 pressed = now
                 self._press_power_button()
-            time.sleep(min(0.25, max(0.0, deadline - now)))
+            self.clock.sleep(min(0.25, max(0.0, deadline - now)))
         return state not in (states.POWER_PAUSED, states.POWER_SUSPENDED)
 
     def _press_power_button(self) -> None:
@@ -158,8 +162,7 @@ class Guest:
     def settle(self) -> None:
         """Wait until libvirt has come to the end of a save or a start. Who asked for it was killed; libvirt goes on, and lets
         nobody change the guest before (whom it keeps waiting for half a minute)."""
-        while self.do(self._is_between):
-            time.sleep(LOOK)
+        retry.poll(lambda: self.do(self._is_between), operator.not_, LOOKS, self.clock)
 
     def _is_between(self, domain: Any) -> bool:
         lib = self.lib

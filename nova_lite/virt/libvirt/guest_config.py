@@ -38,7 +38,6 @@ from nova_lite.virt.libvirt.files import GuestDirectory, image_name
 
 T = TypeVar("T")
 
-DISK_BUSES = device_names.PREFIXES
 SCSI_MODELS = ("virtio-scsi", "lsilogic", "lsisas1068", "lsisas1078", "buslogic", "vmpvscsi")
 VIF_MODELS = ("virtio", "e1000", "e1000e", "rtl8139", "pcnet", "ne2k_pci")
 # VIF type -> kind of nic, and which of the port's details are its source and mode
@@ -195,7 +194,7 @@ def _lacks(instance: Instance, reason: str) -> exception.BuildFailed:
 
 
 def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[Disk, ...]:
-    bus = _choice(instance, "hw_disk_bus", DISK_BUSES, "virtio")
+    bus = _choice(instance, "hw_disk_bus", device_names.PREFIXES, "virtio")
     tune = limits.disk(Asked(instance.flavor, instance.image))
     names, said = device_names.assign(instance), device_names.local_devices(instance)
     secret = luks_secret(instance, host)
@@ -213,8 +212,8 @@ def _disks(instance: Instance, files: GuestDirectory, host: HostFacts) -> tuple[
     disks = _in_boot_order(disks, connected, names)
     if instance.config_drive:
         q35 = "q35" in str(_property(instance, "hw_machine_type", host.machine))
-        cd_bus = _choice(instance, "hw_cdrom_bus", DISK_BUSES, "sata" if q35 else "ide")
-        target = names[device_names.config_drive_key(DISK_BUSES[cd_bus])]
+        cd_bus = _choice(instance, "hw_cdrom_bus", device_names.PREFIXES, "sata" if q35 else "ide")
+        target = names[device_names.config_drive_key(device_names.PREFIXES[cd_bus])]
         disks.append(Disk(str(files.config_drive), target, cd_bus, "raw", "cdrom", host.cache_mode))
     return tuple(disks)
 

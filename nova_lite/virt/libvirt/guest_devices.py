@@ -2,14 +2,12 @@
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable
 from typing import Any
 
 from lxml import etree
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.objects import states
 from nova_lite.virt.libvirt.guest import Guest
 
@@ -128,17 +126,9 @@ class GuestDevices:
         self.guest.do(detach)
 
     def _gone_within(self, key: str, seconds: float) -> bool:
-        return _becomes_true(lambda: self.find(key, self.lib.VIR_DOMAIN_AFFECT_LIVE) is None, seconds)
+        return retry.poll(lambda: self.find(key, self.lib.VIR_DOMAIN_AFFECT_LIVE) is None, bool,
+                          retry.every(_POLL, timeout=seconds), self.guest.clock)
 
 
 def _attach(xml: str, flag: int, domain: Any) -> None:
     domain.attachDeviceFlags(xml, flag)
-
-
-def _becomes_true(condition: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL)
-    return True

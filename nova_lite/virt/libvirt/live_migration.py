@@ -19,12 +19,12 @@ from lxml import etree
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.objects import states
 from nova_lite.objects.guest_moves import DiskOffer, Plan, SourceFacts
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF
-from nova_lite.virt.copies import Copies
+from nova_lite.virt.copy_slots import CopySlots
 from nova_lite.virt.driver import Checker, Fetcher, wanted
 from nova_lite.virt.libvirt import (
     console,
@@ -39,7 +39,7 @@ from nova_lite.virt.libvirt import (
 from nova_lite.virt.libvirt.connection import Connection, ConnectionLost
 from nova_lite.virt.libvirt.disk_offer import DiskServer, key_of, pull
 from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.files import GuestDirectory, instances_root, written_whole
+from nova_lite.virt.libvirt.files import GuestDirectory, instances_root
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.guest_record import Record, State
 from nova_lite.virt.libvirt.host import Host
@@ -66,7 +66,7 @@ class LiveMigrations:
         self._taps, self._host, self._working, self._remove = taps, host, working, remove
         self._root = instances_root(conf)
         self._address = conf.libvirt.migration_address or conf.my_ip
-        self._copies = Copies()
+        self._copies = CopySlots()
 
     # before -------------------------------------------------------------------------------------------------------------
     def facts(self, instance: Instance) -> SourceFacts:
@@ -78,7 +78,7 @@ class LiveMigrations:
         kind, cpu = xml.find("os/type"), xml.find("cpu")
         token = secrets.token_hex(16)
         files.make()
-        with written_whole(files.path / migration_check.TOKEN) as part:
+        with durable.written_whole(files.path / migration_check.TOKEN) as part:
             part.write_text(token)
         return SourceFacts(
             hypervisor_type=inventory.hypervisor_type, hypervisor_version=inventory.hypervisor_version,
@@ -144,7 +144,7 @@ class LiveMigrations:
         if offer is not None:
             with key_of(offer, files.path) as keys:
                 for path in (path for path in _carried(files) if path.name in offer.disks):
-                    with written_whole(path) as part:
+                    with durable.written_whole(path) as part:
                         pull(offer, path.name, keys, part, check)
                         if path == files.console_log:
                             console.trim(part)
@@ -175,11 +175,11 @@ class LiveMigrations:
         record = self._files(instance).record
         return record.host == self._name and record.state in (State.LEAVING, State.ARRIVING)
 
-    def turn(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
+    def slot(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
         """See LiveMigrations. A copy that has outlived a daemon is only looked at."""
         guest = self._guest(instance)
         at_once = self.post_copy(instance) != WHOLE or bool(migration_job.statistics(guest)) or self._is_gone(guest)
-        return self._copies.turn(ask, at_once=at_once)
+        return self._copies.slot(ask, at_once=at_once)
 
     def post_copy(self, instance: Instance) -> str:
         """See LiveMigrations. The record remembers it of a guest whose process has ended."""
@@ -197,7 +197,7 @@ class LiveMigrations:
                 self._check_can_leave(guest)
                 if guest.power_state() == states.POWER_PAUSED:
                     guest.note_paused_copy()
-                self._disks.disown(instance.uuid)
+                self._disks.release_ownership(instance.uuid)
                 if not plan.shared:
                     self._files(instance).note(state=State.LEAVING, host=self._name, move="")
                 LOG.info("moving to %s: %s", plan.address, "with its disks" if plan.block else "memory only",
@@ -210,7 +210,7 @@ class LiveMigrations:
                     break
                 if call is not None and call.flowed:
                     deadline = time.monotonic() + REST_SECONDS
-                lost = self._mend(guest, instance, plan, call.error if call is not None else None, report, waits, deadline)
+                lost = self._recover(guest, instance, plan, call.error if call is not None else None, report, waits, deadline)
                 if lost:
                     return lost
                 call = migration_job.Call(lambda: self._migrate(guest, plan, mend=True))
@@ -222,8 +222,8 @@ class LiveMigrations:
         error = call.error if call is not None else None
         raise exception.VirtDriverError(what="Live migration", reason=str(error or "libvirt ended it")) from error
 
-    def _mend(self, guest: Guest, instance: Instance, plan: Plan, error: exception.NovaLiteError | None, report: Report,
-              waits: Waits, deadline: float) -> str:
+    def _recover(self, guest: Guest, instance: Instance, plan: Plan, error: exception.NovaLiteError | None, report: Report,
+                 waits: Waits, deadline: float) -> str:
         """Before a copy is taken up that broke after the guest had gone on at the destination: a pause, or why one half is lost
         for good. Then the other host has what there is of it: its disks, as they were written last, or all."""
         lost = ""
@@ -425,7 +425,7 @@ class LiveMigrations:
             self._taps.remove(network_info)
         else:
             self._remove(instance, network_info)
-        self._volumes.lock_unless_read(instance)
+        self._volumes.remove_unused_secrets(instance)
 
     def give_up(self, instance: Instance, network_info: list[VIF], plan: Plan) -> None:
         """See LiveMigrations."""

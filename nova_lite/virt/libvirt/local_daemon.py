@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import grp
 import json
+import operator
 import os
 import pathlib
 import pwd
@@ -16,7 +17,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
 import uuid
 import zlib
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.runtime import concurrency
 from nova_lite.virt.libvirt import virt_type
 from nova_lite.virt.libvirt.connection import load_libvirt
@@ -169,12 +169,9 @@ class LocalDaemon:
         return "\n".join(lines)
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT
-        while not _answers(self.uri):
-            if time.monotonic() > deadline:
-                raise exception.ConfigError(reason=f"libvirtd does not answer after {START_TIMEOUT:.0f} seconds: see "
-                                                   f"{self._directory}/log")
-            time.sleep(0.1)
+        if not retry.poll(lambda: _answers(self.uri), bool, retry.every(0.1, timeout=START_TIMEOUT)):
+            raise exception.ConfigError(reason=f"libvirtd does not answer after {START_TIMEOUT:.0f} seconds: see "
+                                               f"{self._directory}/log")
 
     def _end_daemons(self) -> None:
         for name in reversed(_DAEMONS):
@@ -212,10 +209,7 @@ def _runs(pid: int, name: str) -> bool:
 
 
 def _wait_for_end(pid: int, name: str, timeout: float = 10.0) -> None:
-    deadline = time.monotonic() + timeout
-    while _runs(pid, name) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    if _runs(pid, name):
+    if retry.poll(lambda: _runs(pid, name), operator.not_, retry.every(0.05, timeout=timeout)):
         os.kill(pid, signal.SIGKILL)
 
 

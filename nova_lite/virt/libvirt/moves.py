@@ -17,7 +17,7 @@ from oslo_config import cfg
 from oslo_log import log
 from oslo_utils import uuidutils
 
-from nova_lite import exception
+from nova_lite import durable, exception
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.objects.instance import Instance
@@ -35,7 +35,6 @@ from nova_lite.virt.libvirt.files import (
     UnreadableRecord,
     finish_removals,
     instances_root,
-    written_whole,
 )
 from nova_lite.virt.libvirt.guest_record import Record, State
 from nova_lite.virt.libvirt.ownership import Rule, Standing, rule
@@ -159,7 +158,7 @@ class Moves:
             files.note(base=aside.base)
             for path in aside.movable:
                 if path.exists() and not (target := files.path / path.name).exists():
-                    with written_whole(target) as part:
+                    with durable.written_whole(target) as part:
                         copying.run(check, "cp", "--sparse=always", "--reflink=auto", "--preserve=mode,ownership", path, part)
             return
         with key_of(offer, files.path) as keys:
@@ -170,7 +169,7 @@ class Moves:
                 if name not in (p.name for p in files.movable):
                     raise exception.VirtDriverError(what="Receiving a guest", reason=f"the other host offers a file {name!r}")
                 if not target.exists():
-                    with written_whole(target) as part:
+                    with durable.written_whole(target) as part:
                         pull(offer, name, keys, part, check)
                         if target == files.disk:
                             files.note_base(self._rebase(instance, part, offer, move, fetch,

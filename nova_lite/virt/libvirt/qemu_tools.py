@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 
 LOG = log.getLogger(__name__)
 SECONDS = 120.0             # that one look at the storage may take
@@ -16,7 +16,7 @@ SECONDS = 120.0             # that one look at the storage may take
 ITERATION = 100
 # QEMU measures how fast the machine is; on a busy one its clock of the thread's work now and then does not move meanwhile
 _UNMEASURED = "Unable to get accurate CPU usage"
-_ATTEMPTS = 50              # of some milliseconds each; one in five failed on a machine with two busy cores
+_CREATES = retry.Schedule((0.0,) * 49)      # of some milliseconds each; one in five failed on a machine with two busy cores
 
 
 def run(secrets: Mapping[str, str], program: str, *arguments: str | os.PathLike[str], keep: Iterable[int] = (),
@@ -47,12 +47,9 @@ def run(secrets: Mapping[str, str], program: str, *arguments: str | os.PathLike[
 def create(secrets: Mapping[str, str], *arguments: str | os.PathLike[str],
            keep: Iterable[int] = ()) -> subprocess.CompletedProcess[str]:
     """qemu-img create of what is encrypted."""
-    for _attempt in range(_ATTEMPTS):
-        made = run(secrets, "qemu-img", "create", "-q", *arguments, keep=keep)
-        if _UNMEASURED not in made.stderr:
-            break
-        LOG.info("qemu-img could not measure the speed of this machine: once more")
-    return made
+    return retry.poll(
+        lambda: run(secrets, "qemu-img", "create", "-q", *arguments, keep=keep), lambda made: _UNMEASURED not in made.stderr,
+        _CREATES, before_pause=lambda: LOG.info("qemu-img could not measure the speed of this machine: once more"))
 
 
 def failed(what: str, done: subprocess.CompletedProcess[str]) -> exception.VirtDriverError:

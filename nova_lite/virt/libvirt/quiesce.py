@@ -12,7 +12,7 @@ from typing import Any
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.libvirt import guest_config
@@ -71,18 +71,17 @@ def _freeze(domain: Any) -> None:
 def thaw(guest: Guest, files: GuestDirectory, seconds: float = THAW_SECONDS) -> bool:
     """What may be frozen. False: the agent has not answered within ``seconds``, which is logged, or the guest's memory is
     saved. Whoever comes next asks again: the end of the snapshot, a later one, unpause, resume, the daemon when it starts."""
-    deadline = time.monotonic() + seconds
-    while files.frozen.exists():
-        try:
-            if guest.do(_thaw, lasts=True) is False:
-                return False
-            files.frozen.unlink(missing_ok=True)
-        except exception.VirtDriverError as error:
-            if time.monotonic() >= deadline:
-                LOG.error("the guest's file systems may still be frozen: %s", error, extra={"instance_uuid": guest.uuid})
-                return False
-            time.sleep(THAW_PAUSE)
-    return True
+    if not files.frozen.exists():
+        return True
+    try:
+        is_thawed = retry.on_error(lambda: guest.do(_thaw, lasts=True) is not False, exception.VirtDriverError,
+                                   retry.every(THAW_PAUSE, timeout=seconds), guest.clock)
+    except exception.VirtDriverError as error:
+        LOG.error("the guest's file systems may still be frozen: %s", error, extra={"instance_uuid": guest.uuid})
+        return False
+    if is_thawed:
+        files.frozen.unlink(missing_ok=True)
+    return is_thawed
 
 
 def _thaw(domain: Any) -> bool:

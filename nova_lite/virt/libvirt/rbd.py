@@ -6,26 +6,26 @@ An image is there when the pool lists it: a name that a killed rename has left m
 from __future__ import annotations
 
 import json
+import operator
 import pathlib
 import subprocess
-import time
 from typing import Any
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.virt.driver import Checker, wanted
 from nova_lite.virt.libvirt import copying, images
 
 QUERY_SECONDS = 60.0            # for what is no work: a cluster that is away would be waited for without end
 CLUSTER_SECONDS = 10.0          # for questions about the cluster: a host's signs of life wait for the answer
-BUSY_SECONDS = 60.0             # Ceph knows half a minute after its end that a killed QEMU has let go of an image
+WHILE_BUSY = retry.every(2.0, timeout=60.0)     # Ceph knows half a minute after its end that a killed QEMU has closed an image
 _NOT_THERE, _BUSY = 2, 16       # exit statuses of rbd: errnos
 
 
 class Pool:
     """All raise VirtDriverError."""
 
-    def __init__(self, name: str, conf_file: str = "", user: str = "") -> None:
-        self.name, self._conf_file, self._user = name, conf_file, user
+    def __init__(self, name: str, conf_file: str = "", user: str = "", clock: retry.Clock = retry.SYSTEM) -> None:
+        self.name, self._conf_file, self._user, self._clock = name, conf_file, user, clock
         self._who = [*(["--conf", conf_file] if conf_file else []), *(["--id", user] if user else [])]
 
     # the cluster --------------------------------------------------------------------------------------------------------
@@ -81,24 +81,16 @@ class Pool:
         except _Failed as error:
             if error.status != _NOT_THERE:
                 raise
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                self._rbd("rm", "--no-progress", self._spec(image), lasts=True)
-                return
-            except _Failed as error:
-                if error.status != _BUSY or time.monotonic() > deadline:
-                    raise
-            time.sleep(2)
+        retry.on_error(lambda: self._rbd("rm", "--no-progress", self._spec(image), lasts=True),
+                       lambda error: isinstance(error, _Failed) and error.status == _BUSY, WHILE_BUSY, self._clock)
 
     def wait_until_closed(self, image: str) -> None:
         """Until no process has it open to write. Raises VirtDriverError that says where the one is that goes on."""
-        deadline = time.monotonic() + BUSY_SECONDS
-        while watchers := self._query("status", self._spec(image)).get("watchers"):
-            if time.monotonic() > deadline:
-                where = ", ".join(str(watcher["address"]) for watcher in watchers)
-                raise exception.VirtDriverError(what=f"Taking over image {image}", reason=f"it is still in use by {where}")
-            time.sleep(2)
+        watchers = retry.poll(lambda: self._query("status", self._spec(image)).get("watchers"), operator.not_, WHILE_BUSY,
+                              self._clock)
+        if watchers:
+            where = ", ".join(str(watcher["address"]) for watcher in watchers)
+            raise exception.VirtDriverError(what=f"Taking over image {image}", reason=f"it is still in use by {where}")
 
     # snapshots ----------------------------------------------------------------------------------------------------------
     def snapshots(self, image: str) -> list[str]:

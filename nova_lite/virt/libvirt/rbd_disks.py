@@ -18,7 +18,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import durable, exception, units
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 from nova_lite.virt.driver import Checker, DiskCopy, Fetcher
@@ -26,7 +26,7 @@ from nova_lite.virt.libvirt import images, older_marks, quiesce
 from nova_lite.virt.libvirt.config import Auth, DiskPool
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import MAKE_SWAP, DiskMaker, sparse
-from nova_lite.virt.libvirt.files import EPHEMERALS, PART, POOLED, SWAP, GuestDirectory, image_name
+from nova_lite.virt.libvirt.files import EPHEMERALS, POOLED, SWAP, GuestDirectory, image_name
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.guest_record import Record, State
 from nova_lite.virt.libvirt.ownership import Standing, rule
@@ -109,7 +109,7 @@ class RbdDisks(DiskMaker):
         for name, image, record in self._owned(instance.uuid):
             if self._may_take(record):      # an evacuation: nobody says that the old host's guest has ended but Ceph
                 self._pool.wait_until_closed(image)
-            if record.host == self._host or self._may_take(record) or name.endswith(PART):
+            if record.host == self._host or self._may_take(record) or name.endswith(durable.PART):
                 continue
             if instance.launched_at is not None or not record.host:
                 raise self._not_mine(image, record)
@@ -193,7 +193,7 @@ class RbdDisks(DiskMaker):
     @contextlib.contextmanager
     def _formatted(self, path: pathlib.Path, size: int, *program: str) -> Iterator[pathlib.Path]:
         """A file for a moment, almost all of it a hole."""
-        part = path.with_name(path.name + PART)
+        part = path.with_name(path.name + durable.PART)
         try:
             part.unlink(missing_ok=True)
             part.touch(mode=0o600)
@@ -212,7 +212,7 @@ class RbdDisks(DiskMaker):
     def _import(self, path: pathlib.Path, size: int, source: pathlib.Path, disk_format: str) -> None:
         """It gets its name when it is whole, and its owner before anything else."""
         name = image_name(path)
-        part = name + PART
+        part = name + durable.PART
         if part in self._pool.images(part):
             self._pool.remove(part)
         self._pool.create(part, size)
@@ -227,7 +227,7 @@ class RbdDisks(DiskMaker):
             if record.host == self._host:
                 if name not in keep and rule(record, self._host).removes(server):
                     self._pool.remove(image)
-            elif record.state is State.UNKNOWN and name.endswith(PART):
+            elif record.state is State.UNKNOWN and name.endswith(durable.PART):
                 self._pool.remove(image)
             else:
                 LOG.log(logging.INFO if record.host else logging.WARNING, "image %s of pool %s stays: it is %s", image,
@@ -252,7 +252,7 @@ class RbdDisks(DiskMaker):
         """See DiskStore. Who still has one open is told by its removal, which fails."""
         self._change(uuid, self._may_take, host=self._host, state=State.HERE)
 
-    def disown(self, uuid: str) -> None:
+    def release_ownership(self, uuid: str) -> None:
         """See DiskStore."""
         self._change(uuid, lambda record: record.host == self._host, host="", state=State.LEAVING)
 
@@ -265,7 +265,7 @@ class RbdDisks(DiskMaker):
         """See DiskStore."""
         for name, image, record in self._owned(uuid):
             is_made_here = record.host == self._host and record.state is not State.ADOPTED
-            if not is_made_here and not name.endswith(PART):
+            if not is_made_here and not name.endswith(durable.PART):
                 self._write(image, record, host="", state=State.ADOPTED)
 
     def adopted(self, uuid: str) -> None:
@@ -286,7 +286,7 @@ class RbdDisks(DiskMaker):
         self.claim(uuid)
         for name in self.names(uuid):
             image = _image(uuid, name)
-            self._pool.make_snapshot(image, _way_back(move))
+            self._pool.make_snapshot(image, _rollback_snapshot(move))
             self._write(image, self._record(image), host=self._host, state=State.ASIDE, move=move, source=self._host)
 
     def restore(self, uuid: str, move: str) -> None:
@@ -294,9 +294,9 @@ class RbdDisks(DiskMaker):
         self.claim(uuid)
         for name in self.names(uuid):
             image = _image(uuid, name)
-            if _way_back(move) in self._pool.snapshots(image):
+            if _rollback_snapshot(move) in self._pool.snapshots(image):
                 self._pool.wait_until_closed(image)
-                self._pool.roll_back(image, _way_back(move))
+                self._pool.roll_back(image, _rollback_snapshot(move))
             elif name in _MADE_BY_MOVES:
                 self._pool.remove(image)
 
@@ -304,7 +304,7 @@ class RbdDisks(DiskMaker):
         """See DiskStore."""
         for name in self.names(uuid):
             image = _image(uuid, name)
-            self._pool.remove_snapshot(image, _way_back(move))
+            self._pool.remove_snapshot(image, _rollback_snapshot(move))
             record = self._record(image)
             if record.move == move:
                 state = State.HERE if record.state is State.ASIDE else record.state
@@ -315,9 +315,9 @@ class RbdDisks(DiskMaker):
         for name, image, record in self._owned(uuid):
             if record.host != self._host:
                 continue
-            if _way_back(move) in self._pool.snapshots(image):
+            if _rollback_snapshot(move) in self._pool.snapshots(image):
                 self._write(image, record, host=record.source, state=State.ASIDE)
-            elif name.removesuffix(PART) in _MADE_BY_MOVES:
+            elif name.removesuffix(durable.PART) in _MADE_BY_MOVES:
                 self._pool.remove(image)
 
     def abandon(self, uuid: str) -> None:
@@ -325,7 +325,7 @@ class RbdDisks(DiskMaker):
         for name, image, record in self._owned(uuid):
             if record.host == self._host and record.source not in ("", self._host):
                 self._write(image, record, host=record.source, state=State.ASIDE)
-            elif record.host == self._host or record.state is State.UNKNOWN and name.endswith(PART):
+            elif record.host == self._host or record.state is State.UNKNOWN and name.endswith(durable.PART):
                 self._pool.remove(image)
 
     # --------------------------------------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def _image(uuid: str, name: str) -> str:
     return f"{uuid}_{name}"
 
 
-def _way_back(move: str) -> str:
+def _rollback_snapshot(move: str) -> str:
     """The snapshot that a move can be undone by."""
     return f"nova_lite_{move}"
 

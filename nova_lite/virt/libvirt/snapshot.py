@@ -80,7 +80,7 @@ def _copy_live(instance: Instance, guest: Guest, files: GuestDirectory, disk_for
         job.wait(check)
 
     try:
-        again(copy)
+        again(copy, guest.clock)
         return True
     except (exception.Interrupted, Exception) as error:
         if not isinstance(error, (exception.VirtDriverError, exception.InstanceQuiesceFailed)) or guest.is_active():

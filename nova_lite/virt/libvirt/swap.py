@@ -31,7 +31,7 @@ def swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Noter
     QEMU mirrors only what has the same size: of a larger volume the guest is given the front part, and sees the rest when it
     is started the next time.
     """
-    again(lambda: _swap(guest, old, new, xml, note))
+    again(lambda: _swap(guest, old, new, xml, note), guest.clock)
 
 
 def _swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Noter) -> None:

@@ -13,7 +13,8 @@ import shutil
 import tarfile
 import urllib.parse
 
-from nova_lite.virt.libvirt.files import PART, GuestDirectory, discard, written_whole
+from nova_lite import durable
+from nova_lite.virt.libvirt.files import GuestDirectory, discard
 
 _SYSTEM = "/var/lib/libvirt"
 
@@ -33,7 +34,7 @@ class TpmStates:
         state = self._root / uuid
         if not state.is_dir():
             return
-        with written_whole(files.tpm) as part:
+        with durable.written_whole(files.tpm) as part:
             with tarfile.open(part, mode="w") as archive:
                 archive.add(state, arcname=uuid)
 
@@ -42,7 +43,7 @@ class TpmStates:
         from another host, and libvirt gives what is there to the user of the TPM, as root."""
         if not files.tpm.exists():
             return
-        part = self._root / f"{uuid}{PART}"
+        part = self._root / f"{uuid}{durable.PART}"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o711, parents=True)
         try:
@@ -59,7 +60,7 @@ class TpmStates:
     def remove(self, uuid: str) -> None:
         """The domain is gone; what no domain was made for goes, too. There may be nothing. It loses its name first: half of
         it is never saved. Raises OSError."""
-        part = self._root / f"{uuid}{PART}"
+        part = self._root / f"{uuid}{durable.PART}"
         discard(part)
         with contextlib.suppress(FileNotFoundError):
             os.rename(self._root / uuid, part)

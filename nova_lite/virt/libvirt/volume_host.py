@@ -116,17 +116,17 @@ class VolumeHost:
         def unlock_and_step() -> None:
             self.unlock(instance)
             step()
-        again(unlock_and_step)
+        again(unlock_and_step, self._connection.clock)
 
-    def lock_unless_read(self, instance: Instance) -> None:
+    def remove_unused_secrets(self, instance: Instance) -> None:
         """Forget the passphrases of a server where no guest reads what they open any more."""
-        self._lock_unless_read(instance, encryption.secret_uuids(instance))
+        self._remove_unused_secrets(instance, encryption.secret_uuids(instance))
 
-    def lock_volume_unless_read(self, instance: Instance, device: BlockDevice) -> None:
+    def remove_unused_volume_secret(self, instance: Instance, device: BlockDevice) -> None:
         """The same of one volume."""
-        self._lock_unless_read(instance, [encrypted.secret_uuid for _, encrypted in encryption.of_all([device])])
+        self._remove_unused_secrets(instance, [encrypted.secret_uuid for _, encrypted in encryption.of_all([device])])
 
-    def _lock_unless_read(self, instance: Instance, uuids: Sequence[str]) -> None:
+    def _remove_unused_secrets(self, instance: Instance, uuids: Sequence[str]) -> None:
         if uuids and not Guest(self._connection, instance.uuid).is_active():
             for uuid in uuids:
                 self._forget(uuid)

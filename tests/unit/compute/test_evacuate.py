@@ -155,7 +155,7 @@ def _returns(cloud, name):
     """A host is back, and has done all that it was told when it looked at its guests."""
     manager = cloud.add_host(name)
     cloud.sync(name)
-    cloud.wait_for(lambda: not any(manager._turns.is_busy(uuid) for uuid in [*cloud.guests(name)]))
+    cloud.wait_for(lambda: not any(manager._queues.is_busy(uuid) for uuid in [*cloud.guests(name)]))
 
 
 def test_an_old_host_that_returns_before_the_new_one_has_begun_has_its_guest_off_and_keeps_it(cloud, server, monkeypatch):

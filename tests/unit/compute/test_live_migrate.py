@@ -374,7 +374,7 @@ def test_a_host_that_dies_during_the_copy(make_cloud, tmp_path, monkeypatch, dea
     lost = old if dead == "source" else new
     with cloud.db.read() as conn:
         assert not moves.list_all(conn)
-    # the host is gone when its turn comes
+    # the host is gone when it gets the slot
     cloud.end_host(lost) if dead == "source" else None
     step = {"source": ("copy", old), "destination": ("prepare", new)}[dead]
 

@@ -3,7 +3,6 @@ import threading
 
 import pytest
 
-from nova_lite.compute import patience
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from tests.support.fake_neutron import CREDENTIALS, FakeNeutron, Refused
@@ -19,8 +18,7 @@ def neutron():
 
 
 @pytest.fixture
-def cloud(make_volume_cloud, neutron, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(patience, "PAUSES", (0.05,))
+def cloud(make_volume_cloud, neutron):  # noqa: F811
     neutron.new_port_status = "ACTIVE"
     return make_volume_cloud("h1", "h2", config=CREDENTIALS.format(url=neutron.url), network__driver="neutron",
                              service_user__retries=0, network__vif_plugging_timeout=1)

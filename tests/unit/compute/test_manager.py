@@ -173,7 +173,7 @@ def test_what_has_waited_long_for_a_thread_is_asked_for_again(cloud, monkeypatch
     manager = cloud.hosts[cloud.get(server).host]
     real, waiting = manager._read, []
     monkeypatch.setattr(manager, "_read", lambda number, answer, _asked: real(number, answer, float("-inf")))
-    monkeypatch.setattr(manager, "_turns", SimpleNamespace(submit=lambda _uuid, _pool, turn: waiting.append(turn)))
+    monkeypatch.setattr(manager, "_queues", SimpleNamespace(submit=lambda _uuid, _pool, task: waiting.append(task)))
     action_id = cloud.operate(server, "start")
     cloud.wait_for(lambda: waiting)
     cloud.db.write(actions.finish, [action_id], "it failed")

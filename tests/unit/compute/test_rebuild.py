@@ -258,7 +258,6 @@ def write_slowly(volume, monkeypatch):
             if not looks:
                 real_reimage(context, volume_id, asked[-1])
         return found
-    monkeypatch.setattr(rebuild, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(volume, "reimage", reimage)
     monkeypatch.setattr(volume, "get", get)
     return asked
@@ -273,9 +272,9 @@ def test_the_image_of_an_earlier_rebuild_that_is_still_being_written_is_not_its_
     server, volumes, made = on_volumes(cloud, images)
     asked = write_slowly(cloud.hosts[cloud.get(server).host].host.volume, monkeypatch)
     first, second = raw_image(images, b"first"), raw_image(images, b"second")
-    with monkeypatch.context() as patch:
-        patch.setattr(rebuild, "REIMAGE_TIMEOUT", -1.0)
-        cloud.wait_action(begin(cloud, server, first, updates={"image_ref": ""}, reimage=first.id), "error")
+    cloud.clock.skips = 3600.0
+    cloud.wait_action(begin(cloud, server, first, updates={"image_ref": ""}, reimage=first.id), "error")
+    cloud.clock.skips = 0.0
     assert "downloading" in cloud.get(server).fault["message"]
     cloud.wait_action(begin(cloud, server, second, updates={"image_ref": ""}, reimage=second.id), "done")
     assert asked == [first.id, second.id]

@@ -78,7 +78,7 @@ def test_a_guest_that_has_come_back_is_not_removed_by_an_old_answer(lasting):
     server = lasting.active()
     host = lasting.hosts["h1"]
     host._remove(lasting.get(server))       # as it was when the server was elsewhere
-    lasting.wait_for(lambda: not host._turns.is_busy(server))
+    lasting.wait_for(lambda: not host._queues.is_busy(server))
     assert lasting.guests("h1") == {server: states.RUNNING}
 
 
@@ -119,7 +119,7 @@ def test_no_guest_starts_again_whose_server_leaves_while_others_start(make_cloud
         real(host, uuid, waited)
     monkeypatch.setattr(recovery, "resume", first_start)
     host = cloud.add_host("h1")
-    cloud.wait_for(lambda: left and not any(host._turns.is_busy(server) for server in servers))
+    cloud.wait_for(lambda: left and not any(host._queues.is_busy(server) for server in servers))
     started, other = next(server for server in servers if server != left[0]), left[0]
     assert cloud.guests("h1").get(started) == states.RUNNING
     assert cloud.guests("h1").get(other) in (states.SHUTDOWN, None)     # None: removed, as it is being built elsewhere

@@ -133,10 +133,10 @@ def test_the_conductor_takes_it_off_when_its_time_is_over(make_cloud):
     server = cloud.active()
     cloud.wait_action(shelve(cloud, image_base.load(cloud.conf), server)[0], "done")
     cloud.set(server, system_metadata={**cloud.get(server).system_metadata, "shelved_at": "2999-01-01T00:00:00"})
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     assert state(cloud, server) == ("shelved", None, 4)
     cloud.set(server, system_metadata={**cloud.get(server).system_metadata, "shelved_at": "2026-01-01T00:00:00"})
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.wait(server, "shelved_offloaded")
     cloud.wait_for(lambda: not room(cloud, server))
 
@@ -153,10 +153,10 @@ def _due(make_cloud):
 
 def test_nobody_asks_a_dead_host_to_let_it_go(make_cloud):
     cloud, server = _due(make_cloud)
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     assert state(cloud, server) == ("shelved", None, 4)
     cloud.report("h1")
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.wait(server, "shelved_offloaded")
 
 
@@ -166,7 +166,7 @@ def test_a_conductor_whose_clock_is_wrong_takes_no_host_for_dead(make_cloud, mon
     now = units.utcnow
     with monkeypatch.context() as patch:
         patch.setattr(units, "utcnow", lambda: now() + datetime.timedelta(hours=1))
-        cloud.conductor.overdue.run()
+        cloud.conductor.expiry.run()
     cloud.wait(server, "shelved_offloaded")
 
 
@@ -174,10 +174,10 @@ def test_who_just_gets_a_volume_leaves_its_host_later(make_cloud):
     cloud, server = _due(make_cloud)
     cloud.report("h1")
     attach = begin(cloud, server, "attach_volume")
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     assert state(cloud, server) == ("shelved", None, 4)
     cloud.db.write(actions.finish, [attach])
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.wait(server, "shelved_offloaded")
 
 
@@ -315,12 +315,12 @@ def test_an_unshelve_whose_host_was_only_cut_off_leaves_no_guest_there(cloud, im
 
 def test_who_lost_an_unshelve_and_fails_leaves_the_volumes_alone(cloud, images, monkeypatch):
     go_on = lost_in_the_middle(cloud, images, monkeypatch)
-    let_go = []
-    monkeypatch.setattr(shelve_on_host, "_let_go_all", lambda *_: let_go.append(True))
+    release_guest = []
+    monkeypatch.setattr(shelve_on_host, "_release_volumes", lambda *_: release_guest.append(True))
     cloud.fail("spawn@h2")
     go_on.set()
     cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
-    assert (let_go, cloud.guests("h2")) == ([], {})
+    assert (release_guest, cloud.guests("h2")) == ([], {})
 
 
 def _killed_after_discard(cloud, server, monkeypatch):

@@ -93,7 +93,7 @@ def test_an_unshelve_whose_host_is_cut_off_when_the_guest_runs_stays_there(cloud
     cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
     cloud.report("h2")
     cloud.sync("h2")
-    cloud.wait_for(lambda: not cloud.hosts["h2"]._turns.is_busy(server))
+    cloud.wait_for(lambda: not cloud.hosts["h2"]._queues.is_busy(server))
     assert (cloud.guests("h2"), len(room(cloud, server)), cloud.get(server).system_metadata) == ({server: 1}, 1, {"other": "x"})
 
 

@@ -116,9 +116,9 @@ def test_a_second_run_finds_what_the_first_has_done(cloud, images, server):
     assert state(cloud, server) == ("active", None, 1, None)
 
 
-def test_a_second_run_begins_a_half_upload_anew(cloud, images, server, monkeypatch):
+def test_a_second_run_begins_a_half_upload_anew(cloud, images, server):
     """The upload of a worker that died: Glance takes it for one under way until it sees that nobody sends any more."""
-    monkeypatch.setattr(snapshot, "SAVING_PAUSES", (0.05,) * 40)
+    cloud.clock.longest = 60.0      # it shall not be given up before this test has looked
     action_id, image_id = begin(cloud, images, server, wake=False)
     record = pathlib.Path(cloud.conf.image.local_path, f"{image_id}.json")
     queued = record.read_text()
@@ -240,10 +240,10 @@ def short_tempered(make_cloud):
 def test_an_image_whose_making_is_given_up_is_deleted(short_tempered):
     cloud, images = short_tempered, image_base.load(short_tempered.conf)
     action_id, image_id = given_up(cloud, images, cloud.active())
-    cloud.conductor.debts.run()
+    cloud.conductor.deferred_cleanup.run()
     assert images.get(OWNER, image_id).status == "queued"       # a worker that is only late finds it
     cloud.expire(action_id)
-    cloud.conductor.debts.run()
+    cloud.conductor.deferred_cleanup.run()
     assert images.list(OWNER) == []
     assert cloud.action(action_id).lease_until is None
 
@@ -254,7 +254,7 @@ def test_one_that_has_its_data_stays(short_tempered):
     action_id, image_id = given_up(cloud, images, cloud.active())
     images.upload(admin_context(), image_id, [b"all of it"])
     cloud.expire(action_id)
-    cloud.conductor.debts.run()
+    cloud.conductor.deferred_cleanup.run()
     assert images.get(OWNER, image_id).status == "active"
     assert cloud.action(action_id).lease_until is None
 
@@ -270,10 +270,10 @@ def test_one_that_the_image_service_does_not_delete_now_is_deleted_later(cloud, 
     cloud.expire(action_id)
     with monkeypatch.context() as patched:
         patched.setattr(type(images), "delete", is_down)
-        cloud.conductor.debts.run()
+        cloud.conductor.deferred_cleanup.run()
     assert images.get(OWNER, image_id).status == "queued"
     cloud.expire(action_id)
-    cloud.conductor.debts.run()
+    cloud.conductor.deferred_cleanup.run()
     assert images.list(OWNER) == []
 
 

@@ -54,7 +54,7 @@ def test_a_server_that_was_on_a_shelf_leaves_no_image(cloud, api, verb):
     assert images.get(cloud.context, image).id == image
     if verb == "delete":
         cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(hours=2))
-        cloud.conductor.overdue.run()
+        cloud.conductor.expiry.run()
         cloud.wait_for(lambda: cloud.get(server).deleted)
     else:
         api.restore(cloud.context, server)
@@ -78,7 +78,7 @@ def test_nor_does_one_whose_host_is_dead(cloud, api, monkeypatch, image_is_away)
         raise exception.ServiceUnavailable(what="Glance", reason="it does not answer")
     if image_is_away:       # it keeps no server from going
         monkeypatch.setattr(type(images), "delete", is_away)
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.expire()
     cloud.sweep()
     cloud.wait_for(lambda: cloud.get(server).deleted)
@@ -147,7 +147,7 @@ def test_a_conductor_whose_clock_is_wrong_deletes_nothing_early(make_cloud, monk
     now = units.utcnow
     with monkeypatch.context() as patch:
         patch.setattr(units, "utcnow", lambda: now() + datetime.timedelta(hours=1))
-        cloud.conductor.overdue.run()
+        cloud.conductor.expiry.run()
     assert cloud.get(server).task_state is None
     assert not cloud.get(server).deleted
 
@@ -172,7 +172,7 @@ def test_its_time_is_over_after_the_interval(cloud):
     hour = datetime.timedelta(seconds=3601)
     cloud.set(servers[0], deleted_at=units.utcnow() - hour)
     cloud.set(servers[1], deleted_at=units.utcnow())
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.wait_for(lambda: cloud.get(servers[0]).deleted)
     assert cloud.guests("h1") == {servers[1]: 4}
     assert state(cloud, servers[1]) == ("soft-delete", None, 4)
@@ -185,13 +185,13 @@ def test_one_whose_delete_fails_for_good_is_tried_again(cloud):
     over = units.utcnow() - datetime.timedelta(hours=2)
     cloud.set(server, deleted_at=over)
     cloud.fail("destroy")
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.wait_for(lambda: cloud.get(server).fault)
     assert state(cloud, server)[:2] == ("soft-delete", None)
     assert "destroy" in cloud.get(server).fault["message"]
     assert cloud.get(server).deleted_at == over
     cloud.fail()
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.wait_for(lambda: cloud.get(server).deleted)
     assert cloud.guests("h1") == {}
 
@@ -211,7 +211,7 @@ def test_one_whose_delete_is_given_up_ends_in_error(cloud):
     cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
     cloud.set(server, deleted_at=units.utcnow() - datetime.timedelta(hours=2))
     cloud.conductor.compute.wake = lambda *arguments: None
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     with cloud.db.read() as conn:
         [action] = actions.open_of_instances(conn, [server])[server]
     for _ in range(cloud.conf.conductor.max_attempts):
@@ -234,7 +234,7 @@ def test_one_that_was_brought_back_and_deleted_again_while_others_go_has_its_who
             cloud.set(other, deleted_at=units.utcnow())
         real(context, host, action_ids)
     monkeypatch.setattr(cloud.conductor.compute, "wake", wake)
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     [first] = woken
     [other] = {*servers} - {first}
     cloud.wait_for(lambda: cloud.get(first).deleted)
@@ -252,7 +252,7 @@ def test_a_restore_that_fails_leaves_it_its_grace(cloud, api):
     cloud.wait_for(lambda: cloud.get(server).fault)
     cloud.wait(server, "soft-delete")
     assert cloud.get(server).deleted_at >= before
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     assert state(cloud, server)[:2] == ("soft-delete", None)
     cloud.fail()
     api.restore(cloud.context, server)
@@ -276,7 +276,7 @@ def test_a_second_delete_that_fails_keeps_no_server_for_ever(cloud, api, monkeyp
     with monkeypatch.context() as patch:
         now = clock.read
         patch.setattr(clock, "read", lambda conn: now(conn) + datetime.timedelta(seconds=3601))
-        cloud.conductor.overdue.run()
+        cloud.conductor.expiry.run()
     cloud.wait_for(lambda: cloud.get(server).deleted)
 
 
@@ -284,7 +284,7 @@ def test_what_nobody_knows_the_time_of_is_not_deleted(cloud):
     server = cloud.active()
     cloud.wait_action(cloud.operate(server, "soft_delete"), "done")
     assert cloud.get(server).deleted_at is None
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     assert state(cloud, server)[:2] == ("soft-delete", None)
 
 
@@ -315,7 +315,7 @@ def test_a_restore_that_a_dead_host_had_not_begun_leaves_it_its_grace(cloud, api
     assert cloud.action(action_id).state == "error"
     assert state(cloud, server)[:2] == ("soft-delete", None)
     assert "before it began 'restore'" in cloud.get(server).fault["message"]
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     assert state(cloud, server)[:2] == ("soft-delete", None)
     cloud.report("h1")
     api.restore(cloud.context, server)
@@ -326,5 +326,5 @@ def test_a_guest_that_is_brought_back_meanwhile_is_not_turned_off(cloud):
     server = cloud.active()
     host = cloud.hosts["h1"]
     host._turn_off(server)      # as it was when the server was soft-deleted
-    cloud.wait_for(lambda: not host._turns.is_busy(server))
+    cloud.wait_for(lambda: not host._queues.is_busy(server))
     assert cloud.guests("h1") == {server: 1}

@@ -27,6 +27,7 @@ from nova_lite.objects.flavor import Flavor
 from nova_lite.rpc import sender
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.scheduler.manager import SchedulerManager
+from tests.support.clock import FastClock
 from tests.unit.db.databases import make_tables
 
 # seconds after which an idle thread of an RPC server sees that it shall end: the end of each test waits for it twice
@@ -47,11 +48,12 @@ class Cloud:
             "compute__driver": "fake", "network__driver": "null", **options})
         make_tables(self.conf.database.connection)
         secret_keys.ensure(self.conf)
+        self.clock = FastClock()
         self.db = core.Database(self.conf)
         self.transport = rpc.get_transport(self.conf)
         self._servers, self._managers = [], []
-        self.conductor = self._serve(rpc.CONDUCTOR, "conductor-1", ConductorManager(self.conf, self.transport))
-        self.conductor.hearing.since -= HOUR.total_seconds()
+        self.conductor = self._serve(rpc.CONDUCTOR, "conductor-1", ConductorManager(self.conf, self.transport, self.clock))
+        self.conductor.bus_health.since -= HOUR.total_seconds()
         self.scheduler = self._serve(rpc.SCHEDULER, "scheduler-1", SchedulerManager(self.conf, self.transport))
         self.rpc = ConductorAPI(self.transport, sender.of_control(self.conf))
         self.hosts = {}
@@ -80,7 +82,8 @@ class Cloud:
     # hosts ----------------------------------------------------------------------------------------------------------
     def add_host(self, name):
         """A compute daemon that has recovered and reported once."""
-        manager = self.hosts[name] = self._serve(rpc.COMPUTE, name, ComputeManager(self.conf, self.transport, name))
+        manager = self.hosts[name] = self._serve(
+            rpc.COMPUTE, name, ComputeManager(self.conf, self.transport, name, self.clock))
         assert manager._ready.wait(10)
         self.report(name)
         return manager

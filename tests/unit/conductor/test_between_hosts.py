@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.questions import Questions
+from nova_lite.compute.queries import Queries
 from nova_lite.db import moves
 from nova_lite.rpc import compute as rpcapi
-from nova_lite.rpc import conductor as conductor_api
 from tests.security.world import World
 
 
@@ -43,7 +42,7 @@ def test_the_plan_and_the_record_are_the_databases(world, monkeypatch):
     action = hold(world, "live_migrate", host="h2")
     plan = {"host": "h2", "block": True}
     world.cloud.db.write(moves.update, world.cloud.action(action).arguments["migration_id"], {"facts": {"plan": plan}})
-    monkeypatch.setattr(Questions, "offer_for_live_migration",
+    monkeypatch.setattr(Queries, "offer_for_live_migration",
                         lambda self, context, instance_uuid, plan: asked.append((self.host.name, instance_uuid, plan["block"])))
     assert world.client("h2").ask_other_host(action, world.owner("h2"), "offer_for_live_migration") is None
     assert asked == [("h1", world.theirs, True)]
@@ -57,7 +56,6 @@ def test_a_host_that_does_not_answer_is_silent(world, monkeypatch):
 
 def test_few_threads_wait_for_hosts_and_the_rest_ask_again(world, monkeypatch):
     world.cloud.conf.set_override("executor_thread_pool_size", 4)      # so one
-    monkeypatch.setattr(conductor_api, "BUSY_PAUSE", 0.05)
     under_way, go_on, most, lock = [], threading.Event(), [], threading.Lock()
 
     def wait(*_):

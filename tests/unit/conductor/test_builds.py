@@ -138,7 +138,7 @@ def test_hosts_that_are_back_right_after_the_scheduler_has_looked_are_asked_agai
             cloud.report(host)
         raise exception.NoValidHost(reason="2 hosts, ComputeFilter left 0")
     scheduler.select_destinations = back_too_late
-    cloud.conductor.hearing.since = time.monotonic()        # nobody heard anything until now
+    cloud.conductor.bus_health.since = time.monotonic()        # nobody heard anything until now
     [(server, action_id)] = cloud.create()
     cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
     assert cloud.action(action_id).state == objects.PENDING
@@ -194,7 +194,7 @@ def test_a_server_whose_room_was_given_to_another_meanwhile_is_placed_again(clou
 def test_builds_wait_for_hosts_that_could_not_report(cloud):
     for host in ("h1", "h2"):
         cloud.silence(host)
-    cloud.conductor.hearing.since = time.monotonic()        # the broker has just come back
+    cloud.conductor.bus_health.since = time.monotonic()        # the broker has just come back
     [(server, action_id)] = cloud.create()
     cloud.conductor.schedule_and_build_instances(admin_context(), [action_id])
     assert cloud.action(action_id).state == objects.PENDING
@@ -203,7 +203,7 @@ def test_builds_wait_for_hosts_that_could_not_report(cloud):
     assert cloud.wait(server, states.ACTIVE).host == "h1"
     for host in ("h1", "h2"):
         cloud.silence(host)
-    cloud.conductor.hearing.since -= 60         # time enough: those are dead
+    cloud.conductor.bus_health.since -= 60         # time enough: those are dead
     [late] = cloud.build()
     cloud.wait(late, states.ERROR)
 

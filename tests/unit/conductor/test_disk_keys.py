@@ -177,13 +177,13 @@ def test_a_soft_deleted_server_of_a_dead_host_goes_when_the_key_manager_is_back(
     cloud.silence(cloud.get(server).host)
     cloud.conductor.compute.wake = lambda *arguments: None
     keys.away = True
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.expire()
     cloud.sweep()
     cloud.wait_for(lambda: cloud.get(server).fault)
     assert (cloud.get(server).vm_state, cloud.get(server).task_state) == (states.SOFT_DELETED, None)
     keys.away = False
-    cloud.conductor.overdue.run()
+    cloud.conductor.expiry.run()
     cloud.expire()
     cloud.sweep()
     cloud.wait_for(lambda: _gone(cloud, server))

@@ -29,19 +29,19 @@ def test_hosts_have_two_reports_of_time_after_a_start_and_after_each_outage(cloc
         assert timeout == 10
         if answers:
             raise answers.pop()
-    hearing = heartbeats.Hearing(nova_conf.load([], config_files=[]), ping)
-    assert hearing.grace() == 21
+    bus_health = heartbeats.BusHealth(nova_conf.load([], config_files=[]), ping)
+    assert bus_health.grace() == 21
     for _ in range(3):
         clock.now += 10
-        hearing.check()
-    assert hearing.grace() == 0
+        bus_health.check()
+    assert bus_health.grace() == 0
     answers += [TimeoutError(), TimeoutError()]
     for _ in range(2):
         clock.now += 10
         with pytest.raises(TimeoutError):
-            hearing.check()
-    assert hearing.grace() == 21        # deaf
+            bus_health.check()
+    assert bus_health.grace() == 21        # deaf
     clock.now += 10
-    hearing.check()
+    bus_health.check()
     clock.now += 5
-    assert hearing.grace() == 16
+    assert bus_health.grace() == 16

@@ -31,7 +31,7 @@ def _look(cloud, server):
     """What the host keeps after it has looked at all that it has."""
     cloud.report("h1")
     cloud.sync("h1")
-    cloud.wait_for(lambda: not cloud.hosts["h1"]._turns.is_busy(server))
+    cloud.wait_for(lambda: not cloud.hosts["h1"]._queues.is_busy(server))
     return cloud.hosts["h1"].host.driver.left_behind()
 
 

@@ -118,12 +118,12 @@ def test_many_events_are_few_looks(cloud, neutron, wanted):
     host = cloud.get(server).host
     neutron.calls.clear()
     hold = threading.Event()
-    cloud.hosts[host]._turns.submit(server, cloud.hosts[host]._pool, lambda _waited: hold.wait(10) and None)
+    cloud.hosts[host]._queues.submit(server, cloud.hosts[host]._pool, lambda _waited: hold.wait(10) and None)
     for _ in range(20):
         cloud.hosts[host].external_instance_event(admin_context(), [
             {"name": "network-changed", "server_uuid": server, "status": "completed"}])
     hold.set()
-    _until(lambda: not cloud.hosts[host]._turns.is_busy(server))
+    _until(lambda: not cloud.hosts[host]._queues.is_busy(server))
     assert neutron.calls.count("GET ports") == 1
 
 
@@ -136,7 +136,7 @@ def test_what_the_comparison_of_ports_finds(cloud, neutron, wanted):
     neutron.calls.clear()
     for daemon in cloud.hosts.values():
         daemon._nics.run()
-    _until(lambda: not any(daemon._turns.is_busy(s) for daemon in cloud.hosts.values() for s in servers))
+    _until(lambda: not any(daemon._queues.is_busy(s) for daemon in cloud.hosts.values() for s in servers))
     assert cloud.get(servers[0]).network_info[0].fixed_ips[0].floating_ips == ["203.0.113.7"]
     rounds = 2 * ["GET ports", "GET floatingips"]
     assert sorted(neutron.calls) == sorted([*rounds, "GET ports", "GET floatingips", "GET subnets"])

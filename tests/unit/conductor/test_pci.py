@@ -135,7 +135,7 @@ def test_a_server_that_is_deleted_while_it_is_built_keeps_its_device_until_its_g
     assert cloud.guests(host) == _held(cloud) == {}
 
 
-def test_the_reconciler_gives_back_the_devices_of_stray_claims_only(cloud):
+def test_the_reconciler_gives_back_the_devices_of_orphaned_claims_only(cloud):
     """One that a late scheduler has made, for example."""
     server = cloud.active(flavor=GPU)
     host, nodes = cloud.get(server).host, models.compute_nodes

@@ -43,7 +43,7 @@ def test_what_fits_is_not_written_again(cloud):
     before = cloud.get(server)
     host = cloud.hosts[before.host]
     cloud.sync(before.host)
-    cloud.wait_for(lambda: not host._turns.is_busy(server))
+    cloud.wait_for(lambda: not host._queues.is_busy(server))
     assert cloud.get(server) == before
 
 
@@ -108,7 +108,7 @@ def test_a_guest_that_nobody_has_moved_stays_and_each_look_tells_of_it(cloud, ca
     server, other = _copy_on_another_host(cloud)
     for looks in (1, 2):
         cloud.sync(other)
-        cloud.wait_for(lambda: not cloud.hosts[other]._turns.is_busy(server))
+        cloud.wait_for(lambda: not cloud.hosts[other]._queues.is_busy(server))
         told = [r for r in caplog.records if r.levelname == "ERROR" and "its guest is here" in r.getMessage()]
         assert len(told) == looks
     assert cloud.guests(other) == {server: states.RUNNING}

@@ -143,8 +143,8 @@ def test_of_a_build_that_is_given_up_nothing_stays_on_its_host(make_cloud, host_
     if host_is == "dead":
         cloud.silence("h1")
     if host_is == "back":
-        [stray] = cloud.rpc.host_started(ADMIN, "h1", "next", [server])["remove"]
-        assert stray["uuid"] == server
+        [unexpected] = cloud.rpc.host_started(ADMIN, "h1", "next", [server])["remove"]
+        assert unexpected["uuid"] == server
     else:
         cloud.expire(action_id)
         cloud.sweep()
@@ -307,7 +307,7 @@ def test_a_host_that_dies_before_it_hears_of_an_action_costs_one_lease(cloud, re
 def test_after_an_outage_hosts_get_time_to_report(cloud):
     server, host, action_id = stopping(cloud)
     cloud.silence(host)
-    cloud.conductor.hearing.since = time.monotonic()        # nobody heard anything until now
+    cloud.conductor.bus_health.since = time.monotonic()        # nobody heard anything until now
     cloud.expire(action_id)
     cloud.sweep()
     cloud.wait(server, states.STOPPED)                      # it needed nothing but a wake-up
@@ -316,7 +316,7 @@ def test_after_an_outage_hosts_get_time_to_report(cloud):
     cloud.expire(action_id)
     cloud.sweep()
     assert cloud.action(action_id).state == objects.PENDING
-    cloud.conductor.hearing.since -= 60
+    cloud.conductor.bus_health.since -= 60
     cloud.expire(action_id)
     cloud.sweep()
     assert "stopped reporting" in cloud.wait(server, states.STOPPED).fault["message"]

@@ -76,7 +76,7 @@ def test_many_words_that_wait_are_one_and_a_failure_is_not_the_end(cloud, hosts)
     for _ in range(20):
         manager.refresh_security_rules(cloud.context)
     host.free.set()
-    wait_for("the end", lambda: not manager._turns.is_busy("security rules"), 60)
+    wait_for("the end", lambda: not manager._queues.is_busy("security rules"), 60)
     assert host.looks in (1, 2)
     before = host.looks
     [(_, look)] = [loop for loop in manager.periodics() if loop[1] == manager._look_at_rules]

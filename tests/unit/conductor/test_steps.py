@@ -128,7 +128,7 @@ def test_a_look_at_the_guests_that_is_out_of_date_changes_nothing(make_cloud):
     assert {name: found for name, found in look.items() if found} == {"look": [server]}
     assert cloud.get(server).vm_state == states.ACTIVE
     manager._power_changed(server, states.SHUTDOWN)     # looked at again: it runs
-    cloud.wait_for(lambda: not manager._turns.is_busy(server))
+    cloud.wait_for(lambda: not manager._queues.is_busy(server))
     assert cloud.get(server).vm_state == states.ACTIVE
 
 
@@ -146,7 +146,7 @@ def test_a_guest_that_nobody_knows_is_left_alone(make_cloud):
     server = cloud.active()
     cloud.hosts["h1"].host.driver._set("not-ours", {"power_state": states.RUNNING})
     cloud.hosts["h1"]._sync_power_states()
-    cloud.wait_for(lambda: not cloud.hosts["h1"]._turns.is_busy(server))
+    cloud.wait_for(lambda: not cloud.hosts["h1"]._queues.is_busy(server))
     assert set(cloud.guests("h1")) == {server, "not-ours"}
 
 

@@ -53,10 +53,10 @@ def test_the_url_says_it_otherwise():
                                             ("postgresql+psycopg2://nova@db/nova", "tcp_user_timeout")])
 def test_a_migration_may_take_its_time(url, limit):
     assert limit in connection_arguments(url)
-    assert limit not in connection_arguments(url, patient=True)
+    assert limit not in connection_arguments(url, no_time_limit=True)
 
 
-@pytest.mark.parametrize(("seconds", "times"), [(30.0, core.TRIES), (0.0, 1)])
+@pytest.mark.parametrize(("seconds", "times"), [(30.0, len(core.WRITES.pauses) + 1), (0.0, 1)])
 def test_what_lost_its_connection_is_tried_again_unless_that_took_long(tmp_path, monkeypatch, seconds, times):
     monkeypatch.setattr(core, "RECONNECT_SECONDS", seconds)
     conf = nova_conf.load([], config_files=[], database__connection=f"sqlite:///{tmp_path}/db")

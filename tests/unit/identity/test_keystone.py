@@ -256,7 +256,7 @@ def test_a_neighbour_that_hangs_costs_one_timeout(client, cloud, method):
 
 
 def test_a_neighbour_that_hangs_never_holds_all_threads(client, cloud, monkeypatch):
-    monkeypatch.setitem(keystone.PATIENCE, False, 0.2)
+    monkeypatch.setitem(keystone.USER_WAIT, False, 0.2)
     client.call(SERVICE, "GET", "/ports")
     cloud.calls.clear()
     cloud.handler = lambda call: Answer(200, {}, hang=30)
@@ -295,7 +295,7 @@ def test_a_crowd_of_hosts_waits_its_turn_and_no_longer(client, cloud):
     cloud.handler = lambda call: Answer(200, {}, hang=30)
     waits = _together(25, lambda: _fails("Neutron is unavailable: no answer within 1 s", client.call, SERVICE, "GET", "/ports"))
     assert max(waits) < 25      # nobody waits until the end
-    assert len(cloud.calls) == 10       # those who wait for their turn learn what the first have found
+    assert len(cloud.calls) == 10       # those who wait in the queue learn what the first have found
 
 
 def test_a_neighbour_that_hangs_at_the_first_question(make, cloud):

@@ -10,11 +10,16 @@ def _names(made):
     return list(device_names.assign(made).values())
 
 
+def _next(made, bus=None):
+    """As a volume without a name gets it."""
+    return "/dev/" + device_names.next_free(bus or device_names.disk_bus(made), device_names.assign(made).values())
+
+
 def test_the_hosts_own_disks_come_first_then_the_volumes():
     made = instance(ephemeral_gb=1, swap=64, block_devices=[volume(1), volume(2)])
     assert device_names.assign(made) == {"root": "vda", "ephemeral0": "vdb", "swap": "vdc", volume(1).id: "vdd",
                                          volume(2).id: "vde"}
-    assert device_names.next_device_name(made) == "/dev/vdf"
+    assert _next(made) == "/dev/vdf"
 
 
 def test_each_ephemeral_disk_has_a_name():
@@ -31,10 +36,10 @@ def test_a_root_volume_is_the_first():
 
 def test_a_volume_keeps_its_name_when_another_goes():
     made = instance(block_devices=[volume(2, device_name="/dev/vdc")])
-    assert device_names.next_device_name(made) == "/dev/vdb"
+    assert _next(made) == "/dev/vdb"
     made.block_devices.append(volume(3, device_name="/dev/vdb"))
     assert _names(made) == ["vda", "vdc", "vdb"]
-    assert device_names.next_device_name(made) == "/dev/vdd"
+    assert _next(made) == "/dev/vdd"
 
 
 @pytest.mark.parametrize("asked", ["/dev/vda", "/dev/sdb", "vdb; rm", "/dev/vdaaa", "xvdb", ""])
@@ -51,20 +56,20 @@ def test_of_two_that_ask_for_the_same_name_the_first_gets_it():
     ({}, None, "/dev/vdb"), ({}, "scsi", "/dev/sda"), ({"hw_disk_bus": "scsi"}, None, "/dev/sdb"),
     ({"hw_disk_bus": "ide"}, "virtio", "/dev/vda")])
 def test_each_kind_of_bus_has_its_own_letters(properties, bus, name):
-    assert device_names.next_device_name(instance(properties=properties), bus) == name
+    assert _next(instance(properties=properties), bus) == name
 
 
 @pytest.mark.parametrize(("properties", "bus", "name"), [
     ({}, None, "/dev/vdb"), ({}, "scsi", "/dev/sdb"), ({"hw_disk_bus": "scsi"}, None, "/dev/sdc"),
     ({"hw_cdrom_bus": "ide"}, "scsi", "/dev/sda"), ({"hw_disk_bus": "ide", "hw_cdrom_bus": "ide"}, None, "/dev/hdc")])
 def test_no_volume_takes_the_letter_of_the_config_drive(properties, bus, name):
-    assert device_names.next_device_name(instance(properties=properties, config_drive=True), bus) == name
+    assert _next(instance(properties=properties, config_drive=True), bus) == name
 
 
 def test_after_z_comes_aa():
     made = instance(block_devices=[volume(n) for n in range(1, 27)])
     assert _names(made)[-2:] == ["vdz", "vdaa"]
-    assert device_names.next_device_name(made) == "/dev/vdab"
+    assert _next(made) == "/dev/vdab"
 
 
 def _local(bus, number, **values):

@@ -11,7 +11,6 @@ Json = dict[str, Any]
 
 BASE64: Json = {"type": "string", "format": "base64"}
 DISK_CONFIG: Json = {"type": "string", "enum": ["AUTO", "MANUAL"]}
-TEXT: Json = {"type": "string", "pattern": r"^[^\x00]*$"}
 PASSWORD: Json = {"type": "string", "pattern": r"^[^\x00]*$", "maxLength": 1024}
 METADATA: Json = {"type": "object", "additionalProperties": False, "patternProperties": {
     r"^[a-zA-Z0-9-_:. ]{1,255}$": {"type": "string", "maxLength": 255, "pattern": r"^[^\x00]*$"}}}

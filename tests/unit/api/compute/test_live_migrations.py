@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite.compute.api import live_migrations
 from nova_lite.db import actions, instances, moves
+from tests.support.clock import FastClock
 from tests.unit.api.compute.server_support import Servers
 
 
@@ -46,8 +46,8 @@ def _asked(servers, server):
     ("2.30", {"host": "host2", "block_migration": False, "force": True}, (False, None, True)),
     ("2.68", {"host": None, "block_migration": "auto"}, (None, None, False)),
     ("2.96", {"host": "host2", "block_migration": "auto"}, (None, None, False))])
-def test_what_is_asked_at_each_version(servers, server, admin, monkeypatch, version, argument, kept):
-    monkeypatch.setattr(live_migrations, "CHECK_SECONDS", 0.0)      # no conductor is there to check anything
+def test_what_is_asked_at_each_version(servers, cloud, server, admin, version, argument, kept):
+    cloud.services.compute.clock = FastClock(skips=3600.0)      # no conductor is there to check anything
     admin.at(version).post(_path(server), {"os-migrateLive": argument}, 202)
     found = _asked(servers, server)
     assert (found["host"], found["block_migration"], found["disk_over_commit"], found["force"]) == (argument["host"], *kept)
@@ -64,8 +64,8 @@ def test_bodies_that_a_version_does_not_know(server, admin, version, argument):
 
 
 @pytest.mark.parametrize("version", ["2.30", "2.67"])
-def test_nobody_is_forced_to_nowhere(servers, server, admin, monkeypatch, version):
-    monkeypatch.setattr(live_migrations, "CHECK_SECONDS", 0.0)      # no conductor is there to check anything
+def test_nobody_is_forced_to_nowhere(servers, cloud, server, admin, version):
+    cloud.services.compute.clock = FastClock(skips=3600.0)      # no conductor is there to check anything
     body = {"host": None, "block_migration": "auto", "force": "true"}
     assert "force needs the host" in admin.at(version).fault("POST", _path(server), 400, {"os-migrateLive": body})
     assert servers.row(server)["task_state"] is None

@@ -3,7 +3,6 @@ import os
 
 import pytest
 
-from nova_lite.compute import interfaces
 from tests.support.fake_neutron import CREDENTIALS, FakeNeutron
 from tests.unit.api.compute.conftest import Client
 from tests.unit.compute.volumes.volume_cloud import Meddling, VolumeCloud
@@ -46,7 +45,6 @@ class NicCloud(VolumeCloud):
 @pytest.fixture
 def cloud(tmp_path, monkeypatch):
     monkeypatch.setitem(os.environ, "NOVA_LITE_CONCURRENCY", "threading")
-    monkeypatch.setattr(interfaces, "PAUSES", (0.01, 0.01))
     with FakeNeutron() as neutron:
         made = NicCloud(neutron, tmp_path, monkeypatch)
         yield made

@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.api import interfaces as api_interfaces
 from nova_lite.objects import states
+from tests.support.clock import FastClock
 from tests.unit.api.compute.conftest import Client
 from tests.unit.api.compute.test_resource_mutations import VALUES
 from tests.unit.compute.volumes.volume_cloud import DIED, DOWN
@@ -204,8 +204,8 @@ def test_the_host_dies_and_the_next_run_goes_on(cloud, where, method, when, user
 
 @pytest.mark.parametrize("users_port", [False, True])
 @pytest.mark.parametrize(("where", "method"), [("network", "attach"), ("driver", "attach_interface")])
-def test_a_delete_after_the_host_died_in_the_middle(cloud, monkeypatch, where, method, users_port):
-    monkeypatch.setattr(api_interfaces, "ATTACH_SECONDS", 0.3)
+def test_a_delete_after_the_host_died_in_the_middle(cloud, where, method, users_port):
+    cloud.services.compute.clock = FastClock(skips=3600.0)
     broken = cloud.host_network if where == "network" else cloud.drivers["h1"]
     broken.fail(method, DIED, when="after")
     port = cloud.neutron.add_port(cloud.second) if users_port else None

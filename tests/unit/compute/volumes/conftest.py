@@ -2,19 +2,13 @@ import os
 
 import pytest
 
-from nova_lite.compute import volumes
-from nova_lite.volume import release
 from tests.unit.compute.volumes.volume_cloud import VolumeCloud
 
 
 @pytest.fixture
 def make_volume_cloud(tmp_path, monkeypatch):
-    """Makes the cloud of one test; its pauses are short."""
+    """Makes the cloud of one test."""
     monkeypatch.setitem(os.environ, "NOVA_LITE_CONCURRENCY", "threading")
-    monkeypatch.setattr(volumes, "RELEASE_PAUSES", (0.01, 0.01))
-    monkeypatch.setattr(volumes, "POLL_SECONDS", (0.02,))
-    monkeypatch.setattr(release, "PAUSES", (0.01, 0.01))
-    monkeypatch.setattr(release, "MAKING_PAUSE", 0.02)
     made = []
 
     def make(*hosts, **options):

@@ -533,11 +533,11 @@ def test_what_came_to_be_after_the_delete_is_found_and_given_back(cloud):
     server = cloud.running(existing(volume, None), local_image(cloud), imageRef=cloud.image)
     cloud.delete(server)
     cloud.volumes.reserve(cloud.user, volume, server)       # a request whose answer nobody waited for
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert cloud.status(volume) == "reserved"
     cloud.run(models.instances.update().values(deleted_at=units.utcnow() - datetime.timedelta(hours=1)))
-    cloud.conductor.strays.interval = 60.0
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.interval = 60.0
+    cloud.conductor.leaked_resources.run()
     assert cloud.status(volume) == "available"
 
 

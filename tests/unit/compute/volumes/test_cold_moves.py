@@ -4,7 +4,6 @@ from __future__ import annotations
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute import patience
 from nova_lite.db import moves
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
@@ -126,8 +125,7 @@ def test_a_revert_goes_on_where_a_dead_daemon_left_it(cloud, server, method, whe
 # a neighbour that is away -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("method", ["reserve", "connect", "complete"])
 @pytest.mark.parametrize("way", ["undo", "revert"])
-def test_the_way_home_waits_for_the_volume_service(cloud, server, monkeypatch, way, method):
-    monkeypatch.setattr(patience, "PAUSES", (0.01,))
+def test_the_way_home_waits_for_the_volume_service(cloud, server, way, method):
     old = cloud.get(server).host
     new = "h2" if old == "h1" else "h1"
     if way == "undo":
@@ -143,9 +141,8 @@ def test_the_way_home_waits_for_the_volume_service(cloud, server, monkeypatch, w
 
 
 @pytest.mark.parametrize("way", ["undo", "revert"])
-def test_the_way_home_waits_for_the_key_manager(cloud, server, monkeypatch, way):
+def test_the_way_home_waits_for_the_key_manager(cloud, server, way):
     """A guest with encrypted disks cannot be started without it."""
-    monkeypatch.setattr(patience, "PAUSES", (0.01,))
     old = cloud.get(server).host
     new = "h2" if old == "h1" else "h1"
     if way == "undo":
@@ -160,8 +157,7 @@ def test_the_way_home_waits_for_the_key_manager(cloud, server, monkeypatch, way)
     assert cloud.drivers[old].calls.count("bring_back") > 1
 
 
-def test_a_delete_ends_the_waiting(cloud, server, monkeypatch):
-    monkeypatch.setattr(patience, "PAUSES", (0.01,))
+def test_a_delete_ends_the_waiting(cloud, server):
     _resize(cloud, server)
     new = cloud.wait(server, states.RESIZED).host
     old = "h2" if new == "h1" else "h1"

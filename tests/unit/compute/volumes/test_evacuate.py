@@ -4,10 +4,10 @@ from __future__ import annotations
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.api import base as api
 from nova_lite.db import actions
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from tests.support.clock import FastClock
 from tests.unit.compute.volumes.volume_cloud import DIED
 
 
@@ -128,8 +128,8 @@ def _with_a_guest_there(cloud, server):
     return action, first
 
 
-def test_an_old_host_starts_no_guest_that_may_run_elsewhere(cloud, server, monkeypatch):
-    monkeypatch.setattr(api, "BUSY_SECONDS", 0.1)
+def test_an_old_host_starts_no_guest_that_may_run_elsewhere(cloud, server):
+    cloud.services.compute.clock = FastClock(skips=3600.0)
     old = cloud.get(server).host
     _, new = _with_a_guest_there(cloud, server)
     cloud.add_meddled_host(old)

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.api import base as api
 from nova_lite.db import actions
 from nova_lite.objects import states
+from tests.support.clock import FastClock
 
 CHANGES = [verb for verb, operation in states.OPERATIONS.items() if operation.keeps_state and not operation.follows_guest]
 LIVE = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
@@ -35,8 +35,8 @@ def while_asked(cloud, method, then, before=False):
 
 @pytest.mark.parametrize("body", [LIVE, {"migrate": None}, {"shelve": None}, {"suspend": None}])
 @pytest.mark.parametrize("method", ["reserve", "begin_detaching"])
-def test_a_request_that_waits_for_the_volume_service_finds_the_guest_where_it_was(cloud, monkeypatch, body, method):
-    monkeypatch.setattr(api, "BUSY_SECONDS", 0.1)
+def test_a_request_that_waits_for_the_volume_service_finds_the_guest_where_it_was(cloud, body, method):
+    cloud.services.compute.clock = FastClock(skips=3600.0)
     server, volume, refused = cloud.running(), cloud.volume(), []
     host = cloud.get(server).host
     if method == "begin_detaching":

@@ -7,7 +7,6 @@ import uuid
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute import swap as swap_on_host
 from nova_lite.db import actions
 from nova_lite.objects import states
 from tests.support.fake_cinder import FakeCinder
@@ -124,7 +123,6 @@ def test_what_is_started_after_the_guest_changed_over_has_the_new_volume(cloud, 
     ("driver", "swap_volume", exception.GuestLacksDisk(disk="of a guest that is off"))])
 def test_a_guest_that_changed_over_keeps_the_new_volume_whatever_fails_then(cloud, cinder, attached, monkeypatch, neighbour,
                                                                           method, error):
-    monkeypatch.setattr(swap_on_host, "PAUSE", 0.1)
     server, old, new = attached
     killed_at(cloud, server, old, new, cloud.drivers["h1"], "swap_volume", "after")
     {"volumes": cloud.host_volumes["h1"], "driver": cloud.drivers["h1"]}[neighbour].fail(method, error, times=2)
@@ -156,7 +154,6 @@ def test_a_guest_that_does_not_change_over_has_the_old_volume(cloud, cinder, att
 @pytest.mark.parametrize("soft", [False, True])
 def test_a_server_whose_guest_never_changes_over_can_be_deleted(cloud, cinder, attached, monkeypatch, soft):
     """Of both volumes the new one is whole: the Volume service keeps that, and does not wait for an answer any longer."""
-    monkeypatch.setattr(swap_on_host, "PAUSE", 0.1)
     server, old, new = attached
     cloud.drivers["h1"].fail("swap_volume", BROKEN, "after", times=10 ** 6)
     swap(cloud, server, old, new)
@@ -266,10 +263,10 @@ def test_cinder_hears_how_it_ended_of_a_server_that_is_deleted(cloud, cinder, at
     deleted_meanwhile(cloud, server, how)
     assert cinder.completed == []
     cloud.conductor_volumes.fail("complete_migration", DOWN)
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     assert cinder.completed == []
     for _ in range(2):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert cinder.completed == [(old, new, failed)]
     assert cinder.attachments == {}
     assert old not in cinder.volumes if goes_along else cinder.volumes[old]["status"] == "available"
@@ -284,9 +281,9 @@ def test_a_conductor_that_is_killed_over_it_goes_on(cloud, cinder, attached, los
     deleted_meanwhile(cloud, server, "by a conductor")
     cloud.conductor_volumes.fail(lost, Killed(), "after" if lost == "complete_migration" else "before")
     with pytest.raises(Killed):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert cinder.volumes[old]["status"] in ("in-use", "available")
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     assert cinder.completed == [(old, new, False)]
     assert old not in cinder.volumes
 
@@ -300,10 +297,10 @@ def test_what_cinder_could_not_be_told_by_the_host_the_conductor_tells(cloud, ci
     swap(cloud, server, old, new)
     cloud.actions_end(server, 20)
     assert (cinder.completed, len(cinder.attachments)) == ([], 2)
-    cloud.conductor.debts.run()         # not at once
+    cloud.conductor.deferred_cleanup.run()         # not at once
     assert cinder.completed == []
     for _ in range(2):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert cinder.completed == [(old, new, True)]
     assert list(cinder.attachments) == [before.attachment_id]
     assert cinder.volumes[old]["status"] == "in-use"
@@ -318,15 +315,15 @@ def test_what_cinder_was_told_it_is_not_told_again(cloud, cinder, attached):
     first, other = cloud.last_action(server)["row"].id, cinder.add_volume("p", size=2)
     cinder.begin_migration(old, other)
     cinder.volumes[new] = {**cinder.volumes[other], "id": new, "status": "error_deleting"}
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     cinder.volumes[new]["status"] = "available"
-    cloud.db.write(actions.owe, [first])
+    cloud.db.write(actions.schedule_cleanup, [first])
     held, go_on = threading.Event(), threading.Event()
     cloud.drivers["h1"]._real.swap_volume = lambda *_arguments: (held.set(), go_on.wait(20))
     swap(cloud, server, old, other)
     assert held.wait(20)
     cloud.later(actions.LOOK_SECONDS + 1)
-    cloud.conductor.debts.run()
+    cloud.conductor.deferred_cleanup.run()
     assert cloud.action(first).lease_until is None
     assert cinder.completed == [(old, new, True)]
     go_on.set()
@@ -347,7 +344,7 @@ def test_an_exchange_that_is_given_up(cloud, cinder, attached, when, told, caplo
         cloud.claim(action_id, "h1", f"worker {attempt}, which dies")
     cloud.wait_action(action_id, "error")
     attachments = len(cinder.attachments)
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     assert cinder.completed == [(old, new, True)] * told
     assert len(cinder.attachments) == (1 if told else attachments)
     assert ("was given up in its last steps" in caplog.text) != told

@@ -8,13 +8,12 @@ import oslo_messaging as messaging
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute import snapshot as host_side
-from nova_lite.compute.api import base as api
 from nova_lite.compute.api import volume_images
 from nova_lite.context import RequestContext
 from nova_lite.db import actions
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
+from tests.support.clock import FastClock
 from tests.unit.compute.volumes.volume_cloud import existing, made_of
 
 BODY = {"createImage": {"name": "both"}}
@@ -22,10 +21,10 @@ AGENT, REQUIRED = {"hw_qemu_guest_agent": "yes"}, {"os_require_quiesce": "yes"}
 
 
 class Cinder:
-    """A snapshot is being made for the first three looks at it, and cannot be deleted so long; ``then`` is called at each."""
+    """A snapshot is being made for the first ``slow`` looks, and cannot be deleted so long; ``then`` is called at each."""
 
     def __init__(self, real, log):
-        self.real, self.log, self.looks, self.made, self.then = real, log, {}, 0, {}
+        self.real, self.log, self.looks, self.made, self.then, self.slow = real, log, {}, 0, {}, 3
 
     def __getattr__(self, name):
         return getattr(self.real, name)
@@ -39,14 +38,14 @@ class Cinder:
     def get_snapshot(self, context, snapshot_id):
         found = self.real.get_snapshot(context, snapshot_id)
         self.looks[snapshot_id] = self.looks.get(snapshot_id, 0) + 1
-        if self.looks[snapshot_id] <= 3:
+        if self.looks[snapshot_id] <= self.slow:
             found.status = "creating"
         else:
             self.log.append("made")
         return found
 
     def delete_snapshot(self, context, snapshot_id):
-        if self.looks.get(snapshot_id, 0) <= 3:
+        if self.looks.get(snapshot_id, 0) <= self.slow:
             raise exception.InvalidVolume(reason="Invalid snapshot: Volume Snapshot status must be available or error")
         self.real.delete_snapshot(context, snapshot_id)
 
@@ -58,8 +57,6 @@ class Cinder:
 
 @pytest.fixture
 def cloud(make_volume_cloud, monkeypatch):
-    monkeypatch.setattr(volume_images, "LOOK", 0.01)
-    monkeypatch.setattr(host_side, "MAKING_PAUSES", (0.01,) * 10)
     made = make_volume_cloud("h1")
     made.log = []
     made.cinder = Cinder(made.volumes, made.log)
@@ -177,9 +174,8 @@ def test_what_the_image_requires_must_be_had(cloud):
     assert cloud.log == ["quiesce", "unquiesce", "snapshot", "snapshot"]
 
 
-def test_snapshots_that_take_too_long(cloud, monkeypatch):
-    monkeypatch.setattr(volume_images, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(host_side, "MAKING_PAUSES", (0.0,) * 10)
+def test_snapshots_that_take_too_long(cloud):
+    cloud.services.compute.clock = FastClock(skips=3600.0)
     assert "not made within" in _create(cloud, _running(cloud, AGENT, REQUIRED), 409)
     cloud.wait_for(lambda: not _snapshots(cloud))
     _create(cloud, _running(cloud, AGENT))
@@ -228,11 +224,15 @@ def test_a_server_that_is_deleted_meanwhile_leaves_nothing(cloud):
 
 
 @pytest.mark.parametrize("verb", ["pause", "suspend"])
-def test_nobody_stops_a_guest_that_stands_still_for_its_image(cloud, monkeypatch, verb):
+def test_nobody_stops_a_guest_that_stands_still_for_its_image(cloud, verb):
     """Nobody could thaw it then, and when it goes on nobody would know that it is frozen."""
-    monkeypatch.setattr(api, "BUSY_SECONDS", 0.1)
     server, refused = _running(cloud, AGENT), []
-    cloud.cinder.then[1] = lambda: refused.append(cloud.member.fault("POST", f"/servers/{server}/action", 409, {verb: None}))
+
+    def ask():
+        cloud.clock.skips = 3600.0
+        refused.append(cloud.member.fault("POST", f"/servers/{server}/action", 409, {verb: None}))
+        cloud.clock.skips = 0.0
+    cloud.cinder.then[1] = ask
     _create(cloud, server)
     assert "in the middle of createImage" in refused[0]
     assert cloud.log == ["quiesce", "snapshot", "snapshot", "made", "made", "unquiesce"]
@@ -276,15 +276,15 @@ def test_what_a_dead_request_has_left_of_a_deleted_server_goes(cloud, how):
     server, _ = _left(cloud)
     root = cloud.get(server).block_devices[0].volume_id
     _delete(cloud, server, how)
-    cloud.conductor.debts.run()
+    cloud.conductor.deferred_cleanup.run()
     assert (len(_snapshots(cloud)), cloud.status(root)) == (2, "available")
     cloud.conductor_volumes.fail("delete_snapshot")     # Cinder is away
     for _ in range(5):          # of which each snapshot needs three to be made
         assert len(_snapshots(cloud)) == 2
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert (_snapshots(cloud), cloud.status(root)) == ([], None)
     looks = dict(cloud.cinder.looks)
-    cloud.look_at_debts()
+    cloud.run_deferred_cleanup()
     assert cloud.cinder.looks == looks      # and that was it
 
 
@@ -293,37 +293,38 @@ def test_an_image_of_a_deleted_server_keeps_its_snapshots(cloud, image):
     server, taken = _left(cloud, image)
     _delete(cloud, server, "without its host")
     for _ in range(5):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert {s.id for s in _snapshots(cloud)} == set(taken)
     [made] = [i for i in cloud.services.image.list(cloud.user) if i.name == "both"]
     assert made.status == "active"
 
 
-@pytest.mark.parametrize("paid", [False, True])
-def test_what_a_request_that_is_overtaken_makes_last_goes(cloud, paid):
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_what_a_request_that_is_overtaken_makes_last_goes(cloud, cleaned):
     """Cinder deletes none that is still being made, and of the last one nothing was written down."""
     server = _running(cloud)
 
     def overtaken():
         _delete(cloud, server, "without its host")
-        for _ in range(5 * paid):       # what is written down by now is looked for
-            cloud.look_at_debts()
+        for _ in range(5 * cleaned):       # what is written down by now is looked for
+            cloud.run_deferred_cleanup()
     cloud.cinder.then[2] = overtaken
     _create(cloud, server, 409)
-    assert len(_snapshots(cloud)) == (1 if paid else 2)
+    assert len(_snapshots(cloud)) == (1 if cleaned else 2)
     for _ in range(5):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert _snapshots(cloud) == []
 
 
-def test_snapshots_that_take_longer_than_a_host_waits_go_later(cloud, monkeypatch):
-    monkeypatch.setattr(host_side, "MAKING_PAUSES", (0.0,))
+def test_snapshots_that_take_longer_than_a_host_waits_go_later(cloud):
+    cloud.cinder.slow = 1000
     server, _ = _left(cloud)
     cloud.take_over()
     assert _ended(cloud, server)[:2] == ("createImage", "The request ended before the image was made")
     assert len(_snapshots(cloud)) == 2
+    cloud.cinder.slow = 3
     for _ in range(5):
-        cloud.look_at_debts()
+        cloud.run_deferred_cleanup()
     assert _snapshots(cloud) == []
     assert {d.volume_id for d in cloud.get(server).volumes} <= cloud.all_volumes()
 

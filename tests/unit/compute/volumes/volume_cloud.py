@@ -70,7 +70,7 @@ class VolumeCloud(Cloud):
         image, network = image_base.load(self.conf), network_base.load(self.conf, None)
         self.volumes = volume_base.load(self.conf)
         self.api_volumes = Meddling(self.volumes)
-        compute = ComputeAPI(self.conf, self.db, self.transport, image, network, self.api_volumes)
+        compute = ComputeAPI(self.conf, self.db, self.transport, image, network, self.api_volumes, self.clock)
         self.services = app.Services(self.conf, self.db, Policy(self.conf, rules.installed()), image, network,
                                      self.api_volumes, compute)
         self.app = auth.NoAuth2(auth.ContextFilter(router.Router(self.services, TABLE, validate_responses=True)))
@@ -83,7 +83,7 @@ class VolumeCloud(Cloud):
         for host in hosts:
             self.add_meddled_host(host)
         self.conductor_volumes = Meddling(self.volumes)
-        self.conductor.cleanup._volume = self.conductor.debts._volume = self.conductor_volumes
+        self.conductor.cleanup._volume = self.conductor.deferred_cleanup._volume = self.conductor_volumes
         made = image.create(self.user, {"name": "tiny", "min_disk": 1, "disk_format": "raw",
                                         "properties": {"hw_disk_bus": "virtio", "os_type": "linux"}})
         self.image = image.upload(self.user, made.id, [b"x" * 1024]).id
@@ -182,10 +182,10 @@ class VolumeCloud(Cloud):
         self.expire()
         self.sweep()
 
-    def look_at_debts(self) -> None:
+    def run_deferred_cleanup(self) -> None:
         """The conductor looks at what failed actions have left, when its time has come."""
         self.expire()
-        self.conductor.debts.run()
+        self.conductor.deferred_cleanup.run()
 
     def age(self, server: str) -> None:
         """Nothing was written to the server for an hour."""

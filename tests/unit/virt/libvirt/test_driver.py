@@ -193,7 +193,7 @@ def _kill(*_args, **_named):
 
 
 @pytest.mark.parametrize("next_look", [True, False])
-def test_a_stray_copy_whose_removal_is_cut_off_is_no_later_guest_s_disk(driver, monkeypatch, next_look):
+def test_an_orphaned_copy_whose_removal_is_cut_off_is_no_later_guest_s_disk(driver, monkeypatch, next_look):
     """The domain is gone by then, so that nothing but the directory tells of it."""
     server, files = instance(host="h2"), GuestDirectory(instances_root(driver._conf), UUID)
     files.make()

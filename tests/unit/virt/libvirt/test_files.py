@@ -1,5 +1,4 @@
 """Files of guests are whole or not there, and closed to other users of the host."""
-import contextlib
 import os
 
 import pytest
@@ -20,16 +19,7 @@ def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def test_what_is_written_is_closed(tmp_path):
-    path = tmp_path / "disk"
-    with files.written_whole(path) as part:
-        assert mode(part) == 0o600
-        part.write_bytes(b"one")
-    assert (mode(path), path.read_bytes()) == (0o600, b"one")
-    with contextlib.suppress(ValueError), files.written_whole(path) as part:
-        part.write_bytes(b"two")
-        raise ValueError
-    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"one", ["disk"])
+def test_a_record_is_closed(tmp_path):
     guest = files.GuestDirectory(tmp_path, "guest")
     guest.begin(Record("guest", "host1"))
     guest.note(host="host2")

@@ -12,6 +12,7 @@ from nova_lite.virt.libvirt.connection import Connection, Disconnected
 from nova_lite.virt.libvirt.events import Watcher
 from nova_lite.virt.libvirt.guest import Guest, all_power_states
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
+from tests.support.clock import FastClock
 
 libvirt = pytest.importorskip("libvirt")
 XML = ("<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory unit='MiB'>64</memory>"
@@ -20,7 +21,7 @@ XML = ("<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory unit='
 
 @pytest.fixture
 def connection():
-    made = Connection("test:///default")
+    made = Connection("test:///default", FastClock())
     made.open()
     yield made
     made.close()
@@ -114,7 +115,7 @@ class OnDeadStorage:
     def destroy(self):
         self.asked += 1
         self.busy -= 1
-        if self.busy or self.asked % 2:     # it may also end just after libvirt has lost patience
+        if self.busy or self.asked % 2:     # it may also end just after libvirt's time-out
             raise libvirt.libvirtError("Failed to terminate process 1 with SIGKILL: Device or resource busy")
 
 
@@ -122,7 +123,6 @@ class OnDeadStorage:
 def stuck(connection, monkeypatch):
     def make(busy):
         domain = OnDeadStorage(busy)
-        monkeypatch.setattr(guests, "PULL_PAUSE", 0.0)
         made = Guest(connection, str(uuid.uuid4()))
         monkeypatch.setattr(made, "do", lambda function, **_options: _as_driver_error(function, domain))
         return made, domain
@@ -148,7 +148,7 @@ def test_a_process_that_never_ends_is_told(stuck):
     guest, domain = stuck(100)
     with pytest.raises(exception.VirtDriverError, match="Failed to terminate"):
         guest.unplug()
-    assert domain.asked == guests.PULLS
+    assert domain.asked == len(guests.PULLS.pauses) + 1
 
 
 def test_what_lasts_has_a_connection_of_its_own(guest, connection):
@@ -164,7 +164,7 @@ def test_what_lasts_has_a_connection_of_its_own(guest, connection):
 class Between:
     """A domain with which libvirt is busy for some looks, for who asked for that was killed; and the connection to it."""
 
-    libvirt = libvirt
+    libvirt, clock = libvirt, FastClock()
 
     def __init__(self, state, looks, then):
         self.place, self.looks, self.then = state, looks, then
@@ -218,8 +218,7 @@ DUMPS = (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_DUMP)
 
 @pytest.mark.parametrize(("step", "state", "then", "calls"), [
     ("save", SAVES, OFF, []), ("save", RUNS, OFF, ["save"]), ("start", SAVES, OFF, ["start"]), ("start", STARTS, RUNS, [])])
-def test_what_libvirt_goes_on_with_is_waited_for(monkeypatch, step, state, then, calls):
-    monkeypatch.setattr(guests, "LOOK", 0.0)
+def test_what_libvirt_goes_on_with_is_waited_for(step, state, then, calls):
     domain = Between(state, 3, then)
     getattr(Guest(domain, "u"), step)()
     assert (domain.calls, domain.looks < 0) == (calls, state != RUNS)

@@ -20,6 +20,7 @@ from nova_lite.virt.libvirt.migration_job import is_overdue
 from nova_lite.virt.libvirt.taps import Taps
 from nova_lite.virt.libvirt.volume_host import VolumeHost
 from nova_lite.virt.live import BROKEN, GIVE_UP, SPLIT, WHOLE
+from tests.support.clock import FastClock
 from tests.unit.virt.libvirt.builders import ENCRYPTION, IMAGE, NBD, instance, volume
 
 libvirt = pytest.importorskip("libvirt")
@@ -146,7 +147,7 @@ def test_a_copy_that_broke_is_taken_up_as_long_as_the_other_host_waits_for_the_r
     live = _live(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)))
     monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._MEND_SECONDS", 0)
     monkeypatch.setattr(migration_job, "statistics", lambda _guest: {})
-    why = live._mend(guest, instance(), Plan(), failure, lambda _progress: wanted, lambda: waits, time.monotonic() + seconds)
+    why = live._recover(guest, instance(), Plan(), failure, lambda _progress: wanted, lambda: waits, time.monotonic() + seconds)
     assert (bool(why), told) == (bool(lost), ["unplug"] if lost else [])
     assert lost in why
 
@@ -176,7 +177,7 @@ def test_a_host_waits_for_the_rest_of_a_guest_unless_it_is_gone_or_runs_in_one_p
             error.err = (libvirt.VIR_ERR_NO_DOMAIN, 0, "no domain", 2, None, None, None, 0, 0)
             raise error
         return domain
-    connection = types.SimpleNamespace(libvirt=libvirt, run=lambda function, _once: function(
+    connection = types.SimpleNamespace(libvirt=libvirt, clock=FastClock(), run=lambda function, _once: function(
         types.SimpleNamespace(lookupByUUIDString=lookup)))
     live = _live(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)), connection)
     assert live.waits(instance()) is waits

@@ -7,6 +7,7 @@ from nova_lite.objects import states
 from nova_lite.virt.libvirt import quiesce
 from nova_lite.virt.libvirt.connection import ConnectionLost
 from nova_lite.virt.libvirt.files import GuestDirectory
+from tests.support.clock import FastClock
 from tests.unit.virt.libvirt.builders import UUID, instance
 
 ASKED = {"hw_qemu_guest_agent": "yes", "os_require_quiesce": "true"}
@@ -18,7 +19,7 @@ class Guest:
     uuid = UUID
 
     def __init__(self, error, deaf):
-        self.error, self.deaf, self.frozen = error, deaf, False
+        self.error, self.deaf, self.frozen, self.clock = error, deaf, False, FastClock()
 
     def power_state(self):
         return states.RUNNING
@@ -54,7 +55,6 @@ def files(tmp_path):
                                    ConnectionLost(uri="test:///", reason="libvirtd was killed")])
 def test_a_late_agent_is_waited_for_and_thaws(files, monkeypatch, error):
     monkeypatch.setattr(quiesce, "FREEZE_SECONDS", 60 if isinstance(error, ConnectionLost) else 0)
-    monkeypatch.setattr(quiesce, "THAW_PAUSE", 0.01)
     guest = Guest(error, deaf=3)
     with pytest.raises(exception.InstanceQuiesceFailed), quiesce.quiet(guest, files, instance(properties=ASKED)):
         raise AssertionError("not reached")

@@ -20,6 +20,7 @@ from nova_lite.virt.libvirt.moves import Moves
 from nova_lite.virt.libvirt.ownership import Standing
 from nova_lite.virt.libvirt.rbd import Pool
 from nova_lite.virt.libvirt.rbd_disks import RbdDisks, disks_of, split_address
+from tests.support.clock import FastClock
 
 from .builders import IMAGE, UUID, blanks, instance
 
@@ -509,13 +510,13 @@ def test_a_live_migration(hosts, images, fetch):
     build(a, fetch)
     assert [(d["name"], d["size"], d["format"]) for d in a.disks.facts(SERVER, a.files)] == [
         (f"{UUID}/disk", GIB, "rbd"), (f"{UUID}/disk.eph0", GIB, "rbd"), (f"{UUID}/disk.swap", 16 * MIB, "rbd")]
-    a.disks.disown(UUID)
+    a.disks.release_ownership(UUID)
     destroy(b)
     a.disks.remove(UUID)
     assert _owners(images) == _all("-")
     a.disks.own(UUID)       # it failed
     assert _owners(images) == _all("a")
-    a.disks.disown(UUID)
+    a.disks.release_ownership(UUID)
     a.disks.give(UUID, "b")
     destroy(a)
     assert _owners(images) == _all("b")
@@ -650,7 +651,8 @@ def test_a_copy_is_of_a_quiet_moment_and_ends_when_it_is_not_wanted(hosts, image
     build(host, fetch, asked)
     domain = types.SimpleNamespace(isActive=lambda: True, agentSetResponseTimeout=lambda *_: None, fsThaw=frozen.clear,
                                    fsFreeze=lambda: frozen.append(True))
-    guest = types.SimpleNamespace(uuid=UUID, power_state=lambda: states.RUNNING, do=lambda function, **_named: function(domain))
+    guest = types.SimpleNamespace(uuid=UUID, clock=FastClock(), power_state=lambda: states.RUNNING,
+                                  do=lambda function, **_named: function(domain))
     snapshots = images[_image("disk")]["snapshots"]
     snapshots["nova_lite_copy"] = "of a run that was killed"
     host.files.snapshot.write_text("half of it")

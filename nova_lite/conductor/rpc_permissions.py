@@ -2,7 +2,7 @@
 proxies, the conductor itself), or both.
 
 A method that is not in the table is refused, whoever calls it (``rpc_callers.py``). Whose a server is, the methods look at
-themselves, by ``context.caller`` (``concerns.py``, ``host_writes.py``, ``between_hosts.py``).
+themselves, by ``context.caller`` (``host_access.py``, ``host_writes.py``, ``between_hosts.py``).
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which servers are a compute host's business, and what it gets to know of them.
+"""Which servers a compute host may access, and which parts of their records.
 
 A host that works on a server knows all of it. One that had it once gets what it needs to remove what is left there, without the
 user's secrets. Any other host gets nothing.
@@ -41,16 +41,16 @@ def of_host(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
     return set(conn.scalars(sa.union(here, worked_on, moving, placed)))
 
 
-def once_of_host(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
+def formerly_of_host(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
     """Those of the servers of which it is written down that a host had something to do with them at any time."""
     return moves.from_or_to(conn, host, uuids) | actions.were_at(conn, host, uuids) if uuids else set()
 
 
-def shown(conn: sa.Connection, host: str | None, server: Instance) -> Instance:
+def readable(conn: sa.Connection, host: str | None, server: Instance) -> Instance:
     """What a host (None: a control service) gets to know of a server. Raises HostNotAllowed."""
     if host is None or server.host == host or of_host(conn, host, [server.uuid]):
         return server
-    if once_of_host(conn, host, [server.uuid]):
+    if formerly_of_host(conn, host, [server.uuid]):
         return without_secrets(server)
     raise _not_its_own(host, server.uuid)
 
@@ -60,7 +60,7 @@ def check(conn: sa.Connection, host: str | None, uuid: str, or_was_deleted: bool
     once."""
     if host is None or of_host(conn, host, [uuid]):
         return
-    if or_was_deleted and not instances.get_many(conn, [uuid], tags=False) and once_of_host(conn, host, [uuid]):
+    if or_was_deleted and not instances.get_many(conn, [uuid], tags=False) and formerly_of_host(conn, host, [uuid]):
         return
     raise _not_its_own(host, uuid)
 
@@ -75,7 +75,7 @@ def check_ports(conn: sa.Connection, host: str | None, uuid: str, project_id: st
         raise exception.HostNotAllowed(host=host, reason=f"server {uuid} is not of project {project_id}")
 
 
-def check_way(conn: sa.Connection, host: str | None, uuid: str, to: str) -> None:
+def check_destination(conn: sa.Connection, host: str | None, uuid: str, to: str) -> None:
     """Raise HostNotAllowed when a host may not bind the ports of a server to host ``to``: it is none of the server's hosts."""
     check(conn, host, uuid)
     if host is not None and to != host and not of_host(conn, to, [uuid]):
@@ -101,7 +101,7 @@ def without_secrets(server: Instance) -> Instance:
         block_devices=[_without_credentials(device) for device in server.block_devices])
 
 
-def bare(server: Instance) -> Instance:
+def minimal(server: Instance) -> Instance:
     """No more than by what a hypervisor knows the guest of a server."""
     return Instance(server.uuid, "", "", "", server.flavor, id=server.id, vm_state=server.vm_state, deleted=server.deleted)
 

@@ -1,4 +1,4 @@
-"""What is asked of the compute hosts themselves, and answered at once."""
+"""Queries that a compute host answers at once."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ LOG = log.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Questions(Base):
+class Queries(Base):
     """Each raises ServiceUnavailable when the host does not answer."""
 
     def get_console_output(self, context: RequestContext, instance: Instance, length: int | None) -> str:
@@ -45,10 +45,10 @@ class Questions(Base):
         self.operate(context, instance.uuid, "changePassword", {"admin_password": password})
 
 
-def ask(what: str, question: Callable[..., T], *arguments: Any) -> T:
+def ask(what: str, query: Callable[..., T], *arguments: Any) -> T:
     """The host's answer; raises ServiceUnavailable when there is none."""
     try:
-        return question(*arguments)
+        return query(*arguments)
     except (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError) as error:
         raise exception.ServiceUnavailable(what=what, reason="its compute host does not answer") from error
     except exception.HostNotAllowed as error:       # keys or clocks do not agree

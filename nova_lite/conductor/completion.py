@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.conductor import move_endings
+from nova_lite.conductor import move_completion
 from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances, networks, services
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -51,7 +51,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
     """The work is done: the server ends where the table says. A delete that came in between keeps the server."""
     done = operation(action)
     if is_delete(action):
-        move_endings.deleted(conn, [action.instance_uuid])
+        move_completion.deleted(conn, [action.instance_uuid])
         instances.mark_deleted(conn, action.instance_uuid)
         networks.release_ports(conn, action.instance_uuid)
         console_auth_tokens.forget(conn, [action.instance_uuid])
@@ -64,7 +64,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
                 hosts.reset_failed_builds(conn, action.host)
         close_consoles(conn, [action.instance_uuid], values)
         if _update_unless_taken_over(conn, action, values):     # else who has taken it over ends its move
-            move_endings.succeeded(conn, action)
+            move_completion.succeeded(conn, action)
     actions.finish(conn, [action.id])
 
 
@@ -90,23 +90,23 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     failure: dict[str, Any] = {} if operation(action).ends_in is None else {
         "vm_state": states.ERROR, "fault": fault(message, details)}
     if operation(action).begins_at_conductor and action.stage == objects.CONDUCTOR \
-            and not move_endings.begun_elsewhere(conn, action):
+            and not move_completion.begun_elsewhere(conn, action):
         failure.pop("vm_state", None)       # no host has touched the guest yet
     if updates is None:
-        failure |= _on_the_shelf(conn, action)
+        failure |= _as_offloaded(conn, action)
         if has_not_begun(action) or action.verb == "resume":    # the saved memory is still there, or it ran
             failure.pop("vm_state", None)
             if action.verb == "restore":        # who wanted it back gets the whole time to do so
                 failure["deleted_at"] = units.utcnow()
             actions.add_events(conn, [(action.id, actions.event(f"compute_{operation(action).event}", action.host,
                                                                 units.utcnow(), error=details or message))])
-        failure |= move_endings.default_failure(action)
+        failure |= move_completion.default_failure(action)
     elif action.arguments.get(RECLAIM) and _is_soft_deleted(conn, action):
         failure.pop("vm_state", None)       # a neighbour was away: in ERROR nobody would look at it again
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     if values.get("vm_state") == states.ERROR:
         values.setdefault("fault", fault(message, details))
-    values |= move_endings.failed(conn, action)
+    values |= move_completion.failed(conn, action)
     if operation(action).verb == "build":
         values = {"host": None, "node": None, **values}
         claims.release(conn, action.instance_uuid)
@@ -150,7 +150,7 @@ def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Ma
         networks.unbind_ports(conn, away)
 
 
-def _on_the_shelf(conn: sa.Connection, action: Action) -> dict[str, Any]:
+def _as_offloaded(conn: sa.Connection, action: Action) -> dict[str, Any]:
     """What has to do with a shelf and could not tell how it failed: its host is dead. A server that was on its shelf stays
     there, for its image may be all that is left of it: it can be offloaded, or brought back, again. Once the guest of an
     unshelve may have run it runs nowhere else, with the same volumes, and its image may be gone: so there the server stays."""
@@ -187,7 +187,7 @@ def cancel(conn: sa.Connection, action: Action) -> None:
         found = instances.get_many(conn, [action.instance_uuid], lock=True).get(action.instance_uuid)
         if found is None or found.host is None:     # what has a host keeps its room there until it is deleted
             claims.release(conn, action.instance_uuid)
-    values = move_endings.failed(conn, action)
+    values = move_completion.failed(conn, action)
     if values:
         instances.update_many(conn, [action.instance_uuid], values)
     actions.end_wait(conn, [action], failed=True)

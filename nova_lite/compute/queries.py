@@ -1,5 +1,4 @@
-"""What others ask a host and wait for: nothing that stays is changed by it but that a guest stands still, nothing is written
-down."""
+"""Queries that a host answers at once. They write nothing, and change nothing but that a guest is quiesced."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.rpc import expected
 
 
-class Questions:
+class Queries:
     """The part of the server side of ``rpc/compute.py`` that answers at once."""
 
     def __init__(self, host: Host, was_checked: Callable[[str], None]) -> None:

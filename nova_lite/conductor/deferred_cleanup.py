@@ -1,9 +1,9 @@
-"""What actions that failed still owe to neighbours, paid by a conductor.
+"""Clean-up after failed actions, done by a conductor some time later.
 
-Whoever carries out an action and fails leaves nothing. What is left is that of actions that were given up, or closed with their
-server or after os-resetState, and what a neighbour did not hear or want just then: images that never got their data, snapshots
-of volumes that no image names, the answer that the Volume service waits for when it has asked for the exchange of a volume.
-A failed action stays written down as one to be looked at until that has been done.
+A worker that fails cleans up itself. Deferred clean-up is for actions that were given up, or closed with their server or by
+os-resetState, and for requests that another service did not take at that time. It deletes images that never got their data
+and snapshots of volumes that no image names. It answers the Volume service, which waits when it has asked for the exchange of a
+volume. A failed action is kept as one to be looked at until its clean-up is done.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, retry
 from nova_lite.context import admin_context
 from nova_lite.db import actions, instances
 from nova_lite.db.core import Database
@@ -31,34 +31,35 @@ _ACTIVE = "active"
 _WAITS = ("starting", "migrating")      # migration_status of a volume whose service has heard nothing yet
 
 
-class Debts:
+class DeferredCleanup:
     """Any number of conductors may look, each at another action."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database, volume: VolumeAPI) -> None:
-        self._conf, self._db, self._volume = conf, db, volume
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, volume: VolumeAPI, clock: retry.Clock = retry.SYSTEM) -> None:
+        self._conf, self._db, self._volume, self._clock = conf, db, volume, clock
 
     def run(self) -> None:
         """Look at the actions whose time has come. What cannot be done now comes again some time later."""
         for _ in range(LIMIT):
-            action = self._db.write(actions.next_owing)
+            action = self._db.write(actions.next_cleanup)
             if action is None:
                 return
             extra = {"instance_uuid": action.instance_uuid}
             try:
-                is_paid = self._pay(action)
+                is_done = self._clean_up(action)
             except exception.ServiceUnavailable as error:
-                LOG.warning("what a failed '%s' has left is looked at later: %s", action.verb, error, extra=extra)
+                LOG.warning("the clean-up of a failed '%s' is tried again later: %s", action.verb, error, extra=extra)
                 continue
             except exception.NovaLiteError as error:        # its owner has to see to it
-                LOG.warning("what a failed '%s' has left stays: %s: %s", action.verb, action.arguments, error, extra=extra)
-                is_paid = True
+                LOG.warning("the clean-up of a failed '%s' was refused: %s: %s", action.verb, action.arguments, error,
+                            extra=extra)
+                is_done = True
             except Exception:       # one action that nobody understands must not keep the others from being looked at
-                LOG.exception("what a failed '%s' has left is looked at later", action.verb, extra=extra)
+                LOG.exception("the clean-up of a failed '%s' is tried again later", action.verb, extra=extra)
                 continue
-            if is_paid:
-                self._db.write(actions.paid, action.id)
+            if is_done:
+                self._db.write(actions.cleanup_done, action.id)
 
-    def _pay(self, action: Action) -> bool:
+    def _clean_up(self, action: Action) -> bool:
         """False: it is too early for that."""
         if action.verb == "snapshot_volumes":
             return self._drop_snapshots(action)
@@ -102,7 +103,7 @@ class Debts:
         LOG.info("snapshots %s are of no image: deleted", ", ".join(taken), extra={"instance_uuid": uuid})
         server = self._server(action)
         if server is not None and server.deleted:
-            release.delete_volumes(self._volume, server)
+            release.delete_volumes(self._volume, server, self._clock)
         return True
 
     def _answer(self, action: Action) -> None:
@@ -131,7 +132,7 @@ class Debts:
             self._volume.make_available(admin_context(), old_id)
             if self._is_going(new_id):
                 device.volume_id = old_id
-            release.delete_volumes(self._volume, server)
+            release.delete_volumes(self._volume, server, self._clock)
 
     def _is_exchanged_again(self, server: Instance, device_id: str) -> bool:
         """Then the Volume service had its answer, and waits for another one."""

@@ -1,4 +1,4 @@
-"""What a host is asked by the one that its server goes to: to let the guest go, and to show its disks.
+"""The source of a cold migration: it shuts the guest down and shows its disks, when the destination asks for it.
 
 The other host leads and asks again and again; here nothing is written down. Before anything is done to the guest, the conductor
 is asked whether the other host still holds the move: a question that was late must not stop a guest that has long come back.
@@ -12,21 +12,21 @@ from typing import Any
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.compute import volumes
+from nova_lite.compute import guest_removal
 from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.rpc import expected
 
-PATIENCE = 4.0          # seconds for which a question waits for its answer; less than rpc/compute.py does
+ANSWER_SECONDS = 4.0          # seconds for which a question waits for its answer; less than rpc/compute.py does
 
 LOG = log.getLogger(__name__)
 Later = Callable[[str, Callable[[bool], None]], None]
-"""Takes a server's uuid and a function that has its turn when nothing else is done with the server."""
+"""Takes a server's uuid and a function; queues the function behind what is done with the server."""
 
 
-class Departures:
+class MigrationSource:
     """A part of the server side of ``rpc/compute.py``."""
 
     def __init__(self, host: Host, later: Later) -> None:
@@ -49,7 +49,7 @@ class Departures:
         if begin:
             self._later(instance_uuid, lambda _waited: self._leave(context, key, owner, move))
         with self._lock:
-            self._lock.wait_for(lambda: key not in self._leaving, PATIENCE)
+            self._lock.wait_for(lambda: key not in self._leaving, ANSWER_SECONDS)
             failed, offer = self._failed.pop(key, None), self._offers.pop(key, None)
         if failed is not None:
             raise exception.DriverRefusal(what="Leaving the old host", reason=failed)
@@ -60,7 +60,7 @@ class Departures:
         try:
             self._host.conductor.instance_update(uuid, {}, [states.RESIZE_MIGRATING], action_id, owner)
             instance = Instance.from_primitive(self._host.conductor.get_instance(context, uuid))
-            let_go(self._host, instance, move)
+            release_guest(self._host, instance, move)
             offer = self._host.driver.offer_disks(instance).to_primitive()
             with self._lock:
                 self._offers[key] = offer
@@ -90,10 +90,8 @@ def holds(host: Host, instance: Instance, move: str) -> dict[str, bool]:
     return {"guest": host.driver.power_state(instance) is not None, "aside": host.driver.has_aside(instance, move)}
 
 
-def let_go(host: Host, instance: Instance, move: str) -> None:
+def release_guest(host: Host, instance: Instance, move: str) -> None:
     """The guest is shut down and set aside for a move, its nics and volumes are not of this host any more."""
     LOG.info("the guest leaves this host", extra={"instance_uuid": instance.uuid})
-    host.driver.set_aside(instance, instance.network_info, host.conf.compute.shutdown_timeout, move)
-    for vif in instance.network_info:
-        host.network.unplug(instance, vif)
-    volumes.disconnect_all(host.driver, instance)
+    timeout = host.conf.compute.shutdown_timeout
+    guest_removal.remove(host, instance, lambda: host.driver.set_aside(instance, instance.network_info, timeout, move))

@@ -1,34 +1,33 @@
-"""How many guests leave a host at the same time: those that wait keep their order."""
+"""Limits how many guests leave a host at the same time. The others wait in the order in which they came."""
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 
-ASK_SECONDS = 1.0
+from nova_lite import retry
+
+ASKS = retry.every(1.0)
 AT_A_TIME = 1       # for each host, as in Nova: several share its network, and memory that changes meanwhile is copied again
 
 
-class Copies:
+class CopySlots:
     """``limit`` copies at a time."""
 
-    def __init__(self, limit: int = AT_A_TIME) -> None:
-        self._limit = limit
+    def __init__(self, limit: int = AT_A_TIME, clock: retry.Clock = retry.SYSTEM) -> None:
+        self._limit, self._clock = limit, clock
         self._lock = threading.Lock()
-        self._order: list[object] = []      # those that have their turn first
+        self._order: list[object] = []      # in the order in which they get a slot
 
     @contextlib.contextmanager
-    def turn(self, ask: Callable[[], object], at_once: bool) -> Iterator[None]:
-        """A copy has its turn in the block. ``ask`` is called every second while it waits; what it raises ends the waiting.
+    def slot(self, ask: Callable[[], object], at_once: bool) -> Iterator[None]:
+        """A copy holds a slot in the block. ``ask`` is called every second while it waits; what it raises ends the waiting.
         ``at_once``: it is under way already, and waits for nobody."""
         one = object()
         with self._lock:
             self._order.insert(0 if at_once else len(self._order), one)
         try:
-            while not self._is_next(one):
-                ask()
-                time.sleep(ASK_SECONDS)
+            retry.poll(lambda: self._is_next(one), bool, ASKS, self._clock, before_pause=ask)
             yield
         finally:
             with self._lock:

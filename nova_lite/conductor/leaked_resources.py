@@ -1,4 +1,4 @@
-"""What neighbours hold for servers that are gone.
+"""Resources that other services still hold for servers that are gone.
 
 A neighbour that did not answer in time may have done, or may still do, what it was asked: a port or an attachment comes to be
 that nobody heard of. So each server that was deleted, or that failed to be built, is looked at again some time later, and
@@ -39,7 +39,7 @@ class _Ended:
     looks: int
 
 
-class Strays:
+class LeakedResources:
     """One per conductor. What was looked at is kept in memory: a conductor that starts looks once more."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, cleanup: Cleanup) -> None:
@@ -51,7 +51,7 @@ class Strays:
     def run(self) -> None:
         """Look at the servers whose time has come. A neighbour that is down is tried again in the next run."""
         with self._db.read() as conn:
-            ended = self._ended(conn)
+            ended = self._due(conn)
             due = [e for e in ended if e.looks > self._looked.get(e.uuid, 0)][:LIMIT]
             found = instances.get_many(conn, [e.uuid for e in due], deleted=True, tags=False)
             busy = actions.open_of_instances(conn, list(found))
@@ -67,7 +67,7 @@ class Strays:
                 return
             self._looked |= {server.uuid: looks[server.uuid] for server in group}
 
-    def _ended(self, conn: sa.Connection) -> list[_Ended]:
+    def _due(self, conn: sa.Connection) -> list[_Ended]:
         """The servers in the window of each look; a window is as long as the time before the first look."""
         table, now = models.instances, units.utcnow()
         failed = sa.and_(table.c.deleted == 0, table.c.vm_state == states.ERROR, table.c.launched_at.is_(None),
@@ -111,5 +111,5 @@ class Strays:
             give_back(server)
         except exception.ServiceUnavailable:
             raise
-        except exception.NovaLiteError as error:    # the others of its group have a right to their turn
+        except exception.NovaLiteError as error:    # the others of its group are still looked at
             LOG.warning("not all of its %s were given back: %s", what, error, extra={"instance_uuid": server.uuid})

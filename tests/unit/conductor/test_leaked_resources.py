@@ -26,8 +26,7 @@ def neutron():
 
 
 @pytest.fixture
-def cloud(make_cloud, neutron, monkeypatch):
-    monkeypatch.setattr(release, "PAUSES", (0.01,))
+def cloud(make_cloud, neutron):
     return make_cloud("h1", config=CREDENTIALS.format(url=neutron.url), network__driver="neutron", service_user__retries=0,
                       service_user__timeout=10, network__vif_plugging_timeout=0)
 
@@ -56,13 +55,13 @@ def _ago(cloud, server, seconds):
 
 def test_a_port_that_came_after_the_delete(cloud, neutron, network):
     server, living = _deleted(cloud, network), cloud.active(network_request=_request(network))
-    stray, foreign = neutron.add_port(network, device_id=server), neutron.add_port(network, "other", device_id=server)
-    cloud.conductor.strays.run()
-    assert stray in neutron.ports           # whoever deleted it may still be at it
+    leaked, foreign = neutron.add_port(network, device_id=server), neutron.add_port(network, "other", device_id=server)
+    cloud.conductor.leaked_resources.run()
+    assert leaked in neutron.ports           # whoever deleted it may still be at it
     _ago(cloud, server, 55)
     _ago(cloud, living, 55)
-    cloud.conductor.strays.run()
-    assert stray not in neutron.ports
+    cloud.conductor.leaked_resources.run()
+    assert leaked not in neutron.ports
     assert foreign in neutron.ports         # anybody may write a uuid into a port of theirs
     assert len(neutron.of(living)) == 1
 
@@ -72,21 +71,21 @@ def test_it_is_looked_for_three_times_and_then_no_more(cloud, neutron, network):
     neutron.calls.clear()
     for seconds, calls in ((5, 0), (55, 1), (60, 1), (140, 1), (155, 2), (300, 2), (605, 3), (615, 3), (1000, 3)):
         _ago(cloud, server, seconds)
-        cloud.conductor.strays.run()
+        cloud.conductor.leaked_resources.run()
         assert len(neutron.calls) == calls, seconds
     late = neutron.add_port(network, device_id=server)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert late in neutron.ports
 
 
 def test_many_servers_are_one_question(cloud, neutron, network):
     servers = [_deleted(cloud, network) for _ in range(5)]
-    strays = [neutron.add_port(network, device_id=s) for s in servers[:2]]
+    leaked = [neutron.add_port(network, device_id=s) for s in servers[:2]]
     for server in servers:
         _ago(cloud, server, 55)
     neutron.calls.clear()
-    cloud.conductor.strays.run()
-    assert not set(strays) & set(neutron.ports)
+    cloud.conductor.leaked_resources.run()
+    assert not set(leaked) & set(neutron.ports)
     assert sorted(neutron.calls) == ["DELETE ports"] * 2 + ["GET ports"] * 3
 
 
@@ -100,7 +99,7 @@ def test_a_build_that_failed_keeps_nothing(cloud, neutron, network):
     neutron.before = lambda method, what: None
     late = neutron.add_port(network, device_id=server)
     _ago(cloud, server, 55)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert late not in neutron.ports
 
 
@@ -108,22 +107,22 @@ def test_a_server_that_ran_keeps_its_ports_in_error(cloud, neutron, network):
     server = cloud.active(network_request=_request(network))
     cloud.set(server, vm_state=states.ERROR)
     _ago(cloud, server, 55)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert len(neutron.of(server)) == 1
 
 
 def test_neutron_down_is_no_look(cloud, neutron, network):
     server = _deleted(cloud, network)
-    stray = neutron.add_port(network, device_id=server)
+    leaked = neutron.add_port(network, device_id=server)
     _ago(cloud, server, 55)
 
     def boom(method, what):
         raise Refused(500, "", "boom")
     neutron.before = boom
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     neutron.before = lambda method, what: None
-    cloud.conductor.strays.run()
-    assert stray not in neutron.ports
+    cloud.conductor.leaked_resources.run()
+    assert leaked not in neutron.ports
 
 
 def test_a_port_of_the_users_is_unbound_not_deleted(cloud, neutron, network):
@@ -133,7 +132,7 @@ def test_a_port_of_the_users_is_unbound_not_deleted(cloud, neutron, network):
     cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
     neutron.ports[port]["device_id"] = server
     _ago(cloud, server, 55)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert neutron.ports[port]["device_id"] == ""
 
 
@@ -153,7 +152,7 @@ def test_a_network_that_is_down_keeps_no_server_from_going(cloud, neutron, netwo
     cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
     neutron.before = lambda method, what: None
     _ago(cloud, server, 55)
-    _until(lambda: cloud.conductor.strays.run() or not neutron.ports)
+    _until(lambda: cloud.conductor.leaked_resources.run() or not neutron.ports)
 
 
 def test_one_port_that_cannot_go_does_not_keep_those_of_others(cloud, neutron, network):
@@ -167,7 +166,7 @@ def test_one_port_that_cannot_go_does_not_keep_those_of_others(cloud, neutron, n
         if method == "DELETE" and next(stuck, False):
             raise Refused(409, "PortInUse", "a trunk uses it")
     neutron.before = refuse
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert len(neutron.ports.keys() & set(ports)) == 1
 
 
@@ -205,10 +204,10 @@ def test_an_attachment_that_came_after_the_delete(cloud, volumes):
     server, volume = _with_volume(cloud, volumes)
     cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
     volumes.reserve(admin_context(), volume, server)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert volumes.attachments(admin_context(), server)
     _ago(cloud, server, 55)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert not volumes.attachments(admin_context(), server)
     assert volumes.get(OWNER, volume).status == "available"
 
@@ -233,7 +232,7 @@ def test_one_attachment_that_cannot_go_does_not_keep_those_of_others(cloud, volu
             raise error
         real(context, attachment_id)
     monkeypatch.setattr(cloud.conductor.cleanup._volume, "release", refuse)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert len([server for server in servers if volumes.attachments(admin_context(), server)]) == 1
 
 
@@ -247,8 +246,8 @@ def test_a_volume_service_that_is_away_is_no_look(cloud, volumes, monkeypatch):
         raise exception.ServiceUnavailable(what="Cinder", reason="it does not answer")
     with monkeypatch.context() as patch:
         patch.setattr(cloud.conductor.cleanup._volume, "release", is_away)
-        cloud.conductor.strays.run()
-    cloud.conductor.strays.run()
+        cloud.conductor.leaked_resources.run()
+    cloud.conductor.leaked_resources.run()
     assert not volumes.attachments(admin_context(), server)
 
 
@@ -263,7 +262,7 @@ def test_a_volume_that_could_not_go_with_its_server_goes_later(cloud, volumes):
     unknown = [{**device.to_primitive(), "volume_id": None, "source_type": "blank"}]
     cloud.run(sa.update(models.instances).where(models.instances.c.uuid == server).values(block_devices=unknown))
     _ago(cloud, server, 55)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     with pytest.raises(exception.VolumeNotFound):
         volumes.get(OWNER, late)
 
@@ -275,7 +274,7 @@ def test_a_volume_that_stayed_is_its_users(cloud, volumes):
     assert volumes.get(OWNER, volume).status == "available"
     volumes.delete_snapshot(OWNER, snapshot)
     _ago(cloud, server, 55)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert volumes.get(OWNER, volume).status == "available"
 
 
@@ -283,5 +282,5 @@ def test_a_server_that_lives_keeps_its_volume(cloud, volumes):
     server, volume = _with_volume(cloud, volumes, delete_on_termination=True)
     cloud.set(server, vm_state=states.ERROR)
     _ago(cloud, server, 55)
-    cloud.conductor.strays.run()
+    cloud.conductor.leaked_resources.run()
     assert volumes.get(OWNER, volume).status == "in-use"

@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import exception
-from nova_lite.conductor import endings
+from nova_lite.conductor import completion
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, clock, instances, models, services
 from nova_lite.db.core import Database
@@ -24,7 +24,7 @@ INTERVAL = 60.0
 BATCH = 200
 
 
-class Overdue:
+class Expiry:
     """Any number of conductors may look: of two that find the same server, one begins."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, compute: ComputeAPI) -> None:
@@ -78,4 +78,4 @@ class Overdue:
         instances.update(conn, uuid, {"task_state": states.OPERATIONS[verb].task_state}, [None], [vm_state])
         actions.check_not_busy(conn, verb, uuid)
         return actions.create(conn, context, verb, [uuid], self._conf.conductor.lease_seconds, objects.COMPUTE, server.host,
-                              {endings.RECLAIM: True} if verb == "delete" else None)[0], server.host
+                              {completion.RECLAIM: True} if verb == "delete" else None)[0], server.host
