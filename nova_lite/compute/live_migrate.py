@@ -38,7 +38,6 @@ from nova_lite.virt.live import ABORT, BROKEN, WHOLE, Report
 
 LOG = log.getLogger(__name__)
 _HALF_IS_LOST = "the guest had gone on at its new host before all of it was there, and the old one has lost the rest"
-EVENT = "compute_live_migration"
 _REST = "something of the guest stays here for now"
 _WAIT_SECONDS = 1.0
 _CLEAN_UP = "clean-up after a live migration did not end well"
@@ -285,7 +284,7 @@ def _switch(work: Work) -> None:
     on both hosts. Raises LeaseLost, InstanceNotFound, or UnexpectedTaskState for a delete."""
     place = _place(work)
     try:
-        work.update(place, [*states.working(work.operation), None])
+        work.update(place, [*work.verb.working, None])
     except exception.UnexpectedTaskState:
         now = Instance.from_primitive(work.host.conductor.get_instance(admin_context(), work.instance.uuid)).task_state
         if now == states.DELETING:

@@ -8,7 +8,6 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.compute.work import Work
-from nova_lite.objects import states
 
 LOG = log.getLogger(__name__)
 PAUSES = (1.0, 2.0, 4.0, 8.0)       # seconds between two tries; the last one again and again
@@ -28,8 +27,8 @@ def until_answered(work: Work, step: Callable[[], T]) -> T:
             return step()
         except exception.ServiceUnavailable as error:
             pause = next(pauses, PAUSES[-1])
-            LOG.warning("'%s' goes on in %s s: %s", work.operation.verb, pause, error,
+            LOG.warning("'%s' goes on in %s s: %s", work.verb.name, pause, error,
                         extra={"instance_uuid": work.instance.uuid})
             if work.host.stopping.wait(pause):
                 raise exception.Stopping() from error
-            work.update({}, [*states.working(work.operation), None])
+            work.update({}, [*work.verb.working, None])

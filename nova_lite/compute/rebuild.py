@@ -18,7 +18,6 @@ from nova_lite.objects import states
 from nova_lite.objects.volume import ERROR
 
 LOG = log.getLogger(__name__)
-EVENT = "compute_rebuild_instance"
 DOWNLOADING = "downloading"
 REIMAGE_TIMEOUT = 1800.0        # seconds that the Volume service may take to write an image onto a volume
 POLL_SECONDS = 1.0

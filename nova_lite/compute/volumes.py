@@ -24,8 +24,6 @@ from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
-EVENTS = {"attach_volume": "compute_attach_volume", "detach_volume": "compute_detach_volume",
-          "extend_volume": "compute_extend_volume"}
 RESERVED, ATTACHED = "reserved", "attached"
 POLL_SECONDS = (0.2, 0.5, 1.0, 2.0)         # between looks at a volume that is being made; the last one again and again
 RELEASE_PAUSES = (1.0, 2.0, 4.0, 8.0)       # between tries to give a volume back
@@ -104,7 +102,7 @@ def _wait_until_made(work: Work, context: RequestContext, device: BlockDevice) -
                 instance_id=work.instance.uuid, reason=f"Volume {volume.id} did not finish being created even after we waited "
                 f"{waited:.0f} seconds. And its status is {volume.status}.")
         time.sleep(next(pauses, POLL_SECONDS[-1]))
-        work.update({}, [*states.working(work.operation)])      # a delete ends the waiting
+        work.update({}, [*work.verb.working])      # a delete ends the waiting
 
 
 def _connect(host: Host, context: RequestContext, instance: Instance, device: BlockDevice, attachment_id: str) -> None:

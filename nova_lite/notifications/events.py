@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from nova_lite import operations
 from nova_lite.db.journal import Change, Journal
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -14,18 +15,8 @@ from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 
 START, END, ERROR = "start", "end", "error"
-# the name of an operation in notifications, where it is not its own
-NAMES = {"build": "create", "force_delete": "delete", "start": "power_on", "stop": "power_off", "reboot_hard": "reboot",
-         "attach_volume": "volume_attach", "detach_volume": "volume_detach",
-         "attach_interface": "interface_attach", "detach_interface": "interface_detach",
-         "resize": "resize", "migrate": "resize", "confirmResize": "resize_confirm", "revertResize": "resize_revert",
-         **{name: name for name in ("delete", "reboot", "pause", "unpause", "suspend", "resume", "rebuild", "rescue",
-                                    "unrescue", "unshelve", "soft_delete", "restore")},
-         "shelve": "shelve", "shelveOffload": "shelve_offload", "createImage": "snapshot", "createBackup": "snapshot",
-         "swap_volume": "volume_swap", "evacuate": "rebuild", "trigger_crash_dump": "trigger_crash_dump"}
 # a resize is told in three parts, which begin and end with the server's task_state
 _PARTS = {states.RESIZE_PREP: "resize_prep", states.RESIZE_MIGRATING: "resize", states.RESIZE_MIGRATED: "resize_finish"}
-_MOVES = ("resize", "migrate")
 # a live migration, too: by the step of its action that begins
 _LIVE_PRE, _LIVE_POST = "live_migration_pre", "live_migration_post"
 _LIVE_ARRIVES, _LIVE_STAYS = "live_migration_post_dest", "live_migration_rollback"
@@ -83,17 +74,20 @@ def of(journal: Journal) -> Iterator[Event]:
 
 
 def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
-    name, change = NAMES.get(action.verb), journal.changes.get(action.instance_uuid)
-    if action.verb == "live_migrate" and change is not None:
+    verb, change = operations.VERBS.get(action.verb), journal.changes.get(action.instance_uuid)
+    if verb is None or change is None:
+        return
+    if verb.move is not None and verb.move.kind is operations.MoveKind.LIVE:
         yield from _live(action, change, phase)
         return
-    if name is None or change is None or _is_inside_a_move(action, phase):
+    name = verb.notification
+    if name is None or _is_inside_a_move(verb, action, phase):
         return
-    if phase == START and name == "create" and action.stage != objects.COMPUTE:
+    if phase == START and action.stage != objects.COMPUTE and verb.notification_at_conductor is not None:
+        yield Event(verb.notification_at_conductor, None, change.after, change.context or {}, None)
+        return
+    if phase == START and action.stage != objects.COMPUTE and verb.new_server:
         return      # only a place is looked for
-    if phase == START and action.verb == "evacuate" and action.stage != objects.COMPUTE:
-        yield Event("evacuate", None, change.after, change.context or {}, None)
-        return
     host = action.host or change.after.host
     fault = fault_of(change.after) if phase == ERROR else None
     event = Event(name, phase, change.after, change.context or {}, host, fault=fault,
@@ -121,11 +115,11 @@ def _locks(change: Change) -> Iterator[Event]:
         yield Event("lock" if change.after.locked else "unlock", None, change.after, change.context or {}, None)
 
 
-def _is_inside_a_move(action: Action, phase: str) -> bool:
+def _is_inside_a_move(verb: operations.Verb, action: Action, phase: str) -> bool:
     """True for what :func:`_parts` tells better, and for hosts that go on with what another one began."""
-    if action.verb in _MOVES:
+    if verb.is_cold_move:
         return phase != ERROR
-    return action.verb == "revertResize" and phase == START and bool(action.arguments.get("at_source"))
+    return phase == START and bool(action.arguments.get("at_source"))
 
 
 def _parts(change: Change) -> Iterator[Event]:

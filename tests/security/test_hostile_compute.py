@@ -9,6 +9,7 @@ from nova_lite.conductor.between_hosts import QUESTIONS
 from nova_lite.conductor.callers import RULES
 from nova_lite.db import aggregates, instances, models
 from nova_lite.objects.network import VIF
+from nova_lite.operations import VERBS
 from nova_lite.rpc import _Exposed
 from tests.security.world import ADMIN, TOKEN, World
 
@@ -31,7 +32,8 @@ def finish(w, action, owner, updates=None, events=(), error=None):
 
 
 def verb_of(question):
-    return QUESTIONS[question].verbs[0]
+    kind = QUESTIONS[question].kind
+    return next(verb.name for verb in VERBS.values() if verb.move is not None and verb.move.kind is kind)
 
 
 def report(host, owner, **more):

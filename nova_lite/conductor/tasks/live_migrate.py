@@ -32,7 +32,7 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
     try:
         _check_guest(instance)
         source = _check_up(tools, instance.host or "")
-        move = moving.begin(tools, action, instance, objects.LIVE_MIGRATION, objects.ACCEPTED)
+        move = moving.begin(tools, action, instance)
         context = RequestContext.from_rpc(action.context or {})
         facts = tools.compute.live_migration_facts(context, source, instance.uuid)
         try:
