@@ -53,7 +53,6 @@ _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory g
 # A host that was silent may have been given up: its servers were deleted or built elsewhere, until its first report was
 # written down. So it looks at all its guests after its first reports.
 _LOOKS = 2
-_COPIES = ("copy", "mend")      # steps of a live migration that copy memory
 
 
 class _Claimed(NamedTuple):
@@ -295,7 +294,8 @@ class ComputeManager:
     def _queue(self, claimed: _Claimed) -> None:
         action, uuid = claimed.action, claimed.instance.uuid
         verb = operations.of(action)
-        pool = self._copies if action.arguments.get("step") in _COPIES else self._pool_of(verb)
+        step = operations.named(verb.steps, action.arguments)
+        pool = self._copies if step is not None and step.copies_memory else self._pool_of(verb)
         if verb.is_delete:
             self.host.events.interrupt(uuid)
         self._turns.submit(uuid, pool, lambda waited: self._turn(claimed, waited))

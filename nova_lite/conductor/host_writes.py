@@ -26,8 +26,6 @@ _ALWAYS = frozenset({"vm_state", "task_state", "power_state", "progress", DEVICE
 _PLACE = frozenset({"host", "node", "launched_on", "availability_zone"})
 _SIZE = frozenset({"flavor", "flavor_ref", "vcpus", "memory_mb", "root_gb"})
 _DEVICE = frozenset({"volume_id", "attachment_id", "connection_info", "attached", "size"})
-_NOTES = frozenset({"reimage_asked"})
-_HANDED_OVER = frozenset({"undo", "at_source", "step", "has_come", "error", "ends_as", migration.LOST})
 _ENDS = (migration.ERROR, migration.FAILED, migration.CANCELLED)
 _MOVE = frozenset({"status", "facts"}) | {
     f"{what}_{part}" for what in ("memory", "disk") for part in ("total", "processed", "remaining")}
@@ -136,7 +134,7 @@ def nic(action: Action, values: Mapping[str, Any] | None) -> None:
 
 def notes(action: Action, arguments: Mapping[str, Any]) -> None:
     """Whether a host may add this to the arguments of its action on the way."""
-    _check(action, arguments, _NOTES, "of an action")
+    _check(action, arguments, operations.of(action).notes, "of an action")
 
 
 def move(action: Action, migration_id: int, values: Mapping[str, Any]) -> None:
@@ -151,7 +149,7 @@ def move(action: Action, migration_id: int, values: Mapping[str, Any]) -> None:
 
 def handed_over(conn: sa.Connection, action: Action, host: str | None, arguments: Mapping[str, Any]) -> None:
     """Whether a host may hand its action over to another one, with these arguments."""
-    _check(action, arguments, _HANDED_OVER, "of an action")
+    _check(action, arguments, operations.of(action).hands_over, "of an action")
     if arguments.get("ends_as", migration.ERROR) not in _ENDS:
         raise _refused(action, f"that its move ends as {arguments['ends_as']!r}")
     if host is not None and host not in hosts_of(conn, action):

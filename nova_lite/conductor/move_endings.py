@@ -127,16 +127,15 @@ def _idle(conn: sa.Connection, server: Instance, besides: Collection[int]) -> li
     return [move for move in moves.open_of(conn, [server.uuid]) if move.id not in busy and not move.reverting]
 
 
-def step_of(server: Instance, move: Migration) -> str | None:
-    """How far the server of a resize or migration has come. Where os-resetState has declared it idle its move says so, and of
-    two steps the later one."""
-    return server.task_state or _STEPS.get(move.status)
+def step_of(action: Action, server: Instance, move: Migration) -> operations.Step | None:
+    """How far a move has come."""
+    return operations.position(operations.of(action).steps, action.arguments, server.task_state, move.status)
 
 
 def _may_run_there(action: Action, server: Instance, move: Migration) -> bool:
     """Whether the new host of a resize or migration that failed may run the guest: then nobody else may, as after a success."""
-    return operations.of(action).is_cold_move and "undo" not in action.arguments and \
-        step_of(server, move) == states.RESIZE_FINISH
+    step = step_of(action, server, move)
+    return operations.of(action).is_cold_move and step is not None and step.guest is operations.GuestAt.DESTINATION
 
 
 def _as_moved(server: Instance, move: Migration) -> dict[str, Any]:
@@ -152,14 +151,15 @@ def _as_moved(server: Instance, move: Migration) -> dict[str, Any]:
 def give_back(conn: sa.Connection, action: Action, reason: str, lease_seconds: float) -> str | None:
     """The new host of a resize or migration cannot go on: the old one, which has the action now and brings its guest back.
     None: it is no such action, the old host has it already, or only the new one may run the guest by now."""
-    if not operations.of(action).is_cold_move or "undo" in action.arguments or action.stage != action_objects.COMPUTE:
+    if not operations.of(action).is_cold_move or action.stage != action_objects.COMPUTE:
         return None
     server = instances.get(conn, action.instance_uuid)
     move = moves.get(conn, action.arguments["migration_id"], lock=True)
-    if move.source_compute == action.host or step_of(server, move) not in states.RESIZE_STATES[:-1]:
+    step = step_of(action, server, move)
+    if move.source_compute == action.host or step is None or step.partner_goes_on_at is None:
         return None
     actions.hand_over(conn, [action.id], lease_seconds, action_objects.COMPUTE, move.source_compute,
-                      {**action.arguments, "undo": reason})
+                      {**action.arguments, step.partner_goes_on_at: reason})
     action.host = move.source_compute
     return move.source_compute
 
@@ -182,7 +182,3 @@ def _back(conn: sa.Connection, move: Migration) -> None:
 
 def _has_left(action: Action) -> bool:
     return bool(action.arguments.get("at_source"))
-
-
-_STEPS = {objects.PRE_MIGRATING: states.RESIZE_PREP, objects.MIGRATING: states.RESIZE_MIGRATING,
-          objects.POST_MIGRATING: states.RESIZE_FINISH}

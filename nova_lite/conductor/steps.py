@@ -175,8 +175,8 @@ class _Run:
             return verb.working[-1] if action.arguments.get(objects.GUEST_AT) == action.host else None
         if not verb.is_cold_move:
             return None
-        step = move_endings.step_of(server, moves.get(self.conn, action.arguments["migration_id"]))
-        return step if step in verb.working[1:] else None
+        step = move_endings.step_of(action, server, moves.get(self.conn, action.arguments["migration_id"]))
+        return step.task_state if step is not None and step.survives_reset else None
 
     def _move_of(self, action: Action) -> dict[str, Any] | None:
         if "migration_id" not in action.arguments:
@@ -427,7 +427,9 @@ class _Run:
 
 def _is_half_done(action: Action) -> bool:
     """A move whose guest may be between two hosts: they bring it to an end, whatever os-resetState says meanwhile."""
-    return operations.of(action).survives_reset or bool(action.arguments.get("at_source")) or "undo" in action.arguments
+    verb = operations.of(action)
+    step = operations.named(verb.steps, action.arguments)
+    return verb.survives_reset or (step is not None and step.survives_reset)
 
 
 def _grouped(items: Iterable[Any], key: Callable[[Any], Hashable]) -> dict[Hashable, list[Any]]:

@@ -13,15 +13,11 @@ from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
+from nova_lite.operations import steps
 
 START, END, ERROR = "start", "end", "error"
 # a resize is told in three parts, which begin and end with the server's task_state
-_PARTS = {states.RESIZE_PREP: "resize_prep", states.RESIZE_MIGRATING: "resize", states.RESIZE_MIGRATED: "resize_finish"}
-# a live migration, too: by the step of its action that begins
-_LIVE_PRE, _LIVE_POST = "live_migration_pre", "live_migration_post"
-_LIVE_ARRIVES, _LIVE_STAYS = "live_migration_post_dest", "live_migration_rollback"
-_LIVE = {"prepare": [(_LIVE_PRE, START)], "copy": [(_LIVE_PRE, END)], "settle": [(_LIVE_STAYS, START)],
-         "finish": [(_LIVE_POST, START), (_LIVE_POST, END), (_LIVE_ARRIVES, START)]}
+_PARTS = {step.task_state: step.part for step in steps.COLD if step.part is not None}
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 
 
@@ -78,7 +74,7 @@ def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
     if verb is None or change is None:
         return
     if verb.move is not None and verb.move.kind is operations.MoveKind.LIVE:
-        yield from _live(action, change, phase)
+        yield from _live(verb, action, change, phase)
         return
     name = verb.notification
     if name is None or _is_inside_a_move(verb, action, phase):
@@ -99,13 +95,17 @@ def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
     yield from ([event, *around] if phase == START else [*around, event])
 
 
-def _live(action: Action, change: Change, phase: str) -> Iterator[Event]:
-    """The parts of a live migration: what it was asked of the conductor is none."""
-    step, host = str(action.arguments.get("step")), action.host or change.after.host
+def _live(verb: operations.Verb, action: Action, change: Change, phase: str) -> Iterator[Event]:
+    """The parts of a live migration, by the step that begins: what it was asked of the conductor is none."""
+    step, host = operations.named(verb.steps, action.arguments), action.host or change.after.host
+    begun = step.notifications if step is not None and action.stage == objects.COMPUTE else ()
+    parts: tuple[tuple[str, str], ...] = ()
     if phase == START:
-        parts = _LIVE.get(step, []) if action.stage == objects.COMPUTE else []
-    else:
-        parts = [(_LIVE_ARRIVES, END)] if phase == END else [(_LIVE_STAYS, END)] if step == "settle" else []
+        parts = begun
+    elif phase == END:
+        parts = ((steps.ARRIVAL, END),)
+    elif (steps.ROLLBACK, START) in begun:
+        parts = ((steps.ROLLBACK, END),)
     for name, when in parts:
         yield Event(name, when, change.after, change.context or {}, host)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nova_lite.objects.action import Action
+from nova_lite.operations.steps import GuestAt, Step, Where, named, position
 from nova_lite.operations.table import BETWEEN_HOSTS, VERBS
 from nova_lite.operations.verb import (
     Begins,
@@ -19,8 +20,8 @@ from nova_lite.operations.verb import (
     check,
 )
 
-__all__ = ["BETWEEN_HOSTS", "VERBS", "Begins", "Change", "Debt", "Guest", "IfHostDies", "Move", "MoveKind", "Runs", "Verb",
-           "WithoutHost", "check", "known", "of"]
+__all__ = ["BETWEEN_HOSTS", "VERBS", "Begins", "Change", "Debt", "Guest", "GuestAt", "IfHostDies", "Move", "MoveKind", "Runs",
+           "Step", "Verb", "Where", "WithoutHost", "check", "known", "named", "of", "position"]
 
 
 def of(action: Action) -> Verb:

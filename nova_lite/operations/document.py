@@ -1,7 +1,8 @@
 """Writes docs/operations.md: ``make docs``. The prose is the template's; the tables and diagrams are the table of verbs.
 
 A line ``{{table: VERB ...}}`` of the template becomes a table of these verbs, ``{{diagram: VERB ...}}`` their states,
-``{{moves}}`` what verbs mean for rows of ``migrations``, ``{{deaths}}`` what happens when a host dies.
+``{{steps: VERB}}`` its steps, ``{{moves}}`` what verbs mean for rows of ``migrations``, ``{{deaths}}`` what happens when a host
+dies.
 """
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from nova_lite.operations.steps import Step
 from nova_lite.operations.table import VERBS
 from nova_lite.operations.verb import Begins, Guest, IfHostDies, MoveKind, Verb
 
@@ -30,7 +32,8 @@ def text(template: str) -> str:
 
 
 def _part(mark: re.Match[str]) -> str:
-    parts: dict[str, Callable[[list[Verb]], str]] = {"table": _table, "diagram": _diagram, "moves": _moves, "deaths": _deaths}
+    parts: dict[str, Callable[[list[Verb]], str]] = {
+        "table": _table, "diagram": _diagram, "steps": _steps, "moves": _moves, "deaths": _deaths}
     names = (mark[2] or "").split()
     return parts[mark[1]]([VERBS[name] for name in names] if names else list(VERBS.values()))
 
@@ -80,6 +83,20 @@ def _diagram(verbs: list[Verb]) -> str:
 
 def _id(node: str) -> str:
     return node.replace("-", "_")
+
+
+def _steps(verbs: list[Verb]) -> str:
+    return _rows(("Step", "Host", "Guest may run at", "status of the move", "Its host is dead", "os-resetState"), (
+        (f"`{step.name}`", step.where.value, step.guest.value, f"`{step.status}`" if step.status else "as before",
+         _partner(step), "goes on" if step.survives_reset else "dropped, unless a worker holds it")
+        for verb in verbs for step in verb.steps))
+
+
+def _partner(step: Step) -> str:
+    if step.partner_goes_on_at is None:
+        return "waited for"
+    when = "waited for; given up: " if step.only_when_given_up else ""
+    return f"{when}the other host goes on with `{step.partner_goes_on_at}`"
 
 
 def _moves(verbs: list[Verb]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nova_lite import exception
 from nova_lite.objects import migration, states
 from nova_lite.objects.instance import Instance
+from nova_lite.operations.steps import Step
 
 
 class Begins(enum.Enum):
@@ -126,8 +127,9 @@ class Verb(Change):
     runs: Runs = Runs.SHORTLY
     guest: Guest = Guest.ONE
     move: Move | None = None
+    is_repeatable: bool = False             # a second request for it, while it waits, is the first one
     is_given_up: bool = True                # after ``[conductor] max_attempts`` workers
-    survives_reset: bool = False            # os-resetState leaves it to its workers at each step
+    steps: tuple[Step, ...] = ()            # of what goes from host to host
     new_server: bool = False                # there is no guest before it: a server on which it failed has no host
     changes_flavor: bool = False
     takes_guest_away: bool = False          # the guest leaves its host, or its memory goes to a disk
@@ -136,6 +138,8 @@ class Verb(Change):
     ends_waiting_move: bool = False         # its success confirms a cold move that waits for its user
     forgets_files: bool = False             # nobody needs the user's files (personality) after it has failed
     writes: frozenset[str] = frozenset()    # the columns of the server that its host may write, besides its states
+    notes: frozenset[str] = frozenset()         # the arguments that its host may add to the action on the way
+    hands_over: frozenset[str] = frozenset()    # and those for the other host of its move
     exchanges_volume: bool = False          # its host may say that a block device is another volume
     owes: Debt | None = None
     notification: str | None = None
@@ -176,6 +180,11 @@ class Verb(Change):
     def settles_move(self) -> bool:
         """True for what ends a cold move by its user's word."""
         return self.move is not None and self.move.kind is MoveKind.SETTLES
+
+    @property
+    def survives_reset(self) -> bool:
+        """Whether os-resetState leaves it to its hosts, however far it is."""
+        return bool(self.steps) and all(step.survives_reset for step in self.steps)
 
     def waits_for(self, other: Verb) -> bool:
         """Whether it cannot begin as long as ``other`` is under way, although the server's state says nothing of that."""

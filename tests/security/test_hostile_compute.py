@@ -122,7 +122,10 @@ ATTACKS = {
         for action, owner, host, updates, arguments in (
             (w.their_stop, "h1", "h2", {}, {}), (w.my_stop, "h2", "h1", {}, {}),
             (w.my_stop, "h2", None, {}, {"verb": "delete", "migration_id": w.move}),
-            (w.my_stop, "h2", None, {"project_id": "x"}, {}))],
+            (w.my_stop, "h2", None, {"project_id": "x"}, {}),
+            # another verb's arguments: they would say that a move stands where it does not
+            (w.my_stop, "h2", None, {}, {"undo": "x"}),
+            (w.hold("h2", w.mine, "resize", migration_id=w.move), "h2", "h2", {}, {"step": "resize_finish"}))],
     "release_action": lambda w: [step("release_action", action_id=w.their_stop, owner=w.owner("h1"))],
     "finish_action": lambda w: [
         finish(w, w.their_stop, "h1"), finish(w, w.their_stop, "h2"), finish(w, w.my_stop, "h2", {"project_id": "x"}),

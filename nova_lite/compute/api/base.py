@@ -18,7 +18,6 @@ from nova_lite.db.core import Database
 from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import action as action_objects
-from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.hardware import pci
 from nova_lite.objects.instance import Instance
@@ -31,7 +30,6 @@ from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
 BUSY_SECONDS, _LOOK = 10.0, 0.1     # how long what takes a guest away waits for a change of its devices; between two looks
-_ASKED_FOR_TWICE = (states.DELETING, states.SOFT_DELETING, states.REBOOTING_HARD)
 
 
 class Prepared(NamedTuple):
@@ -117,7 +115,7 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: 
     instance = instances.get(connection, uuid, lock=True)
     row = operations.VERBS[verb]
     operations.check(row, instance, may_override_lock=bool(context.is_admin))
-    if row.task_state == instance.task_state and row.task_state in _ASKED_FOR_TWICE:
+    if row.task_state == instance.task_state and row.is_repeatable:
         waiting = actions.open_of_instances(connection, [uuid]).get(uuid, ())
         if any(other.task_state == row.task_state for _, other in operations.known(waiting)):
             return None
