@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours fuzz lint genconfig clean
+.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours fuzz lint genconfig docs clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -29,6 +29,7 @@ help:
 	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
 	@echo "make lint         ruff, mypy, import contracts, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
+	@echo "make docs         write docs/operations.md again, from operations.md.in and the table of verbs"
 	@echo "make clean        remove what make made"
 
 install:
@@ -136,6 +137,10 @@ lint: install
 genconfig: install
 	$(BIN)/oslo-config-generator --config-file etc/nova_lite/config-generator.conf
 	$(BIN)/oslopolicy-sample-generator --namespace nova_lite --output-file etc/nova_lite/policy.yaml
+
+docs: install
+	$(BIN)/python -m nova_lite.operations.document docs/operations.md.in > docs/operations.md.new
+	mv docs/operations.md.new docs/operations.md
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -18,7 +18,6 @@ from nova_lite.virt import guest_metadata
 from nova_lite.virt.driver import Fetcher, GuestFiles
 
 LOG = log.getLogger(__name__)
-EVENT = "compute__do_build_and_run_instance"
 
 
 def run(work: Work) -> None:

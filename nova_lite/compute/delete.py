@@ -10,7 +10,6 @@ from nova_lite.objects import states
 from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
-EVENT = "compute_terminate_instance"
 
 
 def run(work: Work) -> None:

@@ -22,14 +22,13 @@ from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
-EVENT = "compute_rebuild_instance"
 
 
 def run(work: Work) -> None:
     """Build the guest here. Raises what went wrong, with nothing left here; the server is in ERROR then."""
     before = work.instance
     try:
-        work.update({}, [*states.working(work.operation)])      # what another host has come to is not made nobody's
+        work.update({}, [*work.verb.working])      # what another host has come to is not made nobody's
         work.host.driver.live.adopt(before)
         # only now: from here on the old host removes what is its own. Who lost the action meanwhile binds no port
         work.update_migration({"status": objects.PRE_MIGRATING})
@@ -53,7 +52,7 @@ def _build(work: Work, listener: Listener) -> dict[str, object]:
     vifs = host.network.move(admin_context(), before, host.name)
     server = dataclasses.replace(before, host=host.name, network_info=vifs, block_devices=_connect(work, before))
     work.instance = server
-    work.update({"task_state": states.REBUILD_SPAWNING}, [*states.working(work.operation)])
+    work.update({"task_state": states.REBUILD_SPAWNING}, [*work.verb.working])
     for vif in vifs:
         host.network.plug(server, vif)
     host.driver.spawn(server, vifs, build.guest_files(work, vifs), build.fetcher(work, server.image),
@@ -73,7 +72,7 @@ def _build(work: Work, listener: Listener) -> dict[str, object]:
         LOG.warning("volumes of the old host are not given back yet: %s", error, extra={"instance_uuid": server.uuid})
     # The last step, and only of who still holds the action: once the files are this host's, removing its guest removes them,
     # and on shared storage there are no others.
-    work.update({}, [*states.working(work.operation), None])
+    work.update({}, [*work.verb.working, None])
     host.driver.live.adopted(server)
     return updates
 
@@ -113,6 +112,6 @@ def _clean(work: Work, before: Instance) -> None:
     here = dataclasses.replace(server, block_devices=[dataclasses.replace(d) for d in server.block_devices])
     guest_removal.remove(host, here, end, attempt=attempt)
     # what follows is the server's, wherever it is built now
-    attempt(lambda: work.update({}, [*states.working(work.operation), None, states.DELETING]))
+    attempt(lambda: work.update({}, [*work.verb.working, None, states.DELETING]))
     attempt(lambda: volumes.release_others(host, before))
     attempt(lambda: host.network.move(admin_context(), before, before.host or ""))      # there they are looked for

@@ -17,7 +17,6 @@ from nova_lite.context import admin_context
 from nova_lite.objects.network import VIF, NetworkRequest
 
 LOG = log.getLogger(__name__)
-EVENTS = {"attach_interface": "compute_attach_interface", "detach_interface": "compute_detach_interface"}
 RELEASES = retry.Schedule((1.0, 2.0, 4.0))      # tries to give a port back
 ABOUT_TO_BE = "null"            # the type of a nic whose port is not bound yet
 

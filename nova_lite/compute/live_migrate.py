@@ -1,13 +1,5 @@
-"""Live migration on both hosts. The action goes from one to the other; ``step`` in its arguments says what is next.
-
-    prepare  destination: ports, volumes, files; then copy
-    copy     source: the guest goes over, the source lets go of it; then finish, or undo when it stays
-    finish   destination: the guest is its own, and the move is over
-    undo     destination: nothing of it stays; then settle
-    settle   source: the guest goes on, and the move has failed
-    lost     destination, when the source does not report any more: finish or undo, as the guest came or not
-    mend     source, and nobody else: the guest went on at the destination before all of it was there, and the copy broke
-    alone    destination, of such a guest, when the source was declared down: what is here is all there is; then finish
+"""Live migration on both hosts. The action goes from one to the other; ``step`` in its arguments says what is next: a row of
+``operations/steps.py``. What each does is in ``docs/operations.md``.
 
 Each step asks the hypervisor where the guest is before it does anything, so it can be run again after a kill at any point.
 """
@@ -37,7 +29,6 @@ from nova_lite.virt.live import ABORT, BROKEN, WHOLE, Report
 
 LOG = log.getLogger(__name__)
 _HALF_IS_LOST = "the guest had gone on at its new host before all of it was there, and the old one has lost the rest"
-EVENT = "compute_live_migration"
 _REST = "something of the guest stays here for now"
 _WAIT_SECONDS = 1.0
 _CLEAN_UP = "clean-up after a live migration did not end well"
@@ -48,7 +39,7 @@ def run(work: Work) -> None:
     """The next step. What it raises ends the move; the server is where :func:`settle` says then."""
     step = work.action.arguments["step"]
     LOG.info("live migration: %s", step, extra={"instance_uuid": work.instance.uuid})
-    _STEPS[step](work)
+    STEPS[step](work)
 
 
 def settled(work: Work) -> dict[str, object]:
@@ -283,7 +274,7 @@ def _switch(work: Work) -> None:
     on both hosts. Raises LeaseLost, InstanceNotFound, or UnexpectedTaskState for a delete."""
     place = _place(work)
     try:
-        work.update(place, [*states.working(work.operation), None])
+        work.update(place, [*work.verb.working, None])
     except exception.UnexpectedTaskState:
         now = Instance.from_primitive(work.host.conductor.get_instance(admin_context(), work.instance.uuid)).task_state
         if now == states.DELETING:
@@ -442,6 +433,6 @@ def _fetcher(work: Work) -> Fetcher:
     return fetch
 
 
-_STEPS: dict[str, Callable[[Work], None]] = {
+STEPS: dict[str, Callable[[Work], None]] = {
     "prepare": _prepare, "copy": _copy, "finish": _finish, "undo": _undo, "lost": _lost, "left": _leave, "settle": _settle,
     "mend": _copy, "alone": _alone}

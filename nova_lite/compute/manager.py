@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, retry
+from nova_lite import exception, operations, retry
 from nova_lite.compute import external_events, host_name, image_cache, recovery, verbs
 from nova_lite.compute.consoles import Consoles
 from nova_lite.compute.external_events import ExternalEvents
@@ -67,8 +67,7 @@ class _Claimed(NamedTuple):
     def read(cls, answer: dict[str, Any], asked: float) -> _Claimed:
         """From what the conductor answers. Raises KeyError and kin for what only another version understands."""
         action, moving = Action.from_primitive(answer["action"]), answer.get("migration")
-        if action.verb not in verbs.VERBS:
-            raise KeyError(action.verb)
+        operations.of(action)       # raises KeyError
         return cls(action, Instance.from_primitive(answer["instance"]), Migration.from_primitive(moving) if moving else None,
                    asked)
 
@@ -295,14 +294,16 @@ class ComputeManager:
 
     def _queue(self, claimed: _Claimed) -> None:
         action, uuid = claimed.action, claimed.instance.uuid
-        pool = self._lasting if action.verb in verbs.LASTING else self._pool
-        if action.verb == "build":
-            pool = self._builds
-        elif action.verb == "live_migrate" and action.arguments.get("step") in ("copy", "mend"):
-            pool = self._copies
-        if states.OPERATIONS[action.verb].ends_in == states.DELETED:
+        verb = operations.of(action)
+        step = operations.named(verb.steps, action.arguments)
+        pool = self._copies if step is not None and step.copies_memory else self._pool_of(verb)
+        if verb.is_delete:
             self.host.events.interrupt(uuid)
         self._queues.submit(uuid, pool, lambda waited: self._turn(claimed, waited))
+
+    def _pool_of(self, verb: operations.Verb) -> Executor:
+        return {operations.Runs.SHORTLY: self._pool, operations.Runs.LONG: self._lasting,
+                operations.Runs.BUILD: self._builds}[verb.runs]
 
     def _turn(self, claimed: _Claimed, waited: bool) -> None:
         action = claimed.action

@@ -44,7 +44,7 @@ def run(work: Work) -> None:
         with work.host.events.listen(work.instance.uuid) as listener:
             _arrive(work, listener)
     except Exception as error:
-        LOG.error("'%s' failed: %s", work.operation.verb, error, extra={"instance_uuid": work.instance.uuid},
+        LOG.error("'%s' failed: %s", work.verb.name, error, extra={"instance_uuid": work.instance.uuid},
                   exc_info=needs_stack(error))
         _undo(work, error)
     else:
@@ -98,7 +98,7 @@ def _before_it_runs(work: Work, listener: Listener) -> Waiter:
     def ready() -> None:
         if wait is not None:
             wait()
-        work.update({}, [*states.working(work.operation), None])
+        work.update({}, [*work.verb.working, None])
 
     return ready
 
@@ -334,5 +334,3 @@ def _fetcher(work: Work) -> Fetcher:
 
 VERBS: dict[str, Callable[[Work], None]] = {"resize": run, "migrate": run, "confirmResize": confirm, "revertResize": revert}
 SETTLE: dict[str, Callable[[Work], dict[str, Any]]] = {"confirmResize": settle_confirm, "revertResize": settle_revert}
-EVENTS = {"resize": "compute_finish_resize", "migrate": "compute_finish_resize", "confirmResize": "compute_confirm_resize",
-          "revertResize": "compute_revert_resize"}

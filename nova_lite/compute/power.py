@@ -1,4 +1,4 @@
-"""Power operations on a host, one line each: what the driver does. Where the server ends, ``states.OPERATIONS`` says."""
+"""Power operations on a host, one line each: what the driver does. The table of verbs says where the server ends."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -14,10 +14,6 @@ from nova_lite.objects import states
 from nova_lite.objects.share import ACTIVE, INACTIVE
 
 LOG = log.getLogger(__name__)
-EVENTS = {"start": "compute_start_instance", "stop": "compute_stop_instance", "reboot": "compute_reboot_instance",
-          "reboot_hard": "compute_reboot_instance", "pause": "compute_pause_instance", "unpause": "compute_unpause_instance",
-          "suspend": "compute_suspend_instance", "resume": "compute_resume_instance",
-          "changePassword": "compute_set_admin_password", "trigger_crash_dump": "compute_trigger_crash_dump"}
 
 
 def _start(work: Work, timeout: int) -> None:
@@ -94,7 +90,7 @@ def _bind(work: Work) -> None:
     instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
     now = [vif.to_primitive() for vif in instance.network_info]
     if now != before:
-        work.update({"network_info": now}, [*states.working(work.operation)])
+        work.update({"network_info": now}, [*work.verb.working])
 
 
 def _plug(work: Work) -> None:
@@ -106,11 +102,10 @@ VERBS: dict[str, Callable[[Work, int], None]] = {
     "start": _start, "stop": _stop, "reboot": _reboot, "reboot_hard": _reboot_hard, "pause": _pause, "unpause": _unpause,
     "suspend": _suspend, "resume": _resume, "changePassword": _change_password, "trigger_crash_dump": _trigger_crash_dump}
 
-_SHARES = {"start": ACTIVE, "reboot_hard": ACTIVE, "stop": INACTIVE}      # what a guest has of its shares afterwards
-
 
 def run(work: Work) -> None:
     """Carry one out. A guest may take ``[compute] shutdown_timeout`` seconds to shut down."""
-    verb = work.operation.verb
-    VERBS[verb](work, work.host.conf.compute.shutdown_timeout)
-    work.succeed(shares.with_status(work.instance, _SHARES[verb]) if verb in _SHARES else {})
+    verb = work.verb
+    VERBS[verb.name](work, work.host.conf.compute.shutdown_timeout)
+    has_shares = ACTIVE if verb.ends_in == states.ACTIVE else INACTIVE
+    work.succeed(shares.with_status(work.instance, has_shares) if "shares" in verb.writes else {})

@@ -16,7 +16,6 @@ from nova_lite.objects import states
 from nova_lite.objects.volume import ERROR
 
 LOG = log.getLogger(__name__)
-EVENT = "compute_rebuild_instance"
 DOWNLOADING = "downloading"
 REIMAGES = retry.every(1.0, timeout=1800.0)     # looks at a volume while the Volume service writes an image onto it
 _ASKED = "reimage_asked"        # in the action's arguments, from just before it asks the Volume service

@@ -10,7 +10,6 @@ from nova_lite.compute.work import Work
 from nova_lite.objects.image import ImageMeta
 
 LOG = log.getLogger(__name__)
-EVENTS = {"rescue": "compute_rescue_instance", "unrescue": "compute_unrescue_instance"}
 
 
 def rescue(work: Work) -> None:

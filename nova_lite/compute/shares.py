@@ -12,8 +12,6 @@ from nova_lite.objects import share as objects
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.share import ShareAttachment
 
-EVENTS = {"attach_share": "compute_allow_share", "detach_share": "compute_deny_share"}
-
 
 def attach(work: Work) -> None:
     """Let this host mount the share; the guest gets it when it starts."""

@@ -23,8 +23,6 @@ from nova_lite.objects.instance import SHELVED_IMAGE, UNSHELVED_HOST, UNSHELVED_
 from nova_lite.virt.driver import wanted
 
 LOG = log.getLogger(__name__)
-EVENTS = {"shelve": "compute_shelve_instance", "shelveOffload": "compute_shelve_offload_instance",
-          "unshelve": "compute_unshelve_instance"}
 OFF_THE_HOST: dict[str, Any] = {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None,
                                 "power_state": states.SHUTDOWN}
 
@@ -42,7 +40,7 @@ def shelve(work: Work) -> None:
                 work.succeed()
                 return
         work.update({"task_state": states.SHELVING_OFFLOADING, "vm_state": states.SHELVED, "power_state": states.SHUTDOWN},
-                    [*states.working(work.operation)])
+                    [*work.verb.working])
         instance.task_state, instance.vm_state = states.SHELVING_OFFLOADING, states.SHELVED
     _offload(work)
 
@@ -141,7 +139,7 @@ def _note(work: Work, key: str, value: str) -> None:
     instance = work.instance
     noted = {**instance.system_metadata, key: value}
     # None: declared idle by os-resetState, which makes the guest no less real
-    work.update({"system_metadata": noted, **volumes.columns(instance)}, [*states.working(work.operation), None])
+    work.update({"system_metadata": noted, **volumes.columns(instance)}, [*work.verb.working, None])
     instance.system_metadata = noted
 
 
@@ -157,15 +155,18 @@ def _image(work: Work, image_id: str) -> ImageMeta:
 
 
 # failures ----------------------------------------------------------------------------------------------------------------
-def settle(work: Work) -> dict[str, Any]:
-    """A server whose shelving failed is off; one whose unshelving failed is back on its shelf. Either can be done again."""
-    if work.operation.verb == "unshelve":
-        if has_unshelved(work.instance):        # the guest runs, and its image may be gone
-            return {"vm_state": states.ACTIVE, "system_metadata": off_the_shelf(work.instance)}
-        if not _is_offloaded(work) and work.host.driver.power_state(work.instance) is not None:
-            work.host.driver.power_off(work.instance, 0)    # what it wrote on its shelf would be lost when it is offloaded
-        _undo(work)
-        return _place(work)
+def settle_unshelve(work: Work) -> dict[str, Any]:
+    """A server that was not brought back is on its shelf again: it can be tried again."""
+    if has_unshelved(work.instance):        # the guest runs, and its image may be gone
+        return {"vm_state": states.ACTIVE, "system_metadata": off_the_shelf(work.instance)}
+    if not _is_offloaded(work) and work.host.driver.power_state(work.instance) is not None:
+        work.host.driver.power_off(work.instance, 0)    # what it wrote on its shelf would be lost when it is offloaded
+    _undo(work)
+    return _place(work)
+
+
+def settle_shelve(work: Work) -> dict[str, Any]:
+    """A server that could not be shelved is off: it can be tried again."""
     if work.instance.vm_state == states.SHELVED:
         return {"vm_state": states.SHELVED, "power_state": states.SHUTDOWN}
     power = work.host.driver.power_state(work.instance)
@@ -192,7 +193,7 @@ def _undo(work: Work) -> None:
     try:
         guest_removal.destroy_failed(work, instance.system_metadata.get(UNSHELVED_HOST) == host.name, disks=False)
         # the volumes are the server's, wherever it is built now
-        work.update({}, [*states.working(work.operation), None, states.DELETING])
+        work.update({}, [*work.verb.working, None, states.DELETING])
         volumes.disconnect_all(host.driver, instance)       # from the host, should the Volume service be away
         _release_volumes(work, instance)
     except exception.GuestRemains:
@@ -209,3 +210,5 @@ def _release_volumes(work: Work, instance: Instance) -> None:
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"shelve": shelve, "shelveOffload": offload, "unshelve": unshelve}
+SETTLE: dict[str, Callable[[Work], dict[str, Any]]] = {
+    "shelve": settle_shelve, "shelveOffload": settle_shelve, "unshelve": settle_unshelve}

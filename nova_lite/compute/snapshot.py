@@ -7,7 +7,7 @@ server as it was.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from oslo_log import log
@@ -22,7 +22,6 @@ from nova_lite.virt.driver import DiskCopy
 from nova_lite.volume import image_snapshots
 
 LOG = log.getLogger(__name__)
-EVENTS = {"createImage": "compute_snapshot_instance", "createBackup": "compute_backup_instance"}
 CHUNK = units.MiB
 LOOK_SECONDS = 5.0              # while data flows, between looks whether the server is still ours
 UPLOADS = retry.Schedule((0.5, 1.0, 2.0, 4.0, 8.0, 15.0))    # looks at an upload that a killed run has left in Glance's hands
@@ -31,8 +30,20 @@ QUEUED, SAVING, ACTIVE = "queued", "saving", "active"
 BARE = "bare"
 
 
-def run(work: Work) -> None:
-    """Make the image active; a backup takes the place of the oldest. Raises what kept it from becoming active."""
+def create_image(work: Work) -> None:
+    """Make the image active. Raises what kept it from becoming active."""
+    _make_or_discard(work)
+    work.succeed()
+
+
+def create_backup(work: Work) -> None:
+    """Make the image active in place of the oldest backup. Raises what kept it from becoming active."""
+    _make_or_discard(work)
+    _rotate(work)
+    work.succeed()
+
+
+def _make_or_discard(work: Work) -> None:
     image_id = work.action.arguments["image_id"]
     try:
         make(work, image_id)
@@ -41,17 +52,14 @@ def run(work: Work) -> None:
     except Exception:
         discard(work, image_id)
         raise
-    if work.operation.verb == "createBackup":
-        _rotate(work)
-    work.succeed()
 
 
 def make(work: Work, image_id: str, pending: str = states.IMAGE_PENDING_UPLOAD,
          uploading: str = states.IMAGE_UPLOADING) -> None:
     """Give an image the data of the root disk, as far as it has none; the task_states are those of the operation."""
     context, host = admin_context(), work.host
-    steps: list[str | None] = list(states.working(work.operation))
-    if work.operation.verb == "createImage":
+    steps: list[str | None] = list(work.verb.working)
+    if states.IMAGE_SNAPSHOT in steps:
         work.update({"task_state": states.IMAGE_SNAPSHOT}, steps)
     image = _settled(work, image_id)
     if image.status == ACTIVE:
@@ -131,3 +139,7 @@ def _rotate(work: Work) -> None:
             images.delete(admin_context(), old.id)
         except (exception.ImageNotFound, exception.Forbidden, exception.Conflict) as error:
             LOG.warning("backup %s stays: %s", old.id, error, extra={"instance_uuid": work.instance.uuid})
+
+
+VERBS: dict[str, Callable[[Work], None]] = {
+    "createImage": create_image, "createBackup": create_backup, "snapshot_volumes": end_of_volumes}

@@ -10,8 +10,6 @@ from nova_lite.compute.work import Work
 from nova_lite.objects import states
 from nova_lite.objects.instance import SHELVED_IMAGE, off_the_shelf
 
-EVENTS = {"soft_delete": "compute_soft_delete_instance", "restore": "compute_restore_instance"}
-
 
 def soft_delete(work: Work) -> None:
     """Off, at once; all that it has stays."""

@@ -22,7 +22,6 @@ from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
 T = TypeVar("T")
-EVENTS = {"swap_volume": "compute_swap_volume"}
 PAUSE = 2.0         # seconds between tries of what has to be
 
 

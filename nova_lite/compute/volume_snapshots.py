@@ -13,8 +13,6 @@ from nova_lite.context import admin_context
 from nova_lite.objects.block_device import BlockDevice, find
 
 LOG = log.getLogger(__name__)
-EVENTS = {"volume_snapshot_create": "compute_volume_snapshot_create",
-          "volume_snapshot_delete": "compute_volume_snapshot_delete"}
 CREATING, DELETING, ERROR, ERROR_DELETING = "creating", "deleting", "error", "error_deleting"
 
 

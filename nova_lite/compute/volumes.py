@@ -23,8 +23,6 @@ from nova_lite.virt.driver import ComputeDriver
 from nova_lite.volume import release
 
 LOG = log.getLogger(__name__)
-EVENTS = {"attach_volume": "compute_attach_volume", "detach_volume": "compute_detach_volume",
-          "extend_volume": "compute_extend_volume"}
 RESERVED, ATTACHED = "reserved", "attached"
 MAKING = retry.Schedule((0.2, 0.5, 1.0, 2.0), endless=True, timeout=release.CREATE_TIMEOUT)      # of a volume
 RELEASES = retry.Schedule((1.0, 2.0, 4.0, 8.0))      # tries to give a volume back
@@ -96,7 +94,7 @@ def _wait_until_made(work: Work, context: RequestContext, device: BlockDevice) -
     began = clock.monotonic()
     volume = retry.poll(lambda: work.host.volume.get(context, device.volume_id or ""),
                         lambda found: found.status == AVAILABLE or found.status.startswith("error"), MAKING, clock,
-                        before_pause=lambda: work.update({}, [*states.working(work.operation)]))      # a delete ends it
+                        before_pause=lambda: work.update({}, [*work.verb.working]))      # a delete ends it
     if volume.status != AVAILABLE:
         raise exception.BuildAborted(
             instance_id=work.instance.uuid, reason=f"Volume {volume.id} did not finish being created even after we waited "

@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, retry, units
+from nova_lite import exception, operations, retry, units
 from nova_lite.compute.external_events import ExternalEvents
 from nova_lite.context import RequestContext
 from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
-from nova_lite.objects import states
 from nova_lite.objects.action import GUEST_AT, Action
 from nova_lite.objects.instance import DEVICE_ADDRESSES, Instance
 from nova_lite.objects.migration import Migration
@@ -59,11 +58,12 @@ class Host:
 class Work:
     """An action that this process holds, with its server (and its move, when it is one) as the database has it."""
 
-    def __init__(self, host: Host, context: RequestContext, action: Action, instance: Instance, event: str,
+    def __init__(self, host: Host, context: RequestContext, action: Action, instance: Instance,
                  migration: Migration | None = None, asked: float = float("-inf")) -> None:
-        self.host, self.context, self.action, self.instance, self.event = host, context, action, instance, event
+        self.host, self.context, self.action, self.instance = host, context, action, instance
         self.migration = migration
-        self.operation = states.OPERATIONS[action.arguments["verb"]]
+        self.verb = operations.of(action)
+        self.event = f"compute_{self.verb.event}"      # what os-instance-actions calls it
         self.started = units.utcnow()
         self._asked = asked     # for the action, by time.monotonic()
         self._steps: list[dict[str, Any]] = []
@@ -91,15 +91,15 @@ class Work:
         this one shall not run it, or what says that no conductor answers. Nobody takes an action whose lease has just begun:
         then nobody is asked, unless the disks may be seen by other hosts. Of these it is noted that the guest may run here:
         who finds this host dead does not give them to another one."""
-        expected = [*states.working(self.operation), None]      # None: declared idle by os-resetState
-        if self.instance.volumes or self.operation.verb == "evacuate":
+        expected = [*self.verb.working, None]      # None: declared idle by os-resetState
+        if self.instance.volumes or self.verb.guest is operations.Guest.RETURNS:
             self.guest_begins()
         elif time.monotonic() - self._asked >= self.host.conf.conductor.lease_seconds / 2:
             self.update({}, expected)
 
     def guest_begins(self) -> None:
         """Note that the guest of this action may run here from now on: see :attr:`guest_may_run`. Raises as ``check``."""
-        expected = [*states.working(self.operation), None]
+        expected = [*self.verb.working, None]
         self.host.conductor.instance_update(self.instance.uuid, {}, expected, self.action.id, self.host.owner,
                                             guest_begins=True)
         self.action.arguments[GUEST_AT] = self.host.name
@@ -122,7 +122,7 @@ class Work:
 
     def note(self, arguments: dict[str, Any]) -> None:
         """Add to the action's arguments what whoever takes it up after us must know. Raises as :meth:`update`."""
-        self.host.conductor.instance_update(self.instance.uuid, {}, [*states.working(self.operation)], self.action.id,
+        self.host.conductor.instance_update(self.instance.uuid, {}, [*self.verb.working], self.action.id,
                                             self.host.owner, arguments=arguments)
         self.action.arguments = {**self.action.arguments, **arguments}
 
@@ -209,11 +209,11 @@ def retry_until_available(work: Work, step: Callable[[], T]) -> T:
     os-resetState does not end them: the guest is half-way.
     """
     def tell(error: Exception, pause: float) -> None:
-        LOG.warning("'%s' goes on in %s s: %s", work.operation.verb, pause, error, extra={"instance_uuid": work.instance.uuid})
+        LOG.warning("'%s' goes on in %s s: %s", work.verb.name, pause, error, extra={"instance_uuid": work.instance.uuid})
 
     def sleep(seconds: float) -> None:
         work.host.pause(seconds)
-        work.update({}, [*states.working(work.operation), None])
+        work.update({}, [*work.verb.working, None])
 
     return retry.on_error(step, exception.ServiceUnavailable, _UNAVAILABLE, work.host.clock, sleep=sleep, before_pause=tell)
 

@@ -17,8 +17,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
-from nova_lite.conductor import completion
+from nova_lite import exception, operations
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances, moves
 from nova_lite.db.core import Database
@@ -26,6 +25,7 @@ from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.guest_moves import Plan
 from nova_lite.objects.migration import Migration
+from nova_lite.operations import MoveKind
 from nova_lite.rpc import expected
 from nova_lite.rpc.compute import ComputeAPI
 from nova_lite.rpc.conductor import ANSWER, BUSY, LOST, SILENT
@@ -33,7 +33,6 @@ from nova_lite.rpc.conductor import ANSWER, BUSY, LOST, SILENT
 LOG = log.getLogger(__name__)
 SHARE = 4       # one of so many of the conductor's threads may wait for hosts: these ask the conductor before they answer
 _AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
-_COLD, _BACK, _LIVE = ("resize", "migrate"), ("confirmResize", "revertResize"), ("live_migrate",)
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,9 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Question:
-    """``verbs``: the actions in which it is asked; ``by_source``, ``by_destination``: by which host of the move."""
+    """``kind``: the moves in which it is asked; ``by_source``, ``by_destination``: by which host of the move."""
 
-    verbs: tuple[str, ...]
+    kind: MoveKind
     ask: Callable[[ComputeAPI, RequestContext, _Asked], Any]
     by_source: bool = False
     by_destination: bool = False
@@ -79,11 +78,11 @@ def _waits(compute: ComputeAPI, context: RequestContext, it: _Asked) -> Any:
 
 
 QUESTIONS: dict[str, _Question] = {
-    "leave": _Question(_COLD, _leave, by_destination=True),
-    "arrived": _Question(_COLD, _arrived, by_destination=True),
-    "holds": _Question(_BACK, _holds, by_source=True, by_destination=True),
-    "offer_for_live_migration": _Question(_LIVE, _offer, by_destination=True),
-    "waits_for_rest": _Question(_LIVE, _waits, by_source=True),
+    "leave": _Question(MoveKind.COLD, _leave, by_destination=True),
+    "arrived": _Question(MoveKind.COLD, _arrived, by_destination=True),
+    "holds": _Question(MoveKind.SETTLES, _holds, by_source=True, by_destination=True),
+    "offer_for_live_migration": _Question(MoveKind.LIVE, _offer, by_destination=True),
+    "waits_for_rest": _Question(MoveKind.LIVE, _waits, by_source=True),
 }
 
 
@@ -132,8 +131,9 @@ def _asked(conn: sa.Connection, caller: str | None, action_id: int, owner: str, 
         raise exception.LeaseLost(action_id=action_id, owner=owner)
     if (action.stage, action.host) != (objects.COMPUTE, caller):
         raise exception.HostNotAllowed(host=caller or "(none)", reason=f"action {action_id} is not its own")
-    if question is None or completion.operation(action).verb not in question.verbs:
-        raise exception.HostNotAllowed(host=caller, reason=f"'{completion.operation(action).verb}' does not ask {name!r}")
+    verb = operations.of(action)
+    if question is None or verb.move is None or verb.move.kind is not question.kind:
+        raise exception.HostNotAllowed(host=caller, reason=f"'{verb.name}' does not ask {name!r}")
     move = moves.get(conn, action.arguments["migration_id"])
     others = {move.source_compute: (question.by_destination, move.dest_compute),
               move.dest_compute: (question.by_source, move.source_compute)}

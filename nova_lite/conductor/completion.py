@@ -7,19 +7,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.conductor import move_completion
 from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances, networks, services
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import UNSHELVED_HOST, has_unshelved, off_the_shelf
+from nova_lite.operations import IfHostDies
 
 MESSAGE_LENGTH = 255
-# with these a request writes nothing but the task_state: as long as no host has begun, the server is what it was
-_LEAVES_THE_RECORD = ("start", "stop", "reboot", "reboot_hard", "pause", "unpause", "suspend", "resume", "changePassword",
-                      "rescue", "unrescue", "restore")
-_MAY_GO_ELSEWHERE = ("build", "evacuate")       # when a host has died over them
 RECLAIM = "reclaim"      # in the arguments of a delete that no user asks for: the time of a soft-deleted server is over
 _CHANGES = (("block_device", instances.change_block_device), ("nic", instances.change_nic), ("share", instances.change_share))
 
@@ -29,17 +26,12 @@ def fault(message: str, details: str = "", code: int = 500) -> dict[str, Any]:
     return {"code": code, "message": message[:MESSAGE_LENGTH], "details": details, "created": units.isotime(units.utcnow())}
 
 
-def operation(action: Action) -> states.Operation:
-    """The row of ``states.OPERATIONS`` that an action carries out."""
-    return states.OPERATIONS[action.arguments["verb"]]
-
-
 def is_delete(action: Action) -> bool:
     """True for delete and force delete."""
-    return operation(action).ends_in == states.DELETED
+    return operations.of(action).is_delete
 
 
-def success(done: states.Operation, updates: Mapping[str, Any]) -> dict[str, Any]:
+def success(done: operations.Verb, updates: Mapping[str, Any]) -> dict[str, Any]:
     """What a success writes to the server: where the table says that it ends, or only that it is idle again."""
     if done.ends_in is None:
         return {"task_state": None, **updates}
@@ -49,7 +41,7 @@ def success(done: states.Operation, updates: Mapping[str, Any]) -> dict[str, Any
 
 def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
     """The work is done: the server ends where the table says. A delete that came in between keeps the server."""
-    done = operation(action)
+    done = operations.of(action)
     if is_delete(action):
         move_completion.deleted(conn, [action.instance_uuid])
         instances.mark_deleted(conn, action.instance_uuid)
@@ -58,7 +50,7 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
         _close_others(conn, action)
     elif not done.keeps_state:
         values = success(done, updates)
-        if done.verb == "build":
+        if done.new_server:
             values |= {"launched_at": units.utcnow(), "personality": None}
             if action.host:
                 hosts.reset_failed_builds(conn, action.host)
@@ -82,24 +74,24 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     What keeps a server's state leaves the server alone; what ends where it began leaves it idle, or in ERROR when ``updates``
     say so. A soft-deleted server whose time is over, and whose delete told how it failed, is tried again.
     """
-    if operation(action).keeps_state:
+    verb = operations.of(action)
+    if verb.keeps_state:
         change_device(conn, action, updates or {})
         error = (updates or {}).get("error")
         actions.finish(conn, [action.id], message, {**action.arguments, "error": error} if error else None)
         return
-    failure: dict[str, Any] = {} if operation(action).ends_in is None else {
-        "vm_state": states.ERROR, "fault": fault(message, details)}
-    if operation(action).begins_at_conductor and action.stage == objects.CONDUCTOR \
+    failure: dict[str, Any] = {} if verb.ends_in is None else {"vm_state": states.ERROR, "fault": fault(message, details)}
+    if verb.begins is operations.Begins.CONDUCTOR and not verb.new_server and action.stage == objects.CONDUCTOR \
             and not move_completion.begun_elsewhere(conn, action):
         failure.pop("vm_state", None)       # no host has touched the guest yet
     if updates is None:
         failure |= _as_offloaded(conn, action)
-        if has_not_begun(action) or action.verb == "resume":    # the saved memory is still there, or it ran
+        if has_not_begun(action) or (verb.ends_in is not None and verb.fails_in is None):
             failure.pop("vm_state", None)
-            if action.verb == "restore":        # who wanted it back gets the whole time to do so
+            if states.SOFT_DELETED in verb.vm_states:       # who wanted it back gets the whole time to do so
                 failure["deleted_at"] = units.utcnow()
-            actions.add_events(conn, [(action.id, actions.event(f"compute_{operation(action).event}", action.host,
-                                                                units.utcnow(), error=details or message))])
+            actions.add_events(conn, [(action.id, actions.event(f"compute_{verb.event}", action.host, units.utcnow(),
+                                                                error=details or message))])
         failure |= move_completion.default_failure(action)
     elif action.arguments.get(RECLAIM) and _is_soft_deleted(conn, action):
         failure.pop("vm_state", None)       # a neighbour was away: in ERROR nobody would look at it again
@@ -107,12 +99,12 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
     if values.get("vm_state") == states.ERROR:
         values.setdefault("fault", fault(message, details))
     values |= move_completion.failed(conn, action)
-    if operation(action).verb == "build":
+    if verb.new_server:
         values = {"host": None, "node": None, **values}
         claims.release(conn, action.instance_uuid)
-    if operation(action).verb in ("build", "rebuild"):
-        values["personality"] = None        # the user's files, secrets among them: nobody asks for them again
-    if is_delete(action):
+    if verb.forgets_files:
+        values["personality"] = None        # secrets may be among them
+    if verb.is_delete:
         instances.update(conn, action.instance_uuid, values)
     else:
         _update_unless_taken_over(conn, action, values)
@@ -128,14 +120,14 @@ def _is_soft_deleted(conn: sa.Connection, action: Action) -> bool:
 
 def has_not_begun(action: Action) -> bool:
     """True for an action of a host which nobody there has taken up, so that its server can be taken for what it was."""
-    return action.verb in _LEAVES_THE_RECORD and action.stage == objects.COMPUTE and (
+    return operations.of(action).if_host_dies is IfHostDies.FAIL_IF_BEGUN and action.stage == objects.COMPUTE and (
         action.state, action.attempts) == (objects.PENDING, 0)
 
 
 def guest_may_run(conn: sa.Connection, action: Action) -> bool:
     """Whether the guest of a build or an evacuation may run on the action's host, be it dead or alive, with disks that other
     hosts see: nobody else may run it, unless somebody has declared that host down, or has removed it."""
-    return action.verb in _MAY_GO_ELSEWHERE and action.stage == objects.COMPUTE and (
+    return operations.of(action).if_host_dies is IfHostDies.ANOTHER and action.stage == objects.COMPUTE and (
         action.arguments.get(objects.GUEST_AT) == action.host) and not all(
         service["forced_down"] for service in services.list_all(conn, action.host or "", services.COMPUTE))
 
@@ -154,14 +146,14 @@ def _as_offloaded(conn: sa.Connection, action: Action) -> dict[str, Any]:
     """What has to do with a shelf and could not tell how it failed: its host is dead. A server that was on its shelf stays
     there, for its image may be all that is left of it: it can be offloaded, or brought back, again. Once the guest of an
     unshelve may have run it runs nowhere else, with the same volumes, and its image may be gone: so there the server stays."""
-    verb = operation(action).verb
-    if verb not in ("shelve", "shelveOffload", "unshelve") or action.stage != objects.COMPUTE:
+    verb = operations.of(action)
+    if verb.if_host_dies is not IfHostDies.SHELF or action.stage != objects.COMPUTE:
         return {}
     server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
     if server is None:
         return {}
     may_run = "offloaded" in action.arguments and server.system_metadata.get(UNSHELVED_HOST) == action.host
-    if verb == "unshelve" and (has_unshelved(server) or may_run):
+    if verb.ends_in == states.ACTIVE and (has_unshelved(server) or may_run):
         return {"vm_state": states.ACTIVE, "power_state": states.RUNNING, "system_metadata": off_the_shelf(server)}
     if "offloaded" in action.arguments:
         instances.forget_connections(conn, action.instance_uuid)
@@ -183,7 +175,7 @@ def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any
 
 def cancel(conn: sa.Connection, action: Action) -> None:
     """The server is deleted, or was declared idle: the action ends, the server stays as it is, with its own room."""
-    if operation(action).verb == "build":
+    if operations.of(action).new_server:
         found = instances.get_many(conn, [action.instance_uuid], lock=True).get(action.instance_uuid)
         if found is None or found.host is None:     # what has a host keeps its room there until it is deleted
             claims.release(conn, action.instance_uuid)
@@ -200,7 +192,7 @@ def _update_unless_taken_over(conn: sa.Connection, action: Action, values: Mappi
 
     Idle is what os-resetState leaves: nothing else is being done, so what the work has come to is written.
     """
-    return bool(instances.update_many(conn, [action.instance_uuid], values, [*states.working(operation(action)), None]))
+    return bool(instances.update_many(conn, [action.instance_uuid], values, [*operations.of(action).working, None]))
 
 
 def _close_others(conn: sa.Connection, action: Action) -> None:
@@ -215,7 +207,7 @@ def _close_others(conn: sa.Connection, action: Action) -> None:
 def back_to_scheduling(conn: sa.Connection, action: Action, ignore: Sequence[str], lease_seconds: float) -> None:
     """A build whose host died starts again, without that host. Raises UnexpectedTaskState when a delete has the server."""
     instances.update(conn, action.instance_uuid, {"host": None, "node": None, "task_state": states.SCHEDULING},
-                     expected_task_states=states.working(operation(action)), expected_vm_states=[states.BUILDING])
+                     expected_task_states=operations.of(action).working, expected_vm_states=[states.BUILDING])
     claims.release(conn, action.instance_uuid)
     instances.forget_connections(conn, action.instance_uuid)
     arguments = {**action.arguments, "ignore_hosts": sorted({*action.arguments.get("ignore_hosts", ()), *ignore}),

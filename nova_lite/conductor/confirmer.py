@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, moves
 from nova_lite.db.core import Database
@@ -44,7 +44,7 @@ class Confirmer:
     def _confirm(self, conn: sa.Connection, context: RequestContext, move: Migration) -> int | None:
         try:
             server = instances.get(conn, move.instance_uuid, lock=True)
-            states.check(states.OPERATIONS[VERB], server, may_override_lock=True)
+            operations.check(operations.VERBS[VERB], server, may_override_lock=True)
         except (exception.Conflict, exception.InstanceNotFound) as error:
             LOG.debug("not confirmed: %s", error, extra={"instance_uuid": move.instance_uuid})
             return None

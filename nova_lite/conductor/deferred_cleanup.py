@@ -13,7 +13,7 @@ from dataclasses import replace
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, retry
+from nova_lite import exception, operations, retry
 from nova_lite.context import admin_context
 from nova_lite.db import actions, instances
 from nova_lite.db.core import Database
@@ -21,6 +21,7 @@ from nova_lite.image import base as image_base
 from nova_lite.objects.action import Action
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
+from nova_lite.operations import Debt
 from nova_lite.volume import image_snapshots, release
 from nova_lite.volume.base import VolumeAPI
 
@@ -61,9 +62,10 @@ class DeferredCleanup:
 
     def _clean_up(self, action: Action) -> bool:
         """False: it is too early for that."""
-        if action.verb == "snapshot_volumes":
+        owes = operations.of(action).owes
+        if owes is Debt.SNAPSHOTS:
             return self._drop_snapshots(action)
-        if action.verb == "swap_volume":
+        if owes is Debt.ANSWER:
             self._answer(action)
         else:
             self._delete_image(action)
@@ -137,8 +139,8 @@ class DeferredCleanup:
     def _is_exchanged_again(self, server: Instance, device_id: str) -> bool:
         """Then the Volume service had its answer, and waits for another one."""
         with self._db.read() as conn:
-            return any(other.verb == "swap_volume" and other.arguments["device_id"] == device_id
-                       for other in actions.open_of_instances(conn, [server.uuid]).get(server.uuid, ()))
+            others = operations.known(actions.open_of_instances(conn, [server.uuid]).get(server.uuid, ()))
+        return any(row.owes is Debt.ANSWER and other.arguments["device_id"] == device_id for other, row in others)
 
     def _waits(self, old_id: str, new_id: str) -> bool:
         """Whether the Volume service has had no answer: with one it deletes what has the new one's id then."""

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.conductor import completion
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, clock, instances, models, services
@@ -75,7 +75,7 @@ class Expiry:
         server = instances.get(conn, uuid, lock=True)
         if server.host is None or not is_due(server):
             return None, ""
-        instances.update(conn, uuid, {"task_state": states.OPERATIONS[verb].task_state}, [None], [vm_state])
+        instances.update(conn, uuid, {"task_state": operations.VERBS[verb].task_state}, [None], [vm_state])
         actions.check_not_busy(conn, verb, uuid)
         return actions.create(conn, context, verb, [uuid], self._conf.conductor.lease_seconds, objects.COMPUTE, server.host,
-                              {completion.RECLAIM: True} if verb == "delete" else None)[0], server.host
+                              {completion.RECLAIM: True} if operations.VERBS[verb].is_delete else None)[0], server.host

@@ -11,8 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception
-from nova_lite.conductor import completion
+from nova_lite import exception, operations
 from nova_lite.db import aggregates, moves
 from nova_lite.objects import migration, states
 from nova_lite.objects.action import Action
@@ -26,33 +25,10 @@ _VM_STATES = frozenset(states.VM_STATES) - {states.DELETED}
 _ALWAYS = frozenset({"vm_state", "task_state", "power_state", "progress", DEVICE_ADDRESSES})
 _PLACE = frozenset({"host", "node", "launched_on", "availability_zone"})
 _SIZE = frozenset({"flavor", "flavor_ref", "vcpus", "memory_mb", "root_gb"})
-_GUEST = frozenset({"network_info", "block_devices"})
-_BUILT = frozenset({"launched_at", "personality"})
-_VOLUME, _NIC, _SHARE = frozenset({"block_device"}), frozenset({"nic", "error"}), frozenset({"share"})
-_COLUMNS: dict[str, frozenset[str]] = {
-    "build": _GUEST | {"system_metadata"},
-    "start": frozenset({"shares", "network_info"}), "reboot_hard": frozenset({"shares", "network_info"}),
-    "stop": frozenset({"shares"}),
-    "rebuild": _BUILT | {"block_devices", "image", "image_ref", "config_drive"},
-    "resize": _PLACE | _SIZE | _GUEST | {"launched_at"}, "migrate": _PLACE | _SIZE | _GUEST | {"launched_at"},
-    "confirmResize": _SIZE, "revertResize": _PLACE | _SIZE | _GUEST | {"launched_at"},
-    "evacuate": _PLACE | _GUEST | _BUILT, "live_migrate": _PLACE | _GUEST,
-    "shelve": _PLACE | {"block_devices"}, "shelveOffload": _PLACE | {"block_devices"},
-    "unshelve": _PLACE | _GUEST | {"launched_at", "system_metadata"},
-    "soft_delete": frozenset({"deleted_at"}), "restore": frozenset({"deleted_at", "system_metadata"}),
-    "attach_volume": _VOLUME, "detach_volume": _VOLUME, "swap_volume": _VOLUME,
-    "attach_share": _SHARE, "detach_share": _SHARE,
-    "attach_interface": _NIC, "detach_interface": _NIC,
-}
-_OFF_ITS_HOST = ("shelve", "shelveOffload", "unshelve")     # these leave a server without a host
 _DEVICE = frozenset({"volume_id", "attachment_id", "connection_info", "attached", "size"})
-_NOTES = frozenset({"reimage_asked"})
-_HANDED_OVER = frozenset({"undo", "at_source", "step", "has_come", "error", "ends_as", migration.LOST})
 _ENDS = (migration.ERROR, migration.FAILED, migration.CANCELLED)
 _MOVE = frozenset({"status", "facts"}) | {
     f"{what}_{part}" for what in ("memory", "disk") for part in ("total", "processed", "remaining")}
-_STATUSES = (migration.QUEUED, migration.PREPARING, migration.RUNNING, migration.PRE_MIGRATING, migration.MIGRATING,
-             migration.POST_MIGRATING)
 _EVENT = ("event", "host", "start_time", "finish_time", "result", "traceback", "details")
 
 
@@ -60,9 +36,9 @@ def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], defa
            failed: bool = False) -> dict[str, Any]:
     """The columns that are written where a host says ``updates``; ``default_zone``: of hosts that are in none; ``failed``: the
     action ends with an error."""
-    operation = completion.operation(action)
-    _check(action, updates, _ALWAYS | _COLUMNS.get(operation.verb, frozenset()), "of a server")
-    if updates.get("task_state") not in (None, *states.working(operation)):
+    verb = operations.of(action)
+    _check(action, updates, _ALWAYS | verb.writes, "of a server")
+    if updates.get("task_state") not in (None, *verb.working):
         raise _refused(action, f"task_state {updates['task_state']!r}")
     if updates.get("personality") is not None:
         raise _refused(action, "the files of a server")
@@ -112,12 +88,14 @@ def _check_shelved_image(action: Action, told: Mapping[str, Any]) -> None:
 
 def _where(conn: sa.Connection, action: Action, updates: Mapping[str, Any], default_zone: str,
            failed: bool) -> dict[str, Any]:
-    if "migration_id" not in action.arguments:
-        if completion.operation(action).verb not in _OFF_ITS_HOST or any(updates.get(name) is not None for name in _PLACE):
+    verb = operations.of(action)
+    if "migration_id" not in action.arguments or verb.move is None:
+        # a shelf leaves a server without a host; where any other goes, its move says
+        if verb.move is not None or any(updates.get(name) is not None for name in _PLACE):
             raise _refused(action, "where a server is")
         return {}
     move = moves.get(conn, action.arguments["migration_id"])
-    back = action.verb == "revertResize" or failed
+    back = verb.move.to_source or failed
     host, node = (move.source_compute, move.source_node) if back else (move.dest_compute, move.dest_node)
     if any(updates.get(name, host) != host for name in ("host", "launched_on")):
         raise _refused(action, f"that a server is on host {updates.get('host')}")
@@ -141,22 +119,22 @@ def device(action: Action, values: Mapping[str, Any] | None) -> None:
     if values is not None:
         _check(action, values, _DEVICE, "of a block device")
         known = {action.arguments.get(name) for name in ("volume_id", "new_volume_id")}
-        if "volume_id" in values and (action.verb != "swap_volume" or values["volume_id"] not in known):
+        if "volume_id" in values and (not operations.of(action).exchanges_volume or values["volume_id"] not in known):
             raise _refused(action, f"that a block device is volume {values['volume_id']}")
-    elif action.verb not in ("attach_volume", "detach_volume"):
+    elif "block_device" not in operations.of(action).writes or operations.of(action).exchanges_volume:
         raise _refused(action, "that a block device is gone")
 
 
 def nic(action: Action, values: Mapping[str, Any] | None) -> None:
     """Whether a host may put this nic (None: no nic) into a server's record."""
-    if action.verb not in ("attach_interface", "detach_interface"):
+    if "nic" not in operations.of(action).writes:
         raise _refused(action, "a nic")
     check_readable(action.host, {"network_info": [values] if values is not None else []})
 
 
 def notes(action: Action, arguments: Mapping[str, Any]) -> None:
     """Whether a host may add this to the arguments of its action on the way."""
-    _check(action, arguments, _NOTES, "of an action")
+    _check(action, arguments, operations.of(action).notes, "of an action")
 
 
 def move(action: Action, migration_id: int, values: Mapping[str, Any]) -> None:
@@ -164,13 +142,14 @@ def move(action: Action, migration_id: int, values: Mapping[str, Any]) -> None:
     if action.arguments.get("migration_id") != migration_id:
         raise _refused(action, f"move {migration_id}")
     _check(action, values, _MOVE, "of a move")
-    if values.get("status", migration.RUNNING) not in _STATUSES:
+    row = operations.of(action).move
+    if "status" in values and (row is None or values["status"] not in row.statuses[1:]):
         raise _refused(action, f"that its move is {values['status']!r}")
 
 
 def handed_over(conn: sa.Connection, action: Action, host: str | None, arguments: Mapping[str, Any]) -> None:
     """Whether a host may hand its action over to another one, with these arguments."""
-    _check(action, arguments, _HANDED_OVER, "of an action")
+    _check(action, arguments, operations.of(action).hands_over, "of an action")
     if arguments.get("ends_as", migration.ERROR) not in _ENDS:
         raise _refused(action, f"that its move ends as {arguments['ends_as']!r}")
     if host is not None and host not in hosts_of(conn, action):
@@ -200,4 +179,4 @@ def _check(action: Action, values: Mapping[str, Any], allowed: Collection[str], 
 
 
 def _refused(action: Action, what: str) -> exception.HostNotAllowed:
-    return exception.HostNotAllowed(host=action.host, reason=f"'{completion.operation(action).verb}' does not write {what}")
+    return exception.HostNotAllowed(host=action.host, reason=f"'{operations.of(action).name}' does not write {what}")

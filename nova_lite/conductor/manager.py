@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, notifications, retry
+from nova_lite import exception, notifications, operations, retry
 from nova_lite.conductor import completion, heartbeats, host_access, host_writes, limits, move_completion, power_states
 from nova_lite.conductor.between_hosts import BetweenHosts
 from nova_lite.conductor.cleanup import Cleanup
@@ -46,6 +46,7 @@ from nova_lite.db.port_store import DatabasePortStore
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
+from nova_lite.operations import WithoutHost
 from nova_lite.rpc import cloud_id, expected, sender
 from nova_lite.rpc.compute import ComputeAPI
 from nova_lite.rpc.conductor import ConductorAPI
@@ -55,8 +56,8 @@ from nova_lite.runtime.rpc_senders import Senders
 from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
-# without a host: an attach comes here only when its request died. No unshelve has given its volume to a guest, so it is undone
-_WITH_ONE_VOLUME = ("attach_volume", "detach_volume")
+# what a conductor does with one volume: an attach comes here only when its request died, and no guest has that volume
+_WITH_ONE_VOLUME = (WithoutHost.DETACH, WithoutHost.UNDO)
 
 
 class _Todo(NamedTuple):
@@ -175,15 +176,15 @@ class ConductorManager:
         claimed = actions.claim(conn, action_ids, self.leases.owner, self.lease_seconds, objects.CONDUCTOR)
         servers = instances.get_many(conn, [a.instance_uuid for a in claimed], tags=False)
         for action in claimed:
-            server, verb = servers.get(action.instance_uuid), completion.operation(action).verb
-            if verb == "build":
+            server, verb = servers.get(action.instance_uuid), operations.of(action)
+            if verb.new_server:
                 todo.builds.append(action.id)
-            elif server is not None and verb in self.tasks:
+            elif server is not None and verb.begins is operations.Begins.CONDUCTOR:
                 todo.tasks.append((action, server))
-            elif server is not None and (verb in _WITH_ONE_VOLUME or
-                                         completion.is_delete(action) and self.cleanup.is_needed(server)):
+            elif server is not None and (verb.without_host in _WITH_ONE_VOLUME or
+                                         verb.is_delete and self.cleanup.is_needed(server)):
                 todo.neighbours.append((action, server))
-            elif completion.is_delete(action):
+            elif verb.is_delete:
                 completion.succeed(conn, action, {})
                 LOG.info("deleted without a host", extra={"instance_uuid": action.instance_uuid})
                 todo.gone.extend([server] if server is not None else [])
@@ -218,7 +219,7 @@ class ConductorManager:
             completion.fail(conn, action, error, updates={})
             return
         updates = {"block_device": {"id": device_id, "values": None}} if device_id is not None else {}
-        if action.verb == "attach_volume":
+        if operations.of(action).without_host is WithoutHost.UNDO:
             completion.fail(conn, action, "its request ended in the middle", updates=updates)
             LOG.info("an attach whose request died is undone", extra={"instance_uuid": action.instance_uuid})
             return
@@ -244,7 +245,7 @@ class ConductorManager:
         orphaned = [a for a in mine if (a.state == objects.RUNNING and a.owner != owner) or (
             a.attempts >= self.conf.conductor.max_attempts and completion.guest_may_run(conn, a))]     # it waited for us alone
         for action in orphaned:
-            if action.attempts + 1 >= self.conf.conductor.max_attempts and action.verb != "live_migrate":
+            if action.attempts + 1 >= self.conf.conductor.max_attempts and operations.of(action).is_given_up:
                 # what kills the daemon each time must not do so for ever
                 reason = f"'{action.action}' was given up: {action.attempts + 1} workers died over it"
                 if not move_completion.give_back(conn, action, reason, self.lease_seconds):

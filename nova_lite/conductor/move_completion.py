@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nova_lite import operations
 from nova_lite.db import actions, claims, instances, moves
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import migration as objects
@@ -18,32 +19,32 @@ from nova_lite.objects.migration import Migration
 def succeeded(conn: sa.Connection, action: Action) -> None:
     """An action that belongs to a move did what it had to. What is no such action needs nothing, but that a soft delete is the
     user's word for a move that waited for it: nobody could say it any more."""
-    if action.verb == "soft_delete":
+    if operations.of(action).ends_waiting_move:
         for server in instances.get_many(conn, [action.instance_uuid], tags=False).values():
             end_waiting(conn, server)
-    status = _SUCCESS.get(action.verb)
-    if status is None or "migration_id" not in action.arguments:
+    row = operations.of(action).move
+    if row is None or "migration_id" not in action.arguments:
         return
     move = moves.get(conn, action.arguments["migration_id"], lock=True)
     if move.has_ended:
         return
-    if status in (objects.CONFIRMED, objects.COMPLETED, objects.DONE):
-        claims.release(conn, move.uuid)
-    elif status == objects.REVERTED:
+    if row.to_source:
         _back(conn, move)
-    moves.update(conn, move.id, {"status": status})
+    elif row.succeeds_as in objects.ENDED:
+        claims.release(conn, move.uuid)
+    moves.update(conn, move.id, {"status": row.succeeds_as})
 
 
 def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
     """An action that belongs to a move failed, for good. Answers the columns that go back to what they were."""
-    server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
-    if "migration_id" not in action.arguments:      # a resize that was given up before there was a move
-        return room_of(server) if server is not None and action.verb == "resize" else {}
+    verb, server = operations.of(action), instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
+    if "migration_id" not in action.arguments or verb.move is None:     # a resize that was given up before there was a move
+        return room_of(server) if server is not None and verb.changes_flavor else {}
     move = moves.get(conn, action.arguments["migration_id"], lock=True)
     if move.has_ended:
         return {}
     is_back = server is not None and server.host == move.source_compute
-    if action.verb in _MAY_BE_TRIED_AGAIN and not (action.verb == "revertResize" and is_back and _has_left(action)):
+    if verb.settles_move and not (verb.move.to_source and is_back and _has_left(action)):
         moves.update(conn, move.id, {"status": objects.FINISHED})
         if server is not None and server.vm_state != states.RESIZED:    # by os-resetState: nobody can speak about it any more
             end_waiting(conn, server, [action.id])
@@ -54,8 +55,8 @@ def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
         _back(conn, move)
     else:
         claims.release(conn, move.uuid)
-    built = action.verb == "evacuate" and action.stage == action_objects.COMPUTE
-    moves.update(conn, move.id, {"status": action.arguments.get("ends_as", objects.FAILED if built else objects.ERROR)})
+    fails_as = verb.move.fails_as if action.stage == action_objects.COMPUTE else objects.ERROR
+    moves.update(conn, move.id, {"status": action.arguments.get("ends_as", fails_as)})
     return room_of(server) if server is not None else {}
 
 
@@ -72,7 +73,7 @@ def superseded(conn: sa.Connection, server: Instance) -> None:
 
 def begun_elsewhere(conn: sa.Connection, action: Action) -> bool:
     """Whether an action is an evacuation that has named its new host: the old one's guest must not run when it is back."""
-    return action.verb == "evacuate" and "migration_id" in action.arguments and moves.get(
+    return operations.of(action).guest is operations.Guest.RETURNS and "migration_id" in action.arguments and moves.get(
         conn, action.arguments["migration_id"]).dest_compute is not None
 
 
@@ -94,9 +95,8 @@ def is_reverting(conn: sa.Connection, action: Action) -> bool:
 
 def default_failure(action: Action) -> dict[str, Any]:
     """The columns of a server on which nobody could go on, where that is not ERROR: it waits for its user's word again."""
-    if action.verb in _MAY_BE_TRIED_AGAIN and not _has_left(action):
-        return {"vm_state": states.RESIZED}
-    return {}
+    verb = operations.of(action)
+    return {"vm_state": verb.fails_in} if verb.settles_move and not _has_left(action) else {}
 
 
 def end_waiting(conn: sa.Connection, server: Instance, besides: Collection[int] = ()) -> None:
@@ -127,16 +127,15 @@ def _idle(conn: sa.Connection, server: Instance, besides: Collection[int]) -> li
     return [move for move in moves.open_of(conn, [server.uuid]) if move.id not in busy and not move.reverting]
 
 
-def step_of(server: Instance, move: Migration) -> str | None:
-    """How far the server of a resize or migration has come. Where os-resetState has declared it idle its move says so, and of
-    two steps the later one."""
-    return server.task_state or _STEPS.get(move.status)
+def step_of(action: Action, server: Instance, move: Migration) -> operations.Step | None:
+    """How far a move has come."""
+    return operations.position(operations.of(action).steps, action.arguments, server.task_state, move.status)
 
 
 def _may_run_there(action: Action, server: Instance, move: Migration) -> bool:
     """Whether the new host of a resize or migration that failed may run the guest: then nobody else may, as after a success."""
-    return action.verb in ("resize", "migrate") and "undo" not in action.arguments and \
-        step_of(server, move) == states.RESIZE_FINISH
+    step = step_of(action, server, move)
+    return operations.of(action).is_cold_move and step is not None and step.guest is operations.GuestAt.DESTINATION
 
 
 def _as_moved(server: Instance, move: Migration) -> dict[str, Any]:
@@ -152,14 +151,15 @@ def _as_moved(server: Instance, move: Migration) -> dict[str, Any]:
 def give_back(conn: sa.Connection, action: Action, reason: str, lease_seconds: float) -> str | None:
     """The new host of a resize or migration cannot go on: the old one, which has the action now and brings its guest back.
     None: it is no such action, the old host has it already, or only the new one may run the guest by now."""
-    if action.verb not in ("resize", "migrate") or "undo" in action.arguments or action.stage != action_objects.COMPUTE:
+    if not operations.of(action).is_cold_move or action.stage != action_objects.COMPUTE:
         return None
     server = instances.get(conn, action.instance_uuid)
     move = moves.get(conn, action.arguments["migration_id"], lock=True)
-    if move.source_compute == action.host or step_of(server, move) not in states.RESIZE_STATES[:-1]:
+    step = step_of(action, server, move)
+    if move.source_compute == action.host or step is None or step.partner_goes_on_at is None:
         return None
     actions.hand_over(conn, [action.id], lease_seconds, action_objects.COMPUTE, move.source_compute,
-                      {**action.arguments, "undo": reason})
+                      {**action.arguments, step.partner_goes_on_at: reason})
     action.host = move.source_compute
     return move.source_compute
 
@@ -182,10 +182,3 @@ def _back(conn: sa.Connection, move: Migration) -> None:
 
 def _has_left(action: Action) -> bool:
     return bool(action.arguments.get("at_source"))
-
-
-_SUCCESS = {"resize": objects.FINISHED, "migrate": objects.FINISHED, "confirmResize": objects.CONFIRMED,
-            "revertResize": objects.REVERTED, "live_migrate": objects.COMPLETED, "evacuate": objects.DONE}
-_STEPS = {objects.PRE_MIGRATING: states.RESIZE_PREP, objects.MIGRATING: states.RESIZE_MIGRATING,
-          objects.POST_MIGRATING: states.RESIZE_FINISH}
-_MAY_BE_TRIED_AGAIN = ("confirmResize", "revertResize")

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.conductor import completion, host_writes, move_completion
 from nova_lite.conductor.rpc_permissions import host_of
 from nova_lite.conductor.tasks.build import BuildTask
@@ -120,7 +120,7 @@ class _Run:
             server = found.get(action.instance_uuid)
             try:
                 if self._is_wanted(server, asked, action):
-                    if action.verb == "build" and task_state:
+                    if operations.of(action).new_server and task_state:
                         server.task_state = task_state
                         moved.append(server.uuid)
                     self.answers[position] = {"result": {"action": actions.for_worker(self.conn, action),
@@ -136,26 +136,26 @@ class _Run:
 
     def _is_wanted(self, server: Instance | None, asked: Mapping[str, Any], action: Action) -> TypeGuard[Instance]:
         """Whether a claimed action still has its server in the state for it; else it ends."""
-        operation = completion.operation(action)       # KeyError for what another version wrote
+        verb = operations.of(action)       # KeyError for what another version wrote
         if server is None:
             actions.finish(self.conn, [action.id], None if completion.is_delete(action) else actions.TAKEN_OVER)
             return False
-        fits = completion.is_delete(action) or server.task_state in states.working(operation) or (
-            (operation.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
-        if fits and operation.follows_guest and server.task_state in states.BETWEEN_HOSTS:
+        fits = completion.is_delete(action) or server.task_state in verb.working or (
+            (verb.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
+        if fits and verb.follows_guest and server.task_state in operations.BETWEEN_HOSTS:
             actions.release(self.conn, [action.id], self.lease_seconds, died=False)     # the host's reports bring it again
             return False
-        if fits and _is_done_at_guest(action) and server.host not in (None, asked["host"]):
+        if fits and verb.is_done_at_guest and server.host not in (None, asked["host"]):
             # its server was declared idle by os-resetState in the middle of a move, or it keeps the state: it was begun where
             # the guest was then
             actions.hand_over(self.conn, [action.id], self.lease_seconds, objects.COMPUTE, server.host)
             self.woken.append((server.host, action))
             return False
-        if fits and (operation.verb != "build" or server.host == asked["host"]):
+        if fits and (not verb.new_server or server.host == asked["host"]):
             return True
         if self._is_between_hosts(server, action):
             return True
-        LOG.info("'%s' is dropped: task_state is %s", operation.verb, server.task_state, extra={"instance_uuid": server.uuid})
+        LOG.info("'%s' is dropped: task_state is %s", verb.name, server.task_state, extra={"instance_uuid": server.uuid})
         completion.cancel(self.conn, action)
         return False
 
@@ -170,12 +170,13 @@ class _Run:
 
     def _step_to_go_on(self, server: Instance, action: Action) -> str | None:
         """Of a resize or migration that has begun to take its guest away, or an evacuation whose guest may run here."""
-        if action.verb == "evacuate":
-            return states.REBUILD_SPAWNING if action.arguments.get(objects.GUEST_AT) == action.host else None
-        if action.verb not in ("resize", "migrate"):
+        verb = operations.of(action)
+        if verb.if_host_dies is operations.IfHostDies.ANOTHER:
+            return verb.working[-1] if action.arguments.get(objects.GUEST_AT) == action.host else None
+        if not verb.is_cold_move:
             return None
-        step = move_completion.step_of(server, moves.get(self.conn, action.arguments["migration_id"]))
-        return step if step in states.RESIZE_STATES[1:] else None
+        step = move_completion.step_of(action, server, moves.get(self.conn, action.arguments["migration_id"]))
+        return step.task_state if step is not None and step.survives_reset else None
 
     def _move_of(self, action: Action) -> dict[str, Any] | None:
         if "migration_id" not in action.arguments:
@@ -295,7 +296,7 @@ class _Run:
 
     def _move_server(self, action: Action, asked: Mapping[str, Any]) -> None:
         # None: declared idle by os-resetState, which moves no guest back
-        expected = [*states.working(completion.operation(action)), None]
+        expected = [*operations.of(action).working, None]
         written = host_writes.server(self.conn, action, asked, self.zone)
         instances.update(self.conn, action.instance_uuid, instances.as_host_says(self.conn, action.instance_uuid, written),
                          expected)
@@ -360,7 +361,7 @@ class _Run:
                 completion.fail(self.conn, action, asked["error"], details=_traceback(asked["events"]), updates=updates)
         self._deleted([action for action, _ in well if completion.is_delete(action)])
         rest = [w for w in well if not completion.is_delete(w[0])]
-        for same in _grouped(rest, lambda w: _key(completion.operation(w[0]).verb, w[1])).values():
+        for same in _grouped(rest, lambda w: _key(operations.of(w[0]).name, w[1])).values():
             self._succeeded([action for action, _ in same], same[0][1])
         actions.finish(self.conn, [action.id for action, _ in well])
 
@@ -384,24 +385,25 @@ class _Run:
 
         Idle is what os-resetState leaves: nothing else is done with it, so what the work has come to is written.
         """
-        operation = completion.operation(done[0])
-        if operation.keeps_state:
+        verb = operations.of(done[0])
+        if verb.keeps_state:
             for action in done:
                 completion.change_device(self.conn, action, updates)
             return
-        values = completion.success(operation, updates)
-        if operation.verb == "build":
+        values = completion.success(verb, updates)
+        if verb.new_server:
             values |= {"launched_at": units.utcnow(), "personality": None}
             for host in {a.host for a in done if a.host}:
                 hosts.reset_failed_builds(self.conn, host)
-        uuids, expected = [a.instance_uuid for a in done], [*states.working(operation), None]
+        uuids, expected = [a.instance_uuid for a in done], [*verb.working, None]
         completion.close_consoles(self.conn, uuids, values)
-        moved = [a for a in done if "migration_id" in a.arguments or a.verb == "soft_delete"]
+        moved = [a for a in done if "migration_id" in a.arguments or verb.ends_waiting_move]
         instances.update_many(self.conn, [a.instance_uuid for a in done if a not in moved], values, expected)
         for action in moved:        # who has taken a server over ends its move, but for what cannot be undone any more
-            if instances.update_many(self.conn, [action.instance_uuid], values, expected) or action.verb in _CANNOT_BE_UNDONE:
+            is_final = verb.move is not None and verb.move.is_final
+            if instances.update_many(self.conn, [action.instance_uuid], values, expected) or is_final:
                 move_completion.succeeded(self.conn, action)
-            if action.verb == "evacuate":       # its old host may be back, and was told no more than that its guest must be off
+            if verb.guest is operations.Guest.RETURNS:     # its old host was told only that its guest must be off
                 old, (told, gone) = moves.get(self.conn, action.arguments["migration_id"]).source_compute, self.left_behind
                 self.left_behind = (told | {old} if old else told, [*gone, action.instance_uuid])
         completion.left_its_host(self.conn, uuids, values)
@@ -413,7 +415,7 @@ class _Run:
             action = self.locked.get(asked["action_id"])
             if action is None or action.owner != asked["owner"] or action.state != objects.RUNNING:
                 continue        # told twice, or another worker's by now
-            if not self._is_its(action) or action.verb != "build":
+            if not self._is_its(action) or not operations.of(action).new_server:
                 self.answers[position] = _error(exception.HostNotAllowed(
                     host=self.caller, reason=f"action {action.id} is no build of its own"))
                 continue
@@ -423,21 +425,11 @@ class _Run:
                 self.woken.append((host, action))
 
 
-# their servers are where they went before the action ends; nothing is left where they were
-_CANNOT_BE_UNDONE = ("live_migrate", "confirmResize")
-
-
-def _is_done_at_guest(action: Action) -> bool:
-    """Whether an action belongs to the host that its server has, and to no other. Builds, moves and their ends have hosts of
-    their own, and deletes take what is left wherever they are."""
-    operation = completion.operation(action)
-    return not (operation.begins_at_conductor or completion.is_delete(action)
-                or operation.verb in ("build", "confirmResize", "revertResize"))
-
-
 def _is_half_done(action: Action) -> bool:
     """A move whose guest may be between two hosts: they bring it to an end, whatever os-resetState says meanwhile."""
-    return action.verb == "live_migrate" or bool(action.arguments.get("at_source")) or "undo" in action.arguments
+    verb = operations.of(action)
+    step = operations.named(verb.steps, action.arguments)
+    return verb.survives_reset or (step is not None and step.survives_reset)
 
 
 def _grouped(items: Iterable[Any], key: Callable[[Any], Hashable]) -> dict[Hashable, list[Any]]:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.conductor import completion, move_completion
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.heartbeats import BusHealth
@@ -21,11 +21,12 @@ from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import migration, states
 from nova_lite.objects.action import Action
+from nova_lite.operations import IfHostDies
 from nova_lite.virt.live import REST_SECONDS
 
 LOG = log.getLogger(__name__)
 MARGIN = 2.0
-_WAIT_THEMSELVES = [o.action for o in states.OPERATIONS.values() if o.follows_guest]    # for what goes on with the server
+_WAIT_THEMSELVES = [row.action for row in operations.VERBS.values() if row.follows_guest]   # for what the server does
 
 
 class Sweep:
@@ -35,6 +36,10 @@ class Sweep:
         self.schedule: list[int] = []
         self.run: list[int] = []
         self.compute: list[Action] = []
+
+    def at_conductor(self, action: Action) -> None:
+        """A conductor goes on: with new servers many at once, with all else one by one."""
+        (self.schedule if operations.of(action).new_server else self.run).append(action.id)
 
 
 class Sweeper:
@@ -73,9 +78,8 @@ class Sweeper:
                 alive: Mapping[str, float]) -> None:
         LOG.info("action %s (%s) at %s is held by nobody since %s", action.id, action.action, action.host or "the conductor",
                  action.lease_until, extra={"instance_uuid": action.instance_uuid})
-        verb = completion.operation(action).verb       # KeyError for what another version wrote
-        if verb == "live_migrate" and action.stage == objects.COMPUTE:
-            # it is never given up: nobody but its hosts knows where the guest is
+        verb = operations.of(action)        # KeyError for what another version wrote
+        if not verb.is_given_up and action.stage == objects.COMPUTE:
             self._go_on_with_guest(conn, found, action, died, alive)
         elif died and action.attempts + 1 >= self.conf.conductor.max_attempts and not completion.guest_may_run(conn, action):
             reason = f"'{action.action}' was given up: {action.attempts + 1} workers died over it"
@@ -88,7 +92,7 @@ class Sweeper:
                             f"'{action.action}' was given up after {action.attempts} attempts to place the server")
         elif action.stage == objects.CONDUCTOR:
             actions.release(conn, [action.id], self.lease_seconds, died)
-            (found.schedule if verb == "build" else found.run).append(action.id)
+            found.at_conductor(action)
         elif action.stage == objects.API:
             self._api_is_dead(conn, found, action)
         elif action.host in alive:
@@ -123,7 +127,8 @@ class Sweeper:
         reason = exception.GuestMayRun(host=action.host, operation=action.action).message
         if all(event["details"] != reason for event in actions.events_of(conn, action.id)):
             LOG.warning(reason, extra={"instance_uuid": action.instance_uuid})
-            event = actions.event(f"compute_{completion.operation(action).event}", action.host, units.utcnow(), error=reason)
+            verb = operations.of(action)
+            event = actions.event(f"compute_{verb.waiting_event or verb.event}", action.host, units.utcnow(), error=reason)
             actions.add_events(conn, [(action.id, event)])
         actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
 
@@ -142,61 +147,67 @@ class Sweeper:
         if action.host:
             found.compute.append(action)
         else:
-            (found.schedule if completion.operation(action).verb == "build" else found.run).append(action.id)
+            found.at_conductor(action)
 
     def _host_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
-        down = exception.HostDownBefore if completion.has_not_begun(action) else exception.HostDown
-        reason = down(host=action.host, operation=action.action)
-        if completion.is_delete(action):
-            # the guest, should it still be there, is removed when the host comes back (see compute/recovery.py)
-            if any(map(Cleanup.is_needed, instances.get_many(conn, [action.instance_uuid], tags=False).values())):
-                actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR)
-                found.run.append(action.id)
-            else:
-                completion.succeed(conn, action, {})
-        elif completion.operation(action).ends_in == states.SOFT_DELETED:     # its guest is turned off when the host is back
+        match operations.of(action).if_host_dies:
+            case IfHostDies.WAIT:
+                self._wait_or_follow(conn, found, action)
+            case IfHostDies.PARTNER:
+                self._give_back(conn, found, action)
+            case IfHostDies.ANOTHER:
+                self._take_another(conn, found, action)
+            case IfHostDies.DONE:
+                self._do_without_host(conn, found, action)
+            case _:
+                _fail_with_host(conn, action)
+
+    def _do_without_host(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
+        """The host removes what it has, or turns its guest off, when it is back (see ``compute/recovery.py``)."""
+        verb = operations.of(action)
+        server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
+        if verb.settles_move and move_completion.is_reverting(conn, action):   # the guest may be there and nowhere else
+            self._wait_or_follow(conn, found, action)
+        elif verb.is_delete and server is not None and Cleanup.is_needed(server):
+            actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR)
+            found.at_conductor(action)
+        elif verb.settles_move:
+            completion.succeed(conn, action, move_completion.confirmed(instances.get(conn, action.instance_uuid)))
+        else:
             completion.succeed(conn, action, {})
-        elif self._is_a_move(conn, found, action, reason.public):
-            return
-        elif completion.guest_may_run(conn, action):
+
+    def _give_back(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
+        """The source brings its guest back. Once the destination may run it, only that host can go on, when it is back."""
+        if move_completion.give_back(conn, action, _of_dead_host(action).public, self.lease_seconds):
+            found.compute.append(action)
+        else:
+            actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
+
+    def _take_another(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
+        if completion.guest_may_run(conn, action):
             self._wait_for_host(conn, action)
-        elif action.verb == "evacuate":     # another one; the server is still its old host's
+        elif not operations.of(action).new_server:      # the server is still its old host's
             ignore = sorted({*action.arguments.get("ignore_hosts", ()), action.host or ""})
             actions.release(conn, [action.id], self.lease_seconds, died=True)
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR,
                               arguments={**action.arguments, "ignore_hosts": ignore})
-            found.run.append(action.id)
-        elif completion.operation(action).ends_in is None:
-            self._wait_or_follow(conn, found, action)
-        elif completion.operation(action).verb == "build" and action.attempts + 1 < self.conf.conductor.max_attempts:
+            found.at_conductor(action)
+        elif action.attempts + 1 < self.conf.conductor.max_attempts:
             completion.back_to_scheduling(conn, action, [action.host or ""], self.lease_seconds)
-            found.schedule.append(action.id)
+            found.at_conductor(action)
         else:
-            completion.fail(conn, action, reason.public, reason.message)
+            _fail_with_host(conn, action)
 
     def _wait_or_follow(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         """The guest is as it was: its host goes on when it is back, or a delete takes all. One that was evacuated meanwhile has
         a host that can go on now."""
         server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
-        if server is not None and completion.operation(action).keeps_state and server.host not in (None, action.host):
+        if server is not None and operations.of(action).keeps_state and server.host not in (None, action.host):
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, server.host)
             action.host = server.host
             found.compute.append(action)
         else:
             actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
-
-    def _is_a_move(self, conn: sa.Connection, found: Sweep, action: Action, reason: str) -> bool:
-        """A host died in the middle of a resize, a migration, or what ends them; False for everything else."""
-        verb = action.verb
-        if verb not in ("resize", "migrate", "confirmResize", "revertResize"):
-            return False
-        if verb == "confirmResize" and not move_completion.is_reverting(conn, action):     # it finds what it kept unwanted
-            completion.succeed(conn, action, move_completion.confirmed(instances.get(conn, action.instance_uuid)))
-        elif move_completion.give_back(conn, action, reason, self.lease_seconds):
-            found.compute.append(action)
-        else:       # the guest is there and nowhere else: only this host can go on, when it is back
-            actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
-        return True
 
     def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> dict[str, float]:
         """Living host -> seconds until it counts as dead, should it say nothing more. While we are deaf all seem to live."""
@@ -230,3 +241,13 @@ class Sweeper:
                 "vm_state": states.ERROR, "task_state": None,
                 "fault": completion.fault(f"Nobody works on '{row.task_state}' of this server any more")}, [row.task_state])
         return len(rows)
+
+
+def _of_dead_host(action: Action) -> exception.NovaLiteError:
+    down = exception.HostDownBefore if completion.has_not_begun(action) else exception.HostDown
+    return down(host=action.host, operation=action.action)
+
+
+def _fail_with_host(conn: sa.Connection, action: Action) -> None:
+    reason = _of_dead_host(action)
+    completion.fail(conn, action, reason.public, reason.message)

@@ -16,17 +16,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.context import RequestContext
 from nova_lite.db import clock, journal, models, sealed
 from nova_lite.objects import action as objects
-from nova_lite.objects import states
 from nova_lite.objects.action import Action
 
 T = models.instance_actions
 E = models.instance_action_events
 OPEN = (objects.PENDING, objects.RUNNING)
-NEED_CLEANUP = ("createImage", "createBackup", "swap_volume")     # see conductor/deferred_cleanup.py
+# see conductor/deferred_cleanup.py
+NEED_CLEANUP = sorted({row.action for row in operations.VERBS.values() if row.owes is not None})
 LOOK_SECONDS = 60.0                     # between two tries to clean up after a failed action
 REASON_LENGTH = 255
 TAKEN_OVER = "The server was deleted, or something else was begun with it, before this was done"
@@ -52,7 +52,7 @@ def lease(seconds: float) -> datetime.datetime:
 
 def create(conn: sa.Connection, context: RequestContext, verb: str, instance_uuids: Sequence[str], lease_seconds: float,
            stage: str = objects.COMPUTE, host: str | None = None, arguments: Mapping[str, Any] | None = None) -> list[int]:
-    """Write down one operation (``verb``: a key of ``states.OPERATIONS``) for some servers; returns the ids, in order.
+    """Write down one verb (``verb``: a key of ``operations.VERBS``) for some servers; returns the ids, in order.
 
     Goes into the transaction that changes the servers' task_state, before the 202. The sweeper leaves the actions alone for
     ``lease_seconds``, in which the cast that follows the transaction should have found a worker.
@@ -61,8 +61,8 @@ def create(conn: sa.Connection, context: RequestContext, verb: str, instance_uui
     if notes is not None:
         notes.asked_by(instance_uuids, context.to_rpc())
     now = units.utcnow()
-    operation = states.OPERATIONS[verb]
-    common = {"action": operation.action, "request_id": context.request_id, "user_id": context.user_id,
+    row = operations.VERBS[verb]
+    common = {"action": row.action, "request_id": context.request_id, "user_id": context.user_id,
               "project_id": context.project_id, "start_time": now, "created_at": now, "updated_at": now,
               "state": objects.PENDING, "stage": stage, "host": host, "context": context.to_rpc(), "attempts": 0,
               "lease_until": lease(lease_seconds), "arguments": sealed.seal(conn, {**(arguments or {}), "verb": verb})}
@@ -349,15 +349,15 @@ def check_not_busy(conn: sa.Connection, verb: str, instance_uuid: str) -> None:
     that may be frozen, or when the server is being evacuated: it may have been declared idle, but its old host must not start
     a guest. What is done in any state goes on: a delete, another evacuation. The caller has locked the server, as who begins
     such a change does."""
-    if not states.OPERATIONS[verb].task_states:
+    wanted = operations.VERBS[verb]
+    if not wanted.task_states:
         return
-    for other in open_of_instances(conn, [instance_uuid]).get(instance_uuid, ()):
-        operation = states.OPERATIONS.get(other.verb)
-        if other.verb == "evacuate":
+    for other, row in operations.known(open_of_instances(conn, [instance_uuid]).get(instance_uuid, ())):
+        if row.guest is operations.Guest.RETURNS:
             raise exception.InstanceIsBusy(action=verb.removesuffix("_hard"), instance_id=instance_uuid,
                                            state=f"its evacuation to {other.host or 'another host'}")
-        if operation is not None and states.holds_up(operation, verb):
-            raise exception.InstanceIsBusy(action=verb, instance_id=instance_uuid, state=operation.action)
+        if wanted.waits_for(row):
+            raise exception.InstanceIsBusy(action=verb, instance_id=instance_uuid, state=row.action)
 
 
 # what operators see ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, clock, instances, moves, services
@@ -139,7 +139,7 @@ class Drain:
     def _send_away(self, server: Instance) -> str:
         """Live where it runs and can, else cold. What is refused for now only is no reason to shut a guest down."""
         pause = self._pauses(server.uuid, min(RETRY_SECONDS, self.timeout))
-        while server.vm_state in states.OPERATIONS["live_migrate"].vm_states:
+        while server.vm_state in operations.VERBS["live_migrate"].vm_states:
             try:
                 self._carry_out(server, LIVE)
             except _CANNOT as refusal:
@@ -156,7 +156,7 @@ class Drain:
 
     def _send_cold(self, server: Instance, refusal: Exception) -> str:
         """Where it cannot go live."""
-        if server.vm_state not in states.OPERATIONS["migrate"].vm_states:
+        if server.vm_state not in operations.VERBS["migrate"].vm_states:
             raise refusal
         if self.live_only:
             raise _Stays(f"live: {refusal}") from refusal
@@ -200,7 +200,8 @@ class Drain:
     def _is_ours(self, server: Instance) -> bool:
         """Whether this command has begun the last cold move of a server."""
         with self.db.read() as conn:
-            cold = [a for a in actions.list_for_instance(conn, server.uuid) if a.verb in ("migrate", "resize")]
+            found = operations.known(actions.list_for_instance(conn, server.uuid))
+        cold = [action for action, row in found if row.is_cold_move]
         return bool(cold) and (cold[0].verb, cold[0].user_id) == ("migrate", WHO)
 
     def _context(self, server: Instance) -> RequestContext:
@@ -214,7 +215,8 @@ class Drain:
         while True:
             with self.db.read() as conn:
                 server, found = instances.get(conn, uuid), actions.open_of_instances(conn, [uuid]).get(uuid, [])
-            busy = [a for a in found if a.verb not in states.OPERATIONS or not states.OPERATIONS[a.verb].follows_guest]
+            follow = [action for action, row in operations.known(found) if row.follows_guest]
+            busy = [action for action in found if action not in follow]
             if not busy:
                 self._under_way.pop(uuid, None)
                 return server

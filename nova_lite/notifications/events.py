@@ -7,30 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from nova_lite import operations
 from nova_lite.db.journal import Change, Journal
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
+from nova_lite.operations import steps
 
 START, END, ERROR = "start", "end", "error"
-# the name of an operation in notifications, where it is not its own
-NAMES = {"build": "create", "force_delete": "delete", "start": "power_on", "stop": "power_off", "reboot_hard": "reboot",
-         "attach_volume": "volume_attach", "detach_volume": "volume_detach",
-         "attach_interface": "interface_attach", "detach_interface": "interface_detach",
-         "resize": "resize", "migrate": "resize", "confirmResize": "resize_confirm", "revertResize": "resize_revert",
-         **{name: name for name in ("delete", "reboot", "pause", "unpause", "suspend", "resume", "rebuild", "rescue",
-                                    "unrescue", "unshelve", "soft_delete", "restore")},
-         "shelve": "shelve", "shelveOffload": "shelve_offload", "createImage": "snapshot", "createBackup": "snapshot",
-         "swap_volume": "volume_swap", "evacuate": "rebuild", "trigger_crash_dump": "trigger_crash_dump"}
 # a resize is told in three parts, which begin and end with the server's task_state
-_PARTS = {states.RESIZE_PREP: "resize_prep", states.RESIZE_MIGRATING: "resize", states.RESIZE_MIGRATED: "resize_finish"}
-_MOVES = ("resize", "migrate")
-# a live migration, too: by the step of its action that begins
-_LIVE_PRE, _LIVE_POST = "live_migration_pre", "live_migration_post"
-_LIVE_ARRIVES, _LIVE_STAYS = "live_migration_post_dest", "live_migration_rollback"
-_LIVE = {"prepare": [(_LIVE_PRE, START)], "copy": [(_LIVE_PRE, END)], "settle": [(_LIVE_STAYS, START)],
-         "finish": [(_LIVE_POST, START), (_LIVE_POST, END), (_LIVE_ARRIVES, START)]}
+_PARTS = {step.task_state: step.part for step in steps.COLD if step.part is not None}
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 
 
@@ -83,17 +70,20 @@ def of(journal: Journal) -> Iterator[Event]:
 
 
 def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
-    name, change = NAMES.get(action.verb), journal.changes.get(action.instance_uuid)
-    if action.verb == "live_migrate" and change is not None:
-        yield from _live(action, change, phase)
+    verb, change = operations.VERBS.get(action.verb), journal.changes.get(action.instance_uuid)
+    if verb is None or change is None:
         return
-    if name is None or change is None or _is_inside_a_move(action, phase):
+    if verb.move is not None and verb.move.kind is operations.MoveKind.LIVE:
+        yield from _live(verb, action, change, phase)
         return
-    if phase == START and name == "create" and action.stage != objects.COMPUTE:
+    name = verb.notification
+    if name is None or _is_inside_a_move(verb, action, phase):
+        return
+    if phase == START and action.stage != objects.COMPUTE and verb.notification_at_conductor is not None:
+        yield Event(verb.notification_at_conductor, None, change.after, change.context or {}, None)
+        return
+    if phase == START and action.stage != objects.COMPUTE and verb.new_server:
         return      # only a place is looked for
-    if phase == START and action.verb == "evacuate" and action.stage != objects.COMPUTE:
-        yield Event("evacuate", None, change.after, change.context or {}, None)
-        return
     host = action.host or change.after.host
     fault = fault_of(change.after) if phase == ERROR else None
     event = Event(name, phase, change.after, change.context or {}, host, fault=fault,
@@ -105,13 +95,17 @@ def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
     yield from ([event, *around] if phase == START else [*around, event])
 
 
-def _live(action: Action, change: Change, phase: str) -> Iterator[Event]:
-    """The parts of a live migration: what it was asked of the conductor is none."""
-    step, host = str(action.arguments.get("step")), action.host or change.after.host
+def _live(verb: operations.Verb, action: Action, change: Change, phase: str) -> Iterator[Event]:
+    """The parts of a live migration, by the step that begins: what it was asked of the conductor is none."""
+    step, host = operations.named(verb.steps, action.arguments), action.host or change.after.host
+    begun = step.notifications if step is not None and action.stage == objects.COMPUTE else ()
+    parts: tuple[tuple[str, str], ...] = ()
     if phase == START:
-        parts = _LIVE.get(step, []) if action.stage == objects.COMPUTE else []
-    else:
-        parts = [(_LIVE_ARRIVES, END)] if phase == END else [(_LIVE_STAYS, END)] if step == "settle" else []
+        parts = begun
+    elif phase == END:
+        parts = ((steps.ARRIVAL, END),)
+    elif (steps.ROLLBACK, START) in begun:
+        parts = ((steps.ROLLBACK, END),)
     for name, when in parts:
         yield Event(name, when, change.after, change.context or {}, host)
 
@@ -121,11 +115,11 @@ def _locks(change: Change) -> Iterator[Event]:
         yield Event("lock" if change.after.locked else "unlock", None, change.after, change.context or {}, None)
 
 
-def _is_inside_a_move(action: Action, phase: str) -> bool:
+def _is_inside_a_move(verb: operations.Verb, action: Action, phase: str) -> bool:
     """True for what :func:`_parts` tells better, and for hosts that go on with what another one began."""
-    if action.verb in _MOVES:
+    if verb.is_cold_move:
         return phase != ERROR
-    return action.verb == "revertResize" and phase == START and bool(action.arguments.get("at_source"))
+    return phase == START and bool(action.arguments.get("at_source"))
 
 
 def _parts(change: Change) -> Iterator[Event]:

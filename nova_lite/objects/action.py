@@ -38,5 +38,5 @@ class Action(Record):
 
     @property
     def verb(self) -> str:
-        """The key of ``states.OPERATIONS``: what is to be done, where ``action`` is only the public name."""
+        """The key of ``operations.VERBS``: what is to be done, where ``action`` is only the public name."""
         return self.arguments.get("verb", self.action)

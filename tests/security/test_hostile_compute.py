@@ -9,6 +9,7 @@ from nova_lite.conductor.between_hosts import QUESTIONS
 from nova_lite.conductor.rpc_permissions import RULES
 from nova_lite.db import aggregates, instances, models
 from nova_lite.objects.network import VIF
+from nova_lite.operations import VERBS
 from nova_lite.rpc import _Exposed
 from tests.security.world import ADMIN, TOKEN, World
 
@@ -31,7 +32,8 @@ def finish(w, action, owner, updates=None, events=(), error=None):
 
 
 def verb_of(question):
-    return QUESTIONS[question].verbs[0]
+    kind = QUESTIONS[question].kind
+    return next(verb.name for verb in VERBS.values() if verb.move is not None and verb.move.kind is kind)
 
 
 def report(host, owner, **more):
@@ -120,7 +122,10 @@ ATTACKS = {
         for action, owner, host, updates, arguments in (
             (w.their_stop, "h1", "h2", {}, {}), (w.my_stop, "h2", "h1", {}, {}),
             (w.my_stop, "h2", None, {}, {"verb": "delete", "migration_id": w.move}),
-            (w.my_stop, "h2", None, {"project_id": "x"}, {}))],
+            (w.my_stop, "h2", None, {"project_id": "x"}, {}),
+            # another verb's arguments: they would say that a move stands where it does not
+            (w.my_stop, "h2", None, {}, {"undo": "x"}),
+            (w.hold("h2", w.mine, "resize", migration_id=w.move), "h2", "h2", {}, {"step": "resize_finish"}))],
     "release_action": lambda w: [step("release_action", action_id=w.their_stop, owner=w.owner("h1"))],
     "finish_action": lambda w: [
         finish(w, w.their_stop, "h1"), finish(w, w.their_stop, "h2"), finish(w, w.my_stop, "h2", {"project_id": "x"}),

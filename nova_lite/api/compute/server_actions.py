@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nova_lite import operations
 from nova_lite.api.compute.schemas import server_actions as schema
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.compute.api.operations import is_expected_locked_by
-from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
+from nova_lite.operations import record_changes
 from nova_lite.policies.base import Rule, admin, member
 
 PATH = "/servers/{server_id}/action"
@@ -71,7 +72,7 @@ def change_password(req: Request, instance: Instance) -> None:
 def inject_network_info(req: Request, instance: Instance) -> None:
     """Nothing: no guest of ours keeps what was injected, it asks DHCP, metadata or its config drive. Nova's drivers of today
     do nothing either."""
-    states.check(states.INJECT_NETWORK_INFO, instance, may_override_lock=bool(req.context.is_admin))
+    operations.check(record_changes.INJECT_NETWORK_INFO, instance, may_override_lock=bool(req.context.is_admin))
 
 
 ROUTES = [

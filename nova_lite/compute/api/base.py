@@ -10,14 +10,13 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite import exception, retry
+from nova_lite import exception, operations, retry
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, host_keys, instances
 from nova_lite.db.core import Database
 from nova_lite.image.base import ImageAPI
 from nova_lite.network.base import NetworkAPI
 from nova_lite.objects import action as action_objects
-from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.hardware import pci
 from nova_lite.objects.instance import Instance
@@ -30,7 +29,6 @@ from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
 WHILE_BUSY = retry.every(0.1, timeout=10.0)     # what takes a guest away waits for a change of its devices
-_ASKED_FOR_TWICE = (states.DELETING, states.SOFT_DELETING, states.REBOOTING_HARD)
 
 
 class Prepared(NamedTuple):
@@ -76,7 +74,7 @@ class Base:
 
     def operate(self, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any] | None = None,
                 prepare: Prepare | None = None) -> None:
-        """Begin an operation of ``states.OPERATIONS``: write it down, then wake its worker.
+        """Begin a verb of ``operations.VERBS``: write it down, then wake its worker.
 
         ``prepare`` is called in the transaction, with the server locked and its state checked: what else has to be checked
         (a quota) or written. Raises InstanceNotFound, InstanceIsLocked, InstanceNotReady or InstanceInvalidState.
@@ -110,18 +108,18 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, verb: 
            lease_seconds: float, prepare: Prepare | None = None) -> tuple[int, str | None] | None:
     """Action and host (None: a conductor begins); None when just this is waiting to be done already."""
     instance = instances.get(connection, uuid, lock=True)
-    operation = states.OPERATIONS[verb]
-    states.check(operation, instance, may_override_lock=bool(context.is_admin))
-    if operation.task_state == instance.task_state and operation.task_state in _ASKED_FOR_TWICE:
+    row = operations.VERBS[verb]
+    operations.check(row, instance, may_override_lock=bool(context.is_admin))
+    if row.task_state == instance.task_state and row.is_repeatable:
         waiting = actions.open_of_instances(connection, [uuid]).get(uuid, ())
-        if any(states.OPERATIONS[a.verb].task_state == operation.task_state for a in waiting if a.verb in states.OPERATIONS):
+        if any(other.task_state == row.task_state for _, other in operations.known(waiting)):
             return None
     actions.check_not_busy(connection, verb, uuid)
     prepared = prepare(connection, instance) if prepare is not None else Prepared()
-    task_state = instance.task_state if operation.keeps_state else operation.task_state
+    task_state = instance.task_state if row.keeps_state else row.task_state
     instances.update(connection, uuid, {"task_state": task_state, **prepared.updates}, [instance.task_state],
                      [instance.vm_state])
-    host = None if operation.begins_at_conductor else prepared.host or instance.host
+    host = None if row.begins is operations.Begins.CONDUCTOR else prepared.host or instance.host
     stage = action_objects.COMPUTE if host else action_objects.CONDUCTOR
     made = actions.create(connection, context, verb, [uuid], lease_seconds, stage, host, {**arguments, **prepared.arguments})
     return made[0], host

@@ -7,14 +7,14 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import aggregates, instance_tags, instances, quotas
-from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import FloatingIP
+from nova_lite.operations import record_changes
 
 Metadata = dict[str, str]
 
@@ -114,7 +114,7 @@ def _check_pinning(connection: sa.Connection, conf: cfg.ConfigOpts, instance: In
 def _set_metadata(connection: sa.Connection, conf: cfg.ConfigOpts, context: RequestContext, uuid: str,
                   change: Callable[[Metadata], Metadata]) -> Metadata:
     instance = instances.get(connection, uuid, lock=True)
-    states.check(states.UPDATE_METADATA, instance, may_override_lock=bool(context.is_admin))
+    operations.check(record_changes.UPDATE_METADATA, instance, may_override_lock=bool(context.is_admin))
     changed = change(dict(instance.metadata))
     limits = quotas.limits_for(connection, conf, instance.project_id)
     validate.check_metadata_quota(changed, limits["metadata_items"])
@@ -129,7 +129,7 @@ def _change_groups(connection: sa.Connection, uuid: str, change: Callable[[list[
 
 
 def _lock_for_tags(connection: sa.Connection, uuid: str) -> None:
-    states.check(states.UPDATE_TAGS, instances.get(connection, uuid, lock=True))
+    operations.check(record_changes.UPDATE_TAGS, instances.get(connection, uuid, lock=True))
 
 
 def _replace_tags(connection: sa.Connection, uuid: str, tags: list[str]) -> list[str]:

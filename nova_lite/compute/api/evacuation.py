@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.conductor import completion, move_completion
@@ -27,7 +27,7 @@ class Evacuation(Base):
         Raises ComputeHostNotFound (404), Invalid for the server's own host, ComputeServiceInUse (400) for a host that is up,
         InstanceInvalidState for a server that is being deleted, or may run at the new host of another evacuation, and as
         ``states.check``."""
-        states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS[VERB], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "evacuate")
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
@@ -56,13 +56,13 @@ def _end_others(connection: sa.Connection, server: Instance) -> Prepared:
     back."""
     others = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, [])
     if server.task_state == states.DELETING or any(
-            completion.operation(other).ends_in in (states.DELETED, states.SOFT_DELETED) for other in others):
+            operations.of(other).ends_in in (states.DELETED, states.SOFT_DELETED) for other in others):
         raise exception.InstanceInvalidState(action=VERB, instance_id=server.uuid, attr="task_state", state=server.task_state)
     for other in others:
-        if other.verb == VERB and completion.guest_may_run(connection, other):
+        if operations.of(other).guest is operations.Guest.RETURNS and completion.guest_may_run(connection, other):
             raise exception.InstanceIsBusy(action=VERB, instance_id=server.uuid, state=f"its evacuation to {other.host}")
     for other in others:
-        if not completion.operation(other).follows_guest:
+        if not operations.of(other).follows_guest:
             completion.cancel(connection, other)
     move_completion.superseded(connection, server)
     return Prepared(move_completion.room_of(server))

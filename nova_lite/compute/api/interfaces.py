@@ -11,16 +11,16 @@ from contextlib import contextmanager
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception, retry
+from nova_lite import exception, operations, retry
 from nova_lite.compute.api.base import Base
 from nova_lite.compute.external_events import CHANGED, COMPLETED
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances
 from nova_lite.objects import action as action_objects
-from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import VIF, NetworkRequest
+from nova_lite.operations import record_changes
 
 LOG = log.getLogger(__name__)
 ATTACHES = retry.Schedule((0.05, 0.05, 0.1, 0.2, 0.5), endless=True, timeout=60.0)      # a request waits for the host
@@ -73,13 +73,13 @@ class Interfaces(Base):
 
     def add_fixed_ip(self, context: RequestContext, instance: Instance, network_id: str) -> None:
         """One more address for a nic that is there. Raises Invalid (400) as ``NetworkAPI.add_address``, InstanceIsLocked."""
-        states.check(states.CHANGE_ADDRESSES, instance, may_override_lock=bool(context.is_admin))
+        operations.check(record_changes.CHANGE_ADDRESSES, instance, may_override_lock=bool(context.is_admin))
         self.network.add_address(admin_context(), instance, network_id)
         self._look_again(context, instance)
 
     def remove_fixed_ip(self, context: RequestContext, instance: Instance, address: str) -> None:
         """The inverse. Raises FixedIpNotFoundForInstance (400), InstanceIsLocked."""
-        states.check(states.CHANGE_ADDRESSES, instance, may_override_lock=bool(context.is_admin))
+        operations.check(record_changes.CHANGE_ADDRESSES, instance, may_override_lock=bool(context.is_admin))
         self.network.remove_address(admin_context(), instance, address)
         self._look_again(context, instance)
 
@@ -142,7 +142,7 @@ def _error(instance_uuid: str, action: Action | None) -> exception.NovaLiteError
 
 def _check(context: RequestContext, instance: Instance, verb: str) -> str:
     """The host. Raises what ``states.check`` raises, InstanceNotReady for a server without one."""
-    states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
+    operations.check(operations.VERBS[verb], instance, may_override_lock=bool(context.is_admin))
     if not instance.host:
         raise exception.InstanceNotReady(instance_id=instance.uuid)
     return instance.host

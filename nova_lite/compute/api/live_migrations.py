@@ -5,17 +5,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception, retry, units
+from nova_lite import exception, operations, retry, units
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, clock, moves, services
 from nova_lite.objects import action as action_objects
-from nova_lite.objects import hardware, states
+from nova_lite.objects import hardware
 from nova_lite.objects import migration as objects
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
+from nova_lite.operations import record_changes
 from nova_lite.virt.live import ABORT, FORCE_COMPLETE
 
 UNDER_WAY = (objects.QUEUED, objects.PREPARING, objects.RUNNING, objects.POST_MIGRATING)
@@ -32,7 +33,7 @@ class LiveMigrations(Base):
         ``block_migration`` None: as the hosts need it. ``wait``: until the checks are over. Raises UnableToMigrateToSelf,
         ComputeServiceUnavailable, Invalid for a host that does not exist, what ``states.check`` raises, and, waiting, what the
         checks say (400)."""
-        states.check(states.OPERATIONS["live_migrate"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["live_migrate"], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "live-migration")
         if hardware.demand(instance.flavor, instance.image) is not None:
             raise exception.MigrationPreCheckError(reason="its CPUs, NUMA nodes or pages are bound to those of its host: "
@@ -77,14 +78,14 @@ class LiveMigrations(Base):
 
     def abort_live_migration(self, context: RequestContext, instance: Instance, migration_id: str, also_queued: bool) -> None:
         """Let a server stay where it is. Raises NotFound, InvalidMigrationState (400) and as ``states.check``."""
-        states.check(states.ABORT_LIVE_MIGRATION, instance, may_override_lock=bool(context.is_admin))
+        operations.check(record_changes.ABORT_LIVE_MIGRATION, instance, may_override_lock=bool(context.is_admin))
         allowed = (objects.QUEUED, objects.PREPARING, objects.RUNNING) if also_queued else (objects.RUNNING,)
         self.db.write(_want, context, instance, migration_id, ABORT, allowed, "live_migration_cancel")
 
     def force_complete_live_migration(self, context: RequestContext, instance: Instance, migration_id: str) -> None:
         """Let the move come to its end, whatever it costs the guest. Raises Invalid (400, as Nova does also for one that there
         is not), InvalidMigrationState (400) and as ``states.check``."""
-        states.check(states.FORCE_COMPLETE, instance, may_override_lock=bool(context.is_admin))
+        operations.check(record_changes.FORCE_COMPLETE, instance, may_override_lock=bool(context.is_admin))
         try:
             self.db.write(_want, context, instance, migration_id, FORCE_COMPLETE, (objects.RUNNING,),
                           "live_migration_force_complete")

@@ -8,12 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.context import RequestContext
 from nova_lite.db import clock, flavors, moves, quotas, services
-from nova_lite.objects import hardware, states
+from nova_lite.objects import hardware
 from nova_lite.objects import migration as objects
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.image import ImageMeta
@@ -29,7 +29,7 @@ class Moves(Base):
     def resize(self, context: RequestContext, instance: Instance, flavor_id: str, disk_config: str | None = None) -> None:
         """Give a server another flavor, on whatever host has the room. Raises what is wrong with the flavor (Invalid and its
         kin, 400), TooManyInstances, and Conflict when the server's host is not there to let it go."""
-        states.check(states.OPERATIONS["resize"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["resize"], instance, may_override_lock=bool(context.is_admin))
         automatic = validate.auto_disk_config(instance.image, disk_config) if instance.image and disk_config else None
         with self.db.read() as conn:
             flavor = self.with_devices(self._flavor(conn, context, flavor_id))
@@ -42,7 +42,7 @@ class Moves(Base):
     def migrate(self, context: RequestContext, instance: Instance, host: str | None = None) -> None:
         """Move a server to another host (``host``: to that one). Raises ComputeHostNotFound as Invalid (400),
         CannotMigrateToSameHost, and Conflict when the server's host is not there to let it go."""
-        states.check(states.OPERATIONS["migrate"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["migrate"], instance, may_override_lock=bool(context.is_admin))
         with self.db.read() as conn:
             if host is not None:
                 if host == instance.host:
@@ -53,31 +53,33 @@ class Moves(Base):
 
     def confirm_resize(self, context: RequestContext, instance: Instance) -> None:
         """The server stays what and where it is: the way back is closed. Raises Invalid when it has not moved."""
-        self._ask(context, instance, "confirmResize", objects.CONFIRMING)
+        self._ask(context, instance, "confirmResize")
 
     def revert_resize(self, context: RequestContext, instance: Instance) -> None:
         """The server goes back to what and where it was. Raises Invalid when it has not moved, TooManyInstances when it would
         need more than the quota has left."""
-        self._ask(context, instance, "revertResize", objects.REVERTING)
+        self._ask(context, instance, "revertResize")
 
     def list_migrations(self, filters: Mapping[str, Any], **page: Any) -> list[Migration]:
         """See ``db.moves.list_all``."""
         with self.db.read() as conn:
             return moves.list_all(conn, filters, **page)
 
-    def _ask(self, context: RequestContext, instance: Instance, verb: str, status: str) -> None:
-        self.operate(context, instance.uuid, verb, prepare=functools.partial(self._prepare_decision, verb, status))
+    def _ask(self, context: RequestContext, instance: Instance, verb: str) -> None:
+        self.operate(context, instance.uuid, verb, prepare=functools.partial(self._prepare_decision, operations.VERBS[verb]))
 
-    def _prepare_decision(self, verb: str, status: str, conn: sa.Connection, instance: Instance) -> Prepared:
+    def _prepare_decision(self, verb: operations.Verb, conn: sa.Connection, instance: Instance) -> Prepared:
+        assert verb.move is not None
         move = moves.find(conn, instance.uuid, [objects.FINISHED], lock=True)
         if move is None:
             raise exception.Invalid(NOT_RESIZED)
         updates: dict[str, Any] = {}
-        if verb == "revertResize" and move.old_flavor is not None:
+        if verb.move.to_source and move.old_flavor is not None:
             updates = self._claim_quota(conn, instance, move.old_flavor)
-        moves.update(conn, move.id, {"status": status})
+        moves.update(conn, move.id, {"status": verb.move.statuses[0]})
         # the old host confirms, since it has what is to go; the new one reverts first, since the guest is there
-        return Prepared(updates, {"migration_id": move.id}, move.source_compute if verb == "confirmResize" else None)
+        host = move.source_compute if verb.begins is operations.Begins.SOURCE else None
+        return Prepared(updates, {"migration_id": move.id}, host)
 
     def _prepare_resize(self, flavor: Flavor, extra: Mapping[str, Any], conn: sa.Connection, instance: Instance) -> Prepared:
         if flavor.flavorid == instance.flavor.flavorid:

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.compute.api.base import Base, Prepare, Prepared
 from nova_lite.compute.api.server_images import forget_image
 from nova_lite.conductor import move_completion
@@ -73,10 +73,11 @@ class Operations(Base):
         def note(connection: sa.Connection, server: Instance) -> Prepared:
             under_way = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, ())
             unless_whole.clear()        # the transaction may be tried again
-            unless_whole.update({a.arguments["image_id"]: True for a in under_way if a.verb in ("createImage", "createBackup")})
+            unless_whole.update({a.arguments["image_id"]: True for a, row in operations.known(under_way)
+                                 if row.owes is operations.Debt.IMAGE})
             prepared = prepare(connection, server) if prepare is not None else Prepared()
             shelved, its_own = server.system_metadata.get(SHELVED_IMAGE), states.may_have_shelf(server)
-            if shelved and not (its_own and verb == "soft_delete"):
+            if shelved and not (its_own and not operations.VERBS[verb].is_delete):
                 unless_whole[shelved] = not its_own
             if shelved and not its_own:
                 prepared = prepared._replace(updates={**prepared.updates, "system_metadata": off_the_shelf(server)})

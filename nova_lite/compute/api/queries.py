@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import oslo_messaging as messaging
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.objects import states
@@ -37,7 +37,7 @@ class Queries(Base):
 
     def change_password(self, context: RequestContext, instance: Instance, password: str) -> None:
         """Set the administrator's password, if the host says that it can: raises NotImplementedByDriver or Conflict if not."""
-        states.check(states.OPERATIONS["changePassword"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["changePassword"], instance, may_override_lock=bool(context.is_admin))
         if not instance.host:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
         ask(f"Password of instance {instance.uuid}", self.compute_rpc.check_admin_password, context, instance.host,

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.context import RequestContext
@@ -46,7 +46,7 @@ class Rebuilds(Base):
         """Begin it. Raises the 409s of its state, its shares and its vTPM, 400 for an image that does not fit and for a key
         that is not there, and the 403s of quota."""
         validate.refuse_vtpm(instance, VERB)
-        states.check(states.OPERATIONS[VERB], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS[VERB], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_certificates(request.trusted_certs)
         updates: dict[str, Any] = {**request.values, **self._looked_up(context, instance, request)}
         image = self._rebuild_image(context, instance, request)

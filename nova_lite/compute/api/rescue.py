@@ -3,11 +3,10 @@ from __future__ import annotations
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
-from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
 from nova_lite.objects.instance import Instance
 
@@ -21,7 +20,7 @@ class Rescues(Base):
                on_volume: bool) -> None:
         """Begin to boot the server from an image (None: its own). ``on_volume``: it may be one that boots from a volume
         (2.87). Raises InstanceNotRescuable, UnsupportedRescueImage (400), or the 409s of its state."""
-        states.check(states.OPERATIONS["rescue"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["rescue"], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "rescue")
         if instance.is_volume_backed and not on_volume:
             raise exception.InstanceNotRescuable(instance_id=instance.uuid, reason="Cannot rescue a volume-backed instance")

@@ -6,13 +6,12 @@ from typing import Any
 
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
 from nova_lite.db import quotas
 from nova_lite.image.base import ImageAPI
-from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
@@ -63,7 +62,7 @@ class ServerImages(Base):
 
 def check_image(context: RequestContext, instance: Instance, verb: str) -> None:
     """Raise what ``states.check`` raises."""
-    states.check(states.OPERATIONS[verb], instance, may_override_lock=bool(context.is_admin))
+    operations.check(operations.VERBS[verb], instance, may_override_lock=bool(context.is_admin))
 
 
 def forget_image(images: ImageAPI, context: RequestContext, image_id: str, instance: Instance,

@@ -7,12 +7,11 @@ import uuid as uuids
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.context import RequestContext
 from nova_lite.db import hosts
 from nova_lite.objects import share as objects
-from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.share import Share, ShareAttachment
 
@@ -30,7 +29,7 @@ class Shares(Base):
         Raises SharesNotSupported (403), ShareNotFound (404), ShareUnusable and ShareAlreadyAttached (409), and what
         ``states.check`` raises (409).
         """
-        states.check(states.OPERATIONS["attach_share"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["attach_share"], instance, may_override_lock=bool(context.is_admin))
         self._check_host(instance)
         share = self.share.get(context, share_id)
         _check_share(share)
@@ -47,7 +46,7 @@ class Shares(Base):
 
     def detach_share(self, context: RequestContext, instance: Instance, share_id: str) -> None:
         """Begin to take a share away. Raises ShareNotFound (404), and what ``states.check`` raises (409)."""
-        states.check(states.OPERATIONS["detach_share"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["detach_share"], instance, may_override_lock=bool(context.is_admin))
         found = find(instance, share_id)
 
         def mark(_connection: sa.Connection, locked: Instance) -> Prepared:

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.compute.api import validate
 from nova_lite.compute.api.base import Base, Prepared
 from nova_lite.compute.api.server_images import forget_image, image_record
@@ -23,7 +23,7 @@ class Shelving(Base):
 
     def shelve(self, context: RequestContext, instance: Instance) -> None:
         """Begin to shelve. Raises the 409s of its state, or what the Image service says to the user."""
-        states.check(states.OPERATIONS["shelve"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["shelve"], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "shelve")
         validate.refuse_encrypted_disks(instance, "shelve")
         image_id = None
@@ -50,7 +50,7 @@ class Shelving(Base):
     def unshelve(self, context: RequestContext, instance: Instance, zone: str | None = KEEP, host: str | None = None) -> None:
         """Begin to bring a server back. ``zone`` is the one that it is pinned to from now on (None: to none), ``host`` where it
         is to be. Raises UnshelveInvalidState and UnshelveHostNotInZone (409), Invalid for a zone or host that is not there."""
-        states.check(states.OPERATIONS["unshelve"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["unshelve"], instance, may_override_lock=bool(context.is_admin))
         updates: dict[str, Any] = {}
         if zone != KEEP or host is not None:
             if instance.vm_state != states.SHELVED_OFFLOADED:

@@ -15,7 +15,7 @@ import oslo_messaging as messaging
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception, retry, units
+from nova_lite import exception, operations, retry, units
 from nova_lite.compute.api import block_devices, preparing
 from nova_lite.compute.api.server_images import ServerImages, check_image, forget_image, image_record
 from nova_lite.context import RequestContext
@@ -183,7 +183,7 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, lease_
     if instance.host is None:
         raise exception.InstanceNotReady(instance_id=uuid)
     if _asks_for(instance, "hw_qemu_guest_agent") and any(
-            other.verb == VERB for other in actions.open_of_instances(connection, [uuid]).get(uuid, ())):
+            row.freezes_guest for _, row in operations.known(actions.open_of_instances(connection, [uuid]).get(uuid, ()))):
         raise exception.InstanceIsBusy(action="createImage", instance_id=uuid, state="createImage")
     [action_id] = actions.create(connection, context, VERB, [uuid], lease_seconds, action_objects.API, instance.host,
                                  {"snapshots": []})

@@ -3,10 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 
@@ -25,7 +24,7 @@ class VolumeSnapshots(Base):
                         info: dict[str, Any]) -> None:
         instance = self._server_of(volume_id)
         try:
-            states.check(states.OPERATIONS[verb], instance)
+            operations.check(operations.VERBS[verb], instance)
             if instance.host is None:
                 raise exception.InstanceNotReady(instance_id=instance.uuid)
             self.operate(context, instance.uuid, verb, {"volume_id": volume_id, "snapshot_id": snapshot_id, "info": info})

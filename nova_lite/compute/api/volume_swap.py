@@ -4,14 +4,13 @@ from __future__ import annotations
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import preparing
 from nova_lite.compute.api.volumes import DOUBT, Volumes, give_up
 from nova_lite.context import RequestContext, admin_context
 from nova_lite.db import actions, instances
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import block_device as bd
-from nova_lite.objects import states
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.volume import AVAILABLE, Volume
@@ -38,7 +37,7 @@ class VolumeSwap(Volumes):
             new = self.volume.get(admin_context(), new_volume_id)
         except exception.VolumeNotFound as error:
             raise exception.Invalid(error.public) from error
-        states.check(states.OPERATIONS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
         _check_pair(_device(instance, volume_id), old, new)
         action_id, host = self.db.write(_begin, context, instance.uuid, volume_id, new, self._lease())
         try:
@@ -80,7 +79,7 @@ def _check_pair(device: BlockDevice, old: Volume, new: Volume) -> None:
 def _begin(connection: sa.Connection, context: RequestContext, uuid: str, volume_id: str, new: Volume,
            lease_seconds: float) -> tuple[int, str]:
     instance = instances.get(connection, uuid, lock=True)
-    states.check(states.OPERATIONS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
+    operations.check(operations.VERBS["swap_volume"], instance, may_override_lock=bool(context.is_admin))
     device = _device(instance, volume_id)
     if not instance.host:
         raise exception.InstanceNotReady(instance_id=uuid)

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.compute.api import block_devices, preparing
 from nova_lite.compute.api.base import Base
 from nova_lite.context import RequestContext
@@ -155,7 +155,7 @@ class Volumes(Base):
         ``states.check`` raises (409).
         """
         uuid = instance.uuid
-        states.check(states.OPERATIONS["attach_volume"], instance, may_override_lock=bool(context.is_admin))
+        operations.check(operations.VERBS["attach_volume"], instance, may_override_lock=bool(context.is_admin))
         _check_not_attached(instance, volume_id)
         volume = self.volume.get(context, volume_id)
         check_volume(volume, allow_multiattach)
@@ -266,7 +266,7 @@ def _hand_over_builds(connection: sa.Connection, wanted: Prepared, action_ids: S
 def _begin_attach(connection: sa.Connection, context: RequestContext, uuid: str,
                   wanted: BlockDevice, lease_seconds: float) -> tuple[int, BlockDevice, str | None]:
     instance = instances.get(connection, uuid, lock=True)
-    states.check(states.OPERATIONS["attach_volume"], instance, may_override_lock=bool(context.is_admin))
+    operations.check(operations.VERBS["attach_volume"], instance, may_override_lock=bool(context.is_admin))
     _check_not_attached(instance, wanted.volume_id or "")
     if instance.vm_state == states.SHELVED_OFFLOADED and (wanted.tag or wanted.multiattach):
         raise exception.AttachToShelvedNotSupported(what="Tagged volumes" if wanted.tag else "Multiattach volumes")
@@ -330,7 +330,7 @@ def _begin_detach(connection: sa.Connection, context: RequestContext, uuid: str,
         raise exception.VolumeNotAttached(instance_id=uuid, volume_id=volume_id)
     if device.is_root:
         raise exception.Invalid("Cannot detach a root device volume")
-    states.check(states.OPERATIONS["detach_volume"], instance, may_override_lock=bool(context.is_admin))
+    operations.check(operations.VERBS["detach_volume"], instance, may_override_lock=bool(context.is_admin))
     for other in actions.open_of_instances(connection, [uuid]).get(uuid, ()):
         # a detach may wait behind an attach: what is in-use for the Volume service may be a moment from its end here
         if other.arguments.get("device_id") == device.id and (other.verb, other.stage) != ("attach_volume",

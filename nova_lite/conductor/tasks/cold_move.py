@@ -11,11 +11,10 @@ import datetime
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.conductor.tasks import moving
 from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
 from nova_lite.db import actions, hosts, instances, moves
-from nova_lite.objects import migration as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.flavor import Flavor
@@ -33,8 +32,7 @@ def begin(tools: Tools, action: Action, instance: Instance) -> None:
     asked = action.arguments.get("flavor")
     flavor = Flavor.from_primitive(asked) if asked else instance.flavor
     facts = {"vm_state": instance.vm_state, "old_zone": instance.availability_zone}
-    move = moving.begin(tools, action, instance, objects.RESIZE if asked else objects.MIGRATION, objects.PRE_MIGRATING,
-                        new_flavor=flavor, facts=facts)
+    move = moving.begin(tools, action, instance, new_flavor=flavor, facts=facts)
     spec = _spec(tools, action, instance, flavor)
     try:
         [chosen, *_] = moving.choose(tools, action, instance, spec)
@@ -51,7 +49,7 @@ def _spec(tools: Tools, action: Action, instance: Instance, flavor: Flavor) -> R
     with tools.db.read() as conn:
         group = group_of(conn, instance.uuid)
     host = action.arguments.get("host")
-    may_stay = action.verb == "resize" and tools.conf.compute.allow_resize_to_same_host
+    may_stay = operations.of(action).changes_flavor and tools.conf.compute.allow_resize_to_same_host
     wanted = dataclasses.replace(instance, flavor=flavor,
                                  requested_destination={"host": host, "node": None, "force": False} if host else None)
     spec = request_spec(wanted, action, group)

@@ -29,7 +29,7 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
     with tools.db.read() as conn:
         _refuse_if_up(conn, tools, action, instance.host or "")
         spec = request_spec(instance, action, group_of(conn, instance.uuid))
-    move = moving.begin(tools, action, instance, objects.EVACUATION, objects.ACCEPTED)
+    move = moving.begin(tools, action, instance)
     named = action.arguments.get("host")
     there = {"host": named, "node": None, "force": bool(action.arguments.get("force"))} if named else None
     ignored = sorted({instance.host or "", *action.arguments.get("ignore_hosts", ())})

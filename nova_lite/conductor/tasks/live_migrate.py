@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_log import log
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.conductor.tasks import moving
 from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
 from nova_lite.context import RequestContext
@@ -32,7 +32,7 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
     try:
         _check_guest(instance)
         source = _check_up(tools, instance.host or "")
-        move = moving.begin(tools, action, instance, objects.LIVE_MIGRATION, objects.ACCEPTED)
+        move = moving.begin(tools, action, instance)
         context = RequestContext.from_rpc(action.context or {})
         facts = tools.compute.live_migration_facts(context, source, instance.uuid)
         try:
@@ -143,15 +143,15 @@ def after_death(action: Action, alive: Collection[str], other: str | None,
                 given_up: bool) -> tuple[str, dict[str, Any]] | None:
     """Who goes on when ``action.host`` is dead, and with which arguments; None: what there is to do can only be done there.
     ``given_up``: it was declared down, or nobody has heard of it for REST_SECONDS."""
-    step = action.arguments.get("step")
-    if other is None or other not in alive:
+    step = operations.named(operations.of(action).steps, action.arguments)
+    if other is None or other not in alive or step is None or step.partner_goes_on_at is None \
+            or (step.only_when_given_up and not given_up):
         return None
-    if step in ("prepare", "undo"):
-        reason = action.arguments.get("error") or exception.HostDown(host=action.host, operation=action.action).public
-        return other, {"step": "settle", "error": reason}
-    if step in ("copy", "left"):
-        return other, {"step": "lost"}
-    if step == "mend" and given_up:
-        return other, {"step": "alone", objects.LOST: "the guest had gone on at its new host before all of it was there, "
-                                                      "and the old one, which has the rest, does not come back"}
-    return None
+    noted: dict[str, Any] = {"step": step.partner_goes_on_at}
+    if step.only_when_given_up:
+        noted[objects.LOST] = ("the guest had gone on at its new host before all of it was there, and the old one, which has "
+                               "the rest, does not come back")
+    elif step.guest is operations.GuestAt.SOURCE:       # the move has failed
+        noted["error"] = action.arguments.get("error") or exception.HostDown(
+            host=action.host, operation=action.action).public
+    return other, noted

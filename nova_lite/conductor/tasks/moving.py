@@ -11,7 +11,7 @@ from typing import Any
 import oslo_messaging as messaging
 import sqlalchemy as sa
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.conductor import move_completion
 from nova_lite.conductor.tasks.base import Tools
 from nova_lite.context import RequestContext
@@ -22,10 +22,13 @@ from nova_lite.objects.migration import Migration
 from nova_lite.objects.scheduling import RequestSpec, Selection
 
 
-def begin(tools: Tools, action: Action, instance: Instance, migration_type: str, status: str, **values: Any) -> Migration:
-    """Write the move of an action down. A second run finds the first one's, and gives back what that has claimed for the new
-    place. Raises LeaseLost."""
-    return tools.db.write(_begin, tools, action, instance, migration_type, status, values)
+def begin(tools: Tools, action: Action, instance: Instance, **values: Any) -> Migration:
+    """Write the move of an action down, as the table of verbs says. A second run finds the first one's, and gives back what
+    that has claimed for the new place. Raises LeaseLost."""
+    row = operations.of(action).move
+    assert row is not None
+    assert row.type is not None
+    return tools.db.write(_begin, tools, action, instance, row.type, row.statuses[0], values)
 
 
 def _begin(conn: sa.Connection, tools: Tools, action: Action, instance: Instance, migration_type: str, status: str,

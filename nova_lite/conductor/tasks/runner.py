@@ -26,7 +26,7 @@ THREADS = 16        # a task waits for the scheduler and for hosts, and holds up
 
 
 Task = Callable[[Tools, Action, Instance], None]
-# verb of states.OPERATIONS -> what begins it
+# verb of operations.VERBS -> what begins it; new servers are placed by tasks/build.py
 TASKS: dict[str, Task] = {"resize": cold_move.begin, "migrate": cold_move.begin, "live_migrate": live_migrate.run,
                           "unshelve": unshelve.unshelve, "evacuate": evacuate.run}
 
@@ -37,9 +37,6 @@ class Tasks:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="task")
-
-    def __contains__(self, verb: object) -> bool:
-        return verb in TASKS
 
     def start(self, action: Action, instance: Instance) -> None:
         """Begin with an action that was claimed; returns at once."""

@@ -5,7 +5,7 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute import verbs
 from nova_lite.compute.api import base as api
 from nova_lite.compute.api import evacuation
@@ -401,7 +401,7 @@ def test_an_old_host_that_was_only_silent_removes_its_copy_of_an_idle_server(clo
 def test_nothing_is_begun_with_an_idle_server_that_is_evacuated(cloud, half_evacuated):
     """Its old host, which is back, would start a second guest."""
     cloud.add_host("h1")
-    for verb, operation in states.OPERATIONS.items():
+    for verb, operation in operations.VERBS.items():
         for vm_state in operation.vm_states or (states.ACTIVE,):
             if operation.task_states and verb != "build":
                 cloud.set(half_evacuated, vm_state=vm_state)

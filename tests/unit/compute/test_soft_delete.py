@@ -3,7 +3,7 @@ import datetime
 
 import pytest
 
-from nova_lite import exception, units
+from nova_lite import exception, operations, units
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.db import actions, clock, moves, quotas
 from nova_lite.image import base as image_base
@@ -118,8 +118,8 @@ def test_what_is_in_pieces_cannot_be_deleted_softly(cloud, task_state):
     server = cloud.active()
     cloud.set(server, task_state=task_state)
     with pytest.raises(exception.InstanceInvalidState, match=task_state):
-        states.check(states.OPERATIONS["soft_delete"], cloud.get(server))
-    states.check(states.OPERATIONS["delete"], cloud.get(server))
+        operations.check(operations.VERBS["soft_delete"], cloud.get(server))
+    operations.check(operations.VERBS["delete"], cloud.get(server))
 
 
 def test_it_confirms_the_move_that_waited_for_its_users_word(make_cloud):

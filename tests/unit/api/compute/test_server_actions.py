@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.objects import states
 from tests.unit.api.compute.conftest import Cloud
 from tests.unit.api.compute.server_support import Servers
@@ -21,7 +21,7 @@ def servers(cloud: Cloud) -> Servers:
 
 @pytest.mark.parametrize("verb", BODIES)
 def test_an_action_is_a_row_for_the_host(servers, member, verb):
-    operation = states.OPERATIONS[verb]
+    operation = operations.VERBS[verb]
     server = servers.active(member)
     servers.set(server, vm_state=(operation.vm_states or (states.ACTIVE,))[0])
     assert member.post(f"/servers/{server}/action", BODIES[verb], 202) is None
@@ -36,7 +36,7 @@ def test_an_action_is_a_row_for_the_host(servers, member, verb):
 @pytest.mark.parametrize("vm_state", STATES)
 def test_every_state_allows_what_the_table_says(servers, member, verb, vm_state):
     server = servers.active(member)
-    operation = states.OPERATIONS[verb]
+    operation = operations.VERBS[verb]
     for task_state in (None, "rebooting", "powering-off"):
         servers.set(server, vm_state=vm_state, task_state=task_state)
         allowed = (not operation.vm_states or vm_state in operation.vm_states) and (

@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.db import actions
 from nova_lite.objects import states
 from tests.support.clock import FastClock
@@ -283,13 +283,13 @@ def test_an_evacuated_guest_sees_it_at_its_new_host(two, monkeypatch, when):
     assert (shown(cloud, server), extended(cloud, new), cloud.device(server, volume).size) == ([DONE], 1, 3)
 
 
-@pytest.mark.parametrize("verb", states.TAKES_GUEST_AWAY)
+@pytest.mark.parametrize("verb", [name for name, row in operations.VERBS.items() if row.takes_guest_away])
 def test_it_keeps_no_guest_where_it_is(cloud, server, volume, verb):
     cloud.services.compute.clock = FastClock(skips=3600.0)
     cloud.begin(server, "extend_volume", {"volume_id": volume})
-    cloud.set(server, vm_state=states.OPERATIONS[verb].vm_states[0])
+    cloud.set(server, vm_state=operations.VERBS[verb].vm_states[0])
     cloud.begin(server, verb)
-    assert cloud.get(server).task_state == states.OPERATIONS[verb].task_state
+    assert cloud.get(server).task_state == operations.VERBS[verb].task_state
 
 
 def test_it_is_no_work_on_a_server_that_nobody_works_on(cloud, server, volume):

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.db import actions
 from nova_lite.objects import states
 from tests.support.clock import FastClock
 
-CHANGES = [verb for verb, operation in states.OPERATIONS.items() if operation.keeps_state and not operation.follows_guest]
+CHANGES = [verb for verb, operation in operations.VERBS.items() if operation.keeps_state and not operation.follows_guest]
 LIVE = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
 
 
@@ -58,8 +58,8 @@ def test_whatever_takes_a_guest_away_is_refused_whatever_is_changed(cloud):
     server = cloud.running()
     for change in CHANGES:
         [action_id] = cloud.db.write(actions.create, cloud.user, change, [server], 60)
-        for verb in states.TAKES_GUEST_AWAY:
-            cloud.set(server, vm_state=states.OPERATIONS[verb].vm_states[0])
+        for verb in (name for name, row in operations.VERBS.items() if row.takes_guest_away):
+            cloud.set(server, vm_state=operations.VERBS[verb].vm_states[0])
             with pytest.raises(exception.InstanceIsBusy):
                 cloud.begin(server, verb)
             assert cloud.get(server).task_state is None

@@ -24,7 +24,7 @@ def hold(monkeypatch):
 
     def hold(verb):
         def slow(work):
-            if work.operation.verb == verb and first.acquire(blocking=False):
+            if work.verb.name == verb and first.acquire(blocking=False):
                 held.set()
                 assert go_on.wait(60)
             real(work)

@@ -7,7 +7,7 @@ from functools import partial
 import oslo_messaging as messaging
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.api import volume_images
 from nova_lite.context import RequestContext
 from nova_lite.db import actions
@@ -237,7 +237,7 @@ def test_nobody_stops_a_guest_that_stands_still_for_its_image(cloud, verb):
     assert "in the middle of createImage" in refused[0]
     assert cloud.log == ["quiesce", "snapshot", "snapshot", "made", "made", "unquiesce"]
     cloud.member.post(f"/servers/{server}/action", {verb: None}, 202)
-    cloud.wait(server, states.OPERATIONS[verb].ends_in)
+    cloud.wait(server, operations.VERBS[verb].ends_in)
 
 
 # of a server that is deleted ------------------------------------------------------------------------------------------------

@@ -1,0 +1,99 @@
+"""The steps of the verbs whose work goes from host to host: where each is done, where the guest may run, who goes on.
+
+Where an action stands is said in one place, :func:`position`.
+"""
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nova_lite.objects import migration, states
+
+
+class Where(enum.Enum):
+    """The host of a move that does a step."""
+
+    SOURCE = "source"
+    DESTINATION = "destination"
+
+
+class GuestAt(enum.Enum):
+    """Where the guest may run during a step."""
+
+    SOURCE = "source"
+    DESTINATION = "destination"
+    ASK = "where the hypervisors say"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One row. ``notifications`` are (name, phase) of what is told when the step begins, ``part`` of what lasts as long as it.
+
+    ``partner_goes_on_at``: the step at which the other host goes on when the host of this one is dead; None: it is waited for.
+    """
+
+    name: str
+    where: Where
+    guest: GuestAt
+    task_state: str | None = None
+    status: str | None = None               # of the move
+    partner_goes_on_at: str | None = None
+    only_when_given_up: bool = False        # the partner goes on once the dead host was given up
+    survives_reset: bool = True             # os-resetState leaves the step to its host
+    copies_memory: bool = False
+    notifications: tuple[tuple[str, str], ...] = ()
+    part: str | None = None
+
+
+_PRE, _POST, _ARRIVES = "live_migration_pre", "live_migration_post", "live_migration_post_dest"
+ROLLBACK = "live_migration_rollback"        # told from when the guest is known to stay
+ARRIVAL = _ARRIVES                          # told until the guest is known to be there
+UNDO, RETURN = "undo", "return"
+AT_SOURCE = "at_source"                     # in the arguments of a revert: the destination has removed its part
+
+COLD = (
+    Step(name=states.RESIZE_PREP, where=Where.DESTINATION, guest=GuestAt.SOURCE, task_state=states.RESIZE_PREP,
+         status=migration.PRE_MIGRATING, partner_goes_on_at=UNDO, survives_reset=False, part="resize_prep"),
+    Step(name=states.RESIZE_MIGRATING, where=Where.DESTINATION, guest=GuestAt.SOURCE, task_state=states.RESIZE_MIGRATING,
+         status=migration.MIGRATING, partner_goes_on_at=UNDO, part="resize"),
+    Step(name=states.RESIZE_MIGRATED, where=Where.DESTINATION, guest=GuestAt.SOURCE, task_state=states.RESIZE_MIGRATED,
+         status=migration.POST_MIGRATING, partner_goes_on_at=UNDO, part="resize_finish"),
+    Step(name=states.RESIZE_FINISH, where=Where.DESTINATION, guest=GuestAt.DESTINATION, task_state=states.RESIZE_FINISH,
+         status=migration.POST_MIGRATING),
+    Step(name=UNDO, where=Where.SOURCE, guest=GuestAt.SOURCE))
+REVERT = (
+    Step(name="leave", where=Where.DESTINATION, guest=GuestAt.DESTINATION, task_state=states.RESIZE_REVERTING,
+         status=migration.REVERTING, survives_reset=False),
+    Step(name=RETURN, where=Where.SOURCE, guest=GuestAt.SOURCE, status=migration.REVERTING))
+LIVE = (
+    Step(name="prepare", where=Where.DESTINATION, guest=GuestAt.SOURCE, status=migration.PREPARING,
+         partner_goes_on_at="settle", notifications=((_PRE, "start"),)),
+    Step(name="copy", where=Where.SOURCE, guest=GuestAt.ASK, status=migration.RUNNING, partner_goes_on_at="lost",
+         copies_memory=True, notifications=((_PRE, "end"),)),
+    Step(name="finish", where=Where.DESTINATION, guest=GuestAt.DESTINATION,
+         notifications=((_POST, "start"), (_POST, "end"), (_ARRIVES, "start"))),
+    Step(name="undo", where=Where.DESTINATION, guest=GuestAt.SOURCE, partner_goes_on_at="settle"),
+    Step(name="left", where=Where.SOURCE, guest=GuestAt.DESTINATION, partner_goes_on_at="lost"),
+    Step(name="settle", where=Where.SOURCE, guest=GuestAt.SOURCE, notifications=((ROLLBACK, "start"),)),
+    Step(name="lost", where=Where.DESTINATION, guest=GuestAt.ASK),
+    Step(name="mend", where=Where.SOURCE, guest=GuestAt.DESTINATION, partner_goes_on_at="alone", only_when_given_up=True,
+         copies_memory=True),
+    Step(name="alone", where=Where.DESTINATION, guest=GuestAt.DESTINATION))
+
+
+def named(steps: tuple[Step, ...], arguments: Mapping[str, Any]) -> Step | None:
+    """The step that the arguments of an action name; None: its server and its move tell it."""
+    name = arguments.get("step") or (UNDO if UNDO in arguments else RETURN if arguments.get(AT_SOURCE) else None)
+    return next((step for step in steps if step.name == name), None)
+
+
+def position(steps: tuple[Step, ...], arguments: Mapping[str, Any], task_state: str | None, status: str) -> Step | None:
+    """Where an action stands. A server that os-resetState has declared idle has no task_state: then the status of its move says
+    so, and of two steps with that status it is the later one."""
+    found = named(steps, arguments)
+    if found is not None:
+        return found
+    same = [step for step in steps if (step.task_state == task_state if task_state is not None else step.status == status)]
+    return same[-1] if same else None
