@@ -439,6 +439,21 @@ def test_a_new_host_that_dies_between_its_records_gives_the_disks_back(hosts, im
     assert images[_image("disk")]["content"] == "of the guest"
 
 
+def test_a_way_back_whose_source_nobody_knows_any_more_stays(hosts, images, fetch):
+    """The source of an older move forgot that move while the next one wrote its own down, and took that away."""
+    a, b = hosts("a"), hosts("b")
+    build(a, fetch)
+    a.moves.set_aside(SERVER, MOVE)
+    b.moves.receive(SERVER, a.moves.offer(SERVER), fetch, MOVE)
+    b.disks.own(UUID)
+    for name in ("disk", "disk.eph0", "disk.swap"):
+        b.disks._write(_image(name), b.disks._record(_image(name)), state=State.HERE, move="", source="")
+    b.moves.drop_left_behind(UUID)
+    assert _owners(images) == _all("-")
+    a.moves.bring_back(SERVER, MOVE)
+    assert images[_image("disk")]["content"] == "of the guest"
+
+
 def test_a_server_that_is_deleted_while_it_moves(hosts, images, fetch):
     a, b = hosts("a"), hosts("b")
     build(a, fetch)
