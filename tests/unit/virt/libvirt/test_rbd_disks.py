@@ -220,6 +220,18 @@ def go(old, new, fetch):
         new.moves.settled(LARGER)
 
 
+def go_back_over_kills(old, new, after):
+    """Undo a move. Each host is killed after so many changes of the pool, and does its step again."""
+    for host, step in ((new, lambda: new.moves.drop_received(SERVER, MOVE)), (old, lambda: old.moves.bring_back(SERVER, MOVE))):
+        host.pool.die_at = after
+        try:
+            step()
+        except Killed:
+            host.pool.die_at = None
+            step()
+        host.pool.die_at = None
+
+
 def test_the_choice_of_the_option():
     conf = nova_lite.conf.load([], config_files=[])
     assert type(disks_of(conf, "a")) is DiskMaker
@@ -376,14 +388,7 @@ def test_a_way_back_that_is_cut_off_is_gone_again(hosts, images, fetch, after):
     build(a, fetch)
     go(a, b, fetch)
     images[_image("disk")]["content"] = "written after the resize"
-    for host, step in ((b, lambda: b.moves.drop_received(SERVER, MOVE)), (a, lambda: a.moves.bring_back(SERVER, MOVE))):
-        host.pool.die_at = after
-        try:
-            step()
-        except Killed:
-            host.pool.die_at = None
-            step()
-        host.pool.die_at = None
+    go_back_over_kills(a, b, after)
     assert images[_image("disk")]["content"] == "of the guest"
     assert _owners(images) == _all("a")
     assert all(not image["snapshots"] for image in images.values())
@@ -713,14 +718,7 @@ def test_a_way_back_that_an_older_version_has_prepared_is_cut_off_and_gone_again
     go(a, b, fetch)
     _with_older_notes(images, "b", f"a {MOVE}")
     images[_image("disk")]["content"] = "written after the resize"
-    for host, step in ((b, lambda: b.moves.drop_received(SERVER, MOVE)), (a, lambda: a.moves.bring_back(SERVER, MOVE))):
-        host.pool.die_at = after
-        try:
-            step()
-        except Killed:
-            host.pool.die_at = None
-            step()
-        host.pool.die_at = None
+    go_back_over_kills(a, b, after)
     assert images[_image("disk")]["content"] == "of the guest"
     assert (_owners(images), _has_no_way_back(images)) == (_all("a"), True)
 
