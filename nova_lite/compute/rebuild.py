@@ -100,7 +100,7 @@ def _spawn(work: Work) -> dict[str, object]:
 def _reimage(work: Work, image_id: str) -> None:
     """Let the Volume service write the image onto the root disk, which no host has meanwhile."""
     root = next(d for d in work.instance.volumes if d.is_root)
-    volumes.release_guest(work, root)
+    volumes.release_from_host(work, root)
     context, volume_id = admin_context(), root.volume_id or ""
     if not work.action.arguments.get(_ASKED):       # what is being written is the image of an earlier rebuild, which failed
         _wait_until_written(work, volume_id)

@@ -206,7 +206,7 @@ def _undo(work: Work) -> None:
 def _release_volumes(work: Work, instance: Instance) -> None:
     for device in instance.volumes:
         if device.volume_id is not None:
-            volumes.release_guest(work, device)
+            volumes.release_from_host(work, device)
 
 
 VERBS: dict[str, Callable[[Work], None]] = {"shelve": shelve, "shelveOffload": offload, "unshelve": unshelve}

@@ -148,7 +148,7 @@ def complete_missing(work: Work) -> None:
             work.update_device(device.id, {"attached": True})
 
 
-def release_guest(work: Work, device: BlockDevice) -> None:
+def release_from_host(work: Work, device: BlockDevice) -> None:
     """The host gives a volume back that stays the server's: it is reserved for it, and nobody else gets it. The guest is gone.
     Run again, it goes on with the reservation of the run before."""
     host, instance, context = work.host, work.instance, admin_context()

@@ -19,7 +19,7 @@ from nova_lite.volume.base import VolumeAPI
 LOG = log.getLogger(__name__)
 CREATE_TIMEOUT = 600.0                  # seconds that the making of a volume may take
 DELETES = retry.Schedule((0.2, 1.0, 2.0, 5.0))           # tries to delete a volume that was in use a moment ago
-MAKING = retry.every(1.0, timeout=CREATE_TIMEOUT)        # looks at a volume that is being made
+MAKING_PAUSE = 1.0                      # seconds between two looks at a volume that is being made
 DOWNLOADING = "downloading"
 
 
@@ -75,11 +75,17 @@ def undo(volumes: VolumeAPI, instance_uuid: str, devices: Iterable[BlockDevice],
 
 
 def _delete(volumes: VolumeAPI, instance_uuid: str, volume_id: str, clock: retry.Clock) -> None:
-    """A volume that is still being made cannot be deleted yet; one that was just detached may need a moment."""
+    """A volume that is still being made cannot be deleted yet; one that was just detached may need a moment. All waits for the
+    making of the volume together end after CREATE_TIMEOUT."""
     context, extra = admin_context(), {"instance_uuid": instance_uuid}
+    deadline = clock.monotonic() + CREATE_TIMEOUT
 
-    def wait_until_made(_error: Exception, _pause: float) -> None:
-        retry.poll(lambda: _is_being_made(volumes, context, volume_id), operator.not_, MAKING, clock)
+    def wait_until_made(error: Exception, _pause: float) -> None:
+        left = deadline - clock.monotonic()
+        if left <= 0:
+            raise error
+        retry.poll(lambda: _is_being_made(volumes, context, volume_id), operator.not_,
+                   retry.every(MAKING_PAUSE, timeout=left), clock)
 
     try:
         retry.on_error(lambda: volumes.delete(context, volume_id), _is_refusal, DELETES, clock, before_pause=wait_until_made)

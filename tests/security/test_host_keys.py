@@ -150,7 +150,7 @@ def test_a_message_of_another_time_is_refused(world, monkeypatch, skew):
     context = admin_context()
     context.sender = said
     with pytest.raises(exception.HostNotAllowed, match="clocks"):
-        admit(world.cloud.conductor.rpc_permissions, context, "get_instance", {"instance_uuid": world.theirs})
+        admit(world.cloud.conductor.callers, context, "get_instance", {"instance_uuid": world.theirs})
 
 
 @contextlib.contextmanager
@@ -209,7 +209,7 @@ def test_what_was_spent_is_forgotten_when_it_counts_no_more(world, monkeypatch):
     assert world.rows()["rpc_nonces"]
     now = time.time()
     monkeypatch.setattr("nova_lite.runtime.rpc_callers.time.time", lambda: now + 4 * WINDOW)
-    world.cloud.conductor.rpc_permissions.forget()
+    world.cloud.conductor.callers.forget()
     assert not world.rows()["rpc_nonces"]
 
 

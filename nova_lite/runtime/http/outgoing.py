@@ -15,7 +15,8 @@ from nova_lite.runtime.http.incoming import Incoming
 
 Headers = list[tuple[str, str]]
 _STATUS = re.compile(r"[2-5][0-9]{2} [\t\x20-\x7e\x80-\xff]*")
-_HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*")
+_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _BODILESS = {http.HTTPStatus.NO_CONTENT, http.HTTPStatus.NOT_MODIFIED}
 
 
@@ -31,11 +32,10 @@ class Answer:
             raise ValueError(f"the status {status!r} is not valid")
         lines, named = [f"HTTP/1.1 {status}"], dict[str, str]()
         for name, value in headers:
-            line = f"{name}: {value}"
-            if not _HEADER.fullmatch(line) or is_hop_by_hop(name):
-                raise ValueError(f"the header {line!r} is not valid")
+            if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or is_hop_by_hop(name):
+                raise ValueError(f"the header {name!r}: {value!r} is not valid")
             named[name.lower()] = value
-            lines.append(line)
+            lines.append(f"{name}: {value}")
         is_bodiless = int(status[:3]) in _BODILESS
         self._sends_body = not is_bodiless and request.head.method != b"HEAD"
         self._left = _length(headers, named)

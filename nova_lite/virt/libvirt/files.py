@@ -97,13 +97,13 @@ class GuestDirectory:
         for path in self.path.iterdir():
             if path not in (*keep, self.record_file):
                 path.unlink(missing_ok=True)
-        if self.record.state is State.REMOVING:
-            self.note(state=State.HERE)
+        record = self.record
+        self.note(state=State.HERE if record.state is State.REMOVING else record.state, post_copy=False)
 
     @property
     def record(self) -> Record:
         """An unknown one where there is none. Raises UnreadableRecord for one that this version cannot read."""
-        server = self.path.name.removesuffix(ASIDE)
+        server = self.path.name.partition(".")[0].removesuffix(ASIDE)       # also while it is begun or gone
         try:
             return Record.from_json(self.record_file.read_text(), server)
         except (FileNotFoundError, NotADirectoryError):

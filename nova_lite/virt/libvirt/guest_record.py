@@ -58,6 +58,8 @@ class Record:
             record = cls(**{**said, "state": State(said["state"])})
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is no record of version {VERSION}: {error}") from error
+        if record.host and record.state is State.UNKNOWN:
+            raise ValueError("it names a host and no state")
         if record.server != server:
             raise ValueError(f"it is the record of server {record.server!r}")
         return record

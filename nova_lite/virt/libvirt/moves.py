@@ -32,7 +32,6 @@ from nova_lite.virt.libvirt.files import (
     POOLED,
     RECORD,
     GuestDirectory,
-    UnreadableRecord,
     finish_removals,
     instances_root,
 )
@@ -231,7 +230,8 @@ class Moves:
         elif record.host == self._host and record.state in (State.BUILDING, State.ARRIVING):
             return
         elif not rule(record, self._host).takes:       # what an evacuation has found is nobody's until it has ended
-            files.note(state=State.BUILDING if record.state is State.BUILDING else State.HERE, host=self._host, move="")
+            is_new = record.state in (State.BUILDING, State.LEAVING)       # nothing of it counts before the guest runs again
+            files.note(state=State.BUILDING if is_new else State.HERE, host=self._host, move="", post_copy=False)
 
     def spawned(self, instance: Instance) -> None:
         """It runs."""
@@ -288,7 +288,7 @@ class Moves:
     def _is_left(self, files: GuestDirectory) -> bool:
         try:
             return self._rule(files).is_left
-        except UnreadableRecord as error:
+        except OSError as error:        # UnreadableRecord is one
             LOG.error("Nobody knows whose a directory is: %s", error)
             return False
 

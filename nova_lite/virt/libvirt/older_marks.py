@@ -32,7 +32,11 @@ def convert(root: pathlib.Path) -> None:
             files = GuestDirectory(root, path.name)
             if not files.record_file.exists():
                 record = of_marks(path.name, marks)
-                if durable.write_new(files.record_file, record.to_json()):
+                try:
+                    is_written = durable.write_new(files.record_file, record.to_json())
+                except FileNotFoundError:       # another host has removed the directory, or given it another name
+                    continue
+                if is_written:
                     LOG.info("Its directory %s has a record in place of marks: %s", path.name, record,
                              extra={"instance_uuid": record.server})
             for mark in _MARKS:

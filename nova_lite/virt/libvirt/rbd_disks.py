@@ -325,8 +325,14 @@ class RbdDisks(DiskMaker):
         for name, image, record in self._owned(uuid):
             if record.host == self._host and record.source not in ("", self._host):
                 self._write(image, record, host=record.source, state=State.ASIDE)
+            elif record.host == self._host and not record.source and self._has_way_back(image):
+                # another host forgot an older move while this one's source was written down, and took that away
+                self._write(image, record, host="", state=State.ASIDE)
             elif record.host == self._host or record.state is State.UNKNOWN and name.endswith(durable.PART):
                 self._pool.remove(image)
+
+    def _has_way_back(self, image: str) -> bool:
+        return any(name.startswith(_rollback_snapshot("")) for name in self._pool.snapshots(image))
 
     # --------------------------------------------------------------------------------------------------------------------
     def _images(self, uuid: str) -> list[str]:

@@ -315,12 +315,12 @@ def test_an_unshelve_whose_host_was_only_cut_off_leaves_no_guest_there(cloud, im
 
 def test_who_lost_an_unshelve_and_fails_leaves_the_volumes_alone(cloud, images, monkeypatch):
     go_on = lost_in_the_middle(cloud, images, monkeypatch)
-    release_guest = []
-    monkeypatch.setattr(shelve_on_host, "_release_volumes", lambda *_: release_guest.append(True))
+    released = []
+    monkeypatch.setattr(shelve_on_host, "_release_volumes", lambda *_: released.append(True))
     cloud.fail("spawn@h2")
     go_on.set()
     cloud.wait_for(lambda: not cloud.hosts["h2"].leases.in_flight())
-    assert (release_guest, cloud.guests("h2")) == ([], {})
+    assert (released, cloud.guests("h2")) == ([], {})
 
 
 def _killed_after_discard(cloud, server, monkeypatch):

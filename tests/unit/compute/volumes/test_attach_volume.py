@@ -317,7 +317,7 @@ def test_what_cannot_be_given_back_at_once_can_be_detached_later(cloud):
     server, volume = cloud.running(), cloud.volume()
     meddling = cloud.host_volumes["h1"]
     meddling.fail("connect")
-    meddling.fail("release", times=3)
+    meddling.fail("release", times=5)
     cloud.attach(server, volume, wait=False)
     cloud.actions_end(server)
     device = cloud.device(server, volume)

@@ -147,6 +147,7 @@ def test_answers_without_a_body(serve: Serve, status: str) -> None:
 
 @pytest.mark.parametrize(("status", "headers"), [
     ("200 OK", [("X-One", "1\r\nX-Two: 2")]), ("200 OK", [("X One", "1")]), ("200 OK", [("X-One: 1\r\nX-Two", "2")]),
+    ("200 OK", [("Content-Length: 1, X", "2")]),
     ("200 OK\r\nX-Two: 2", []), ("OK", []), ("", []), ("200 OK", [("Transfer-Encoding", "chunked")]),
     ("200 OK", [("Content-Length", "1"), ("content-length", "1")]), ("200 OK", [("Content-Length", "-1")]),
     ("200 OK", [("Content-Length", "2")]), ("200 OK", [("Content-Length", "0")])])

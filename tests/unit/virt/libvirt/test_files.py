@@ -21,7 +21,7 @@ def mode(path):
 
 def test_a_record_is_closed(tmp_path):
     guest = files.GuestDirectory(tmp_path, "guest")
-    guest.begin(Record("guest", "host1"))
+    guest.begin(Record("guest", "host1", State.HERE))
     guest.note(host="host2")
     assert mode(guest.record_file) == 0o600
 

@@ -250,7 +250,7 @@ def test_what_is_kept_is_the_guests_again(tmp_path):
     files.make()
     for path in (files.disk, files.ephemerals[0]):
         path.write_text("x")
-    files.note(host="one", state=State.REMOVING)
+    files.note(host="one", state=State.REMOVING, post_copy=True)
     files.remove([files.ephemerals[0]])
     assert sorted(os.listdir(files.path)) == ["disk.eph0", "guest.json"]
     assert files.record == Record("guest", "one", State.HERE)
@@ -389,6 +389,26 @@ def test_what_nobody_can_read_is_no_hindrance_for_the_others(world):
     with pytest.raises(OSError, match="guest.json"):
         one.drop_left_behind(other.uuid)
     assert GuestDirectory(one.root, other.uuid).disk.exists()
+
+
+@pytest.mark.parametrize("ending", [".gone", "_resize.gone", ".abc.begun"])
+def test_a_directory_that_is_begun_or_gone_still_says_how_its_disk_was_made(tmp_path, ending):
+    record = Record("guest", "one", State.REMOVING, disk_format="raw")
+    files = GuestDirectory(tmp_path, f"guest{ending}")
+    files.make()
+    files.record_file.write_text(record.to_json())
+    assert files.record == record
+
+
+def test_what_a_failed_migration_has_left_is_of_no_guest_before_that_runs(host, server):
+    """An evacuation back to this host that fails, too, leaves nothing of it."""
+    one = host("one")
+    files = guest(one, server, "x", "one")
+    files.note(state=State.LEAVING, post_copy=True)
+    one.spawns(server)
+    assert files.record == Record(server.uuid, "one", State.BUILDING)
+    one.spawned(server)
+    assert files.record == Record(server.uuid, "one", State.HERE)
 
 
 def test_a_build_that_another_host_has_left_goes_on_as_this_ones(host, server):

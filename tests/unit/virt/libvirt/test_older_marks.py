@@ -63,6 +63,9 @@ def root(conf):
     return instances_root(conf)
 
 
+OTHER = "00000000-0000-4000-8000-000000000009"
+
+
 def leave(root, name, marks):
     """As the older version did."""
     files = GuestDirectory(root, name)
@@ -114,6 +117,20 @@ def test_a_host_that_is_late_does_not_take_half_of_the_marks_for_all(root, monke
     monkeypatch.setattr(older_marks, "_read", late)
     older_marks.convert(root)
     assert files.record == Record(UUID, "one", State.HERE)
+
+
+def test_a_directory_that_another_host_removes_meanwhile_does_not_stop_the_start(root, monkeypatch):
+    gone, kept = leave(root, UUID, {"owner": "two", "moved-to": "two\nremoved"}), leave(root, OTHER, {"owner": "one"})
+    read = older_marks._read
+
+    def late(path):
+        found = read(path)
+        if path == gone.path:
+            gone.remove()
+        return found
+    monkeypatch.setattr(older_marks, "_read", late)
+    older_marks.convert(root)
+    assert (gone.path.exists(), kept.record) == (False, Record(OTHER, "one", State.HERE))
 
 
 def test_hosts_that_start_at_the_same_time_write_one_record(root):

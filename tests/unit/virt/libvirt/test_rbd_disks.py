@@ -220,6 +220,18 @@ def go(old, new, fetch):
         new.moves.settled(LARGER)
 
 
+def go_back_over_kills(old, new, after):
+    """Undo a move. Each host is killed after so many changes of the pool, and does its step again."""
+    for host, step in ((new, lambda: new.moves.drop_received(SERVER, MOVE)), (old, lambda: old.moves.bring_back(SERVER, MOVE))):
+        host.pool.die_at = after
+        try:
+            step()
+        except Killed:
+            host.pool.die_at = None
+            step()
+        host.pool.die_at = None
+
+
 def test_the_choice_of_the_option():
     conf = nova_lite.conf.load([], config_files=[])
     assert type(disks_of(conf, "a")) is DiskMaker
@@ -376,14 +388,7 @@ def test_a_way_back_that_is_cut_off_is_gone_again(hosts, images, fetch, after):
     build(a, fetch)
     go(a, b, fetch)
     images[_image("disk")]["content"] = "written after the resize"
-    for host, step in ((b, lambda: b.moves.drop_received(SERVER, MOVE)), (a, lambda: a.moves.bring_back(SERVER, MOVE))):
-        host.pool.die_at = after
-        try:
-            step()
-        except Killed:
-            host.pool.die_at = None
-            step()
-        host.pool.die_at = None
+    go_back_over_kills(a, b, after)
     assert images[_image("disk")]["content"] == "of the guest"
     assert _owners(images) == _all("a")
     assert all(not image["snapshots"] for image in images.values())
@@ -435,6 +440,21 @@ def test_a_new_host_that_dies_between_its_records_gives_the_disks_back(hosts, im
     b.disks.own(UUID)
     b.moves.drop_left_behind(UUID)
     assert _owners(images) == _all("a")
+    a.moves.bring_back(SERVER, MOVE)
+    assert images[_image("disk")]["content"] == "of the guest"
+
+
+def test_a_way_back_whose_source_nobody_knows_any_more_stays(hosts, images, fetch):
+    """The source of an older move forgot that move while the next one wrote its own down, and took that away."""
+    a, b = hosts("a"), hosts("b")
+    build(a, fetch)
+    a.moves.set_aside(SERVER, MOVE)
+    b.moves.receive(SERVER, a.moves.offer(SERVER), fetch, MOVE)
+    b.disks.own(UUID)
+    for name in ("disk", "disk.eph0", "disk.swap"):
+        b.disks._write(_image(name), b.disks._record(_image(name)), state=State.HERE, move="", source="")
+    b.moves.drop_left_behind(UUID)
+    assert _owners(images) == _all("-")
     a.moves.bring_back(SERVER, MOVE)
     assert images[_image("disk")]["content"] == "of the guest"
 
@@ -698,14 +718,7 @@ def test_a_way_back_that_an_older_version_has_prepared_is_cut_off_and_gone_again
     go(a, b, fetch)
     _with_older_notes(images, "b", f"a {MOVE}")
     images[_image("disk")]["content"] = "written after the resize"
-    for host, step in ((b, lambda: b.moves.drop_received(SERVER, MOVE)), (a, lambda: a.moves.bring_back(SERVER, MOVE))):
-        host.pool.die_at = after
-        try:
-            step()
-        except Killed:
-            host.pool.die_at = None
-            step()
-        host.pool.die_at = None
+    go_back_over_kills(a, b, after)
     assert images[_image("disk")]["content"] == "of the guest"
     assert (_owners(images), _has_no_way_back(images)) == (_all("a"), True)
 
