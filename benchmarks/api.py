@@ -194,10 +194,6 @@ def _told(sides: list[Side]) -> dict:
                 shown["per_s"] = round(side.rates[name], 1)
             out[side.name][name] = shown
     if len(sides) == 2:
-        first, other = out[sides[0].name], out[sides[1].name]
-        out["ratio"] = {name: round(first[name]["median_s"] / other[name]["median_s"], 3) for name in first}
+        first, other = ({name: statistics.median(seconds) for name, seconds in side.seconds.items()} for side in sides)
+        out["ratio"] = {name: round(first[name] / other[name], 3) for name in first}
     return out
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
