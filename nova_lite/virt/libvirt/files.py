@@ -143,8 +143,8 @@ class GuestDirectory:
 
 
 def _write(path: pathlib.Path, record: Record) -> None:
-    """Whole, or not at all."""
-    with durable.written_whole(path) as part:
+    """Whole, or not at all. On shared storage, another host may write the record at the same time."""
+    with durable.written_whole(path, unique=True) as part:
         part.write_text(record.to_json())
 
 

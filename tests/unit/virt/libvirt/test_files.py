@@ -1,5 +1,6 @@
 """Files of guests are whole or not there, and closed to other users of the host."""
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -62,6 +63,20 @@ def test_a_change_that_is_cut_off_leaves_the_record_as_it_was(tmp_path, monkeypa
         with pytest.raises(OSError, match="no space"):
             guest.note(state=State.HERE)
     assert guest.record == Record("guest", "host1", State.BUILDING)
+
+
+def test_two_hosts_write_the_record_on_shared_storage_at_the_same_time(tmp_path):
+    guest = files.GuestDirectory(tmp_path, "guest")
+    guest.begin(Record("guest", "host1", State.HERE))
+
+    def write(host):
+        for _ in range(30):
+            files.GuestDirectory(tmp_path, "guest").note(host=host)
+            assert guest.record.host in ("host1", "host2")
+
+    with ThreadPoolExecutor(2) as hosts:
+        list(hosts.map(write, ("host1", "host2")))
+    assert list(guest.path.iterdir()) == [guest.record_file]
 
 
 def _fail(*_args):
