@@ -197,3 +197,7 @@ def _told(sides: list[Side]) -> dict:
         first, other = ({name: statistics.median(seconds) for name, seconds in side.seconds.items()} for side in sides)
         out["ratio"] = {name: round(first[name] / other[name], 3) for name in first}
     return out
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
