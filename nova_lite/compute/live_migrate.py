@@ -100,8 +100,8 @@ def _announce(work: Work) -> None:
 
 
 def _wire_again(work: Work, server: Instance) -> None:
-    """The agent of a host that a guest has left a moment ago takes the nic of that guest away, late: it may have taken the new
-    one, which has the same name."""
+    """Nobody has said that the nics are wired. The agent of a host that a guest has left a moment ago takes the nic of that guest
+    away, late: it may have taken the new one, which has the same name. OVN has said it to an earlier run of this step."""
     work.host.driver.live.wire(server, server.network_info)
     _announce(work)
 

@@ -86,7 +86,8 @@ class LiveMigrations(Protocol):
         """Asked of the destination: the whole guest is here, running or paused by its user; not one that is on its way."""
 
     def wire(self, instance: Instance, network_info: list[VIF]) -> None:
-        """The destination makes the nics again that ``prepare`` has made and that somebody has taken away since."""
+        """The destination makes the nics anew that ``prepare`` has made: nobody says that they are wired. The guest has not
+        begun to come."""
 
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
         """The destination has lost the source: wait until what comes in has come or is gone (calling ``pause`` meanwhile);

@@ -66,6 +66,17 @@ def test_a_tap_that_an_agent_took_from_the_bridge_comes_back(bridge, nic, server
     assert vsctl("get", "Interface", nic.devname, "external_ids:iface-id").strip('"') == nic.id
 
 
+def test_a_tap_that_is_made_anew_is_a_new_interface(bridge, nic, server):
+    """OVN's controller claims the port again then, which makes Neutron say once more that it is wired."""
+    taps = Taps("one")
+    taps.make_anew(server, [nic])
+    before = vsctl("get", "Interface", nic.devname, "_uuid")
+    taps.make_anew(server, [nic])
+    assert vsctl("get", "Interface", nic.devname, "_uuid") != before
+    assert vsctl("get", "Interface", nic.devname, "external_ids:iface-id").strip('"') == nic.id
+    assert vsctl("list-ports", bridge).split() == [nic.devname]
+
+
 def test_a_tap_of_several_queues(nic):
     wide = instance({"hw:vif_multiqueue_enabled": "true"}, vcpus=4, uuid=str(uuid.uuid4()))
     Taps("one").make(wide, [nic])

@@ -157,7 +157,7 @@ class LiveMigrations:
 
     def wire(self, instance: Instance, network_info: list[VIF]) -> None:
         """See LiveMigrations."""
-        self._taps.make(instance, network_info)
+        self._taps.make_anew(instance, network_info)
 
     # the copy -----------------------------------------------------------------------------------------------------------
     def has_begun(self, instance: Instance) -> bool:

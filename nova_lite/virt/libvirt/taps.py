@@ -43,6 +43,12 @@ class Taps:
             if is_made_here(vif):
                 self._make(instance, vif)
 
+    def make_anew(self, instance: Instance, vifs: Sequence[VIF]) -> None:
+        """New taps on Open vSwitch, in place of those that are there. OVN says that a port is wired only once for each tap."""
+        made_here = [vif for vif in vifs if is_made_here(vif)]
+        self.remove(made_here)
+        self.make(instance, made_here)
+
     def remove(self, vifs: Sequence[VIF]) -> None:
         """The taps of a guest that has ended, and those that a killed libvirtd has left."""
         for vif in vifs:
