@@ -157,7 +157,7 @@ def _undo(work: Work, error: Exception) -> None:
 
 def _give_back(work: Work, reason: str) -> None:
     _drop_received(work)
-    work.hand_over(_move(work).source_compute, steps.UNDO, {steps.UNDO_REASON: reason})
+    work.hand_over(steps.UNDO, {steps.UNDO_REASON: reason})
 
 
 def _drop_received(work: Work) -> None:
@@ -232,7 +232,7 @@ def revert(work: Work) -> None:
         with work.step("compute_revert_resize"):
             _remove_at_destination(work)
         old = dataclasses.replace(instance, flavor=move.old_flavor or instance.flavor)
-        work.hand_over(move.source_compute, steps.RETURN, updates={
+        work.hand_over(steps.RETURN, updates={
             **_size(old), "host": move.source_compute, "node": move.source_node, "launched_on": move.source_compute,
             "availability_zone": (move.facts or {}).get("old_zone") or instance.availability_zone,
             **_devices(instance)})

@@ -144,12 +144,15 @@ class Work:
             setattr(self.migration, name, value)
         return wanted
 
-    def hand_over(self, host: str | None, step: str, arguments: dict[str, Any] | None = None,
-                  updates: dict[str, Any] | None = None) -> None:
-        """A host of the move goes on with the action at ``step``; what was done so far is told as an event.
+    def hand_over(self, step: str, arguments: dict[str, Any] | None = None, updates: dict[str, Any] | None = None) -> None:
+        """The host of the move that does ``step`` goes on with the action; what was done so far is told as an event.
 
         ``arguments`` are added to the action's, ``updates`` go to the server. Raises LeaseLost: then stop.
         """
+        row = operations.named(self.verb.steps, step)
+        assert row is not None
+        assert self.migration is not None
+        host = row.host(self.migration)
         self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events(),
                                       step)
 

@@ -8,6 +8,7 @@ import enum
 from dataclasses import dataclass
 
 from nova_lite.objects import migration, states
+from nova_lite.objects.migration import Migration
 
 
 class Where(enum.Enum):
@@ -43,6 +44,10 @@ class Step:
     copies_memory: bool = False
     notifications: tuple[tuple[str, str], ...] = ()
     part: str | None = None
+
+    def host(self, move: Migration) -> str | None:
+        """Which host of a move does it."""
+        return move.source_compute if self.where is Where.SOURCE else move.dest_compute
 
 
 _PRE, _POST, _ARRIVES = "live_migration_pre", "live_migration_post", "live_migration_post_dest"

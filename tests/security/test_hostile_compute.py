@@ -247,6 +247,15 @@ def test_the_honest_hosts_same_calls_succeed(world):
     assert not refused
 
 
+@pytest.mark.parametrize(("at", "host"), [("finish", "h1"), ("settle", "h3"), ("finish", None)])
+def test_a_host_gives_a_step_to_the_host_that_does_it_and_to_no_other(world, at, host):
+    action = world.hold("h1", world.theirs, "live_migrate", migration_id=world.move)
+    told = {"action_id": action, "owner": world.owner("h1"), "host": host, "step": at, "updates": {}, "arguments": {},
+            "events": []}
+    [answer] = world.client("h1").call(ADMIN, "steps", calls=[["hand_over", told]])
+    assert answer["error"][0] == "HostNotAllowed"
+
+
 def test_a_host_sees_networks_without_names_and_projects(world):
     [network] = world.client("h2").list_networks(ADMIN, None)
     assert network["uuid"] == world.network

@@ -62,3 +62,8 @@ def test_where_the_way_back_stands():
 def test_where_a_live_migration_stands_says_its_action_alone():
     for step in steps.LIVE:
         assert position(steps.LIVE, step.name, None, migration.RUNNING) is step
+
+
+def test_a_step_is_done_by_a_host_of_the_move():
+    move = migration.Migration(1, "m", "s", "live-migration", "running", "old", dest_compute="new")
+    assert {step.name: step.host(move) for step in steps.REVERT} == {"leave": "new", "return": "old"}
