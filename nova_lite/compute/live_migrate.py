@@ -1,4 +1,4 @@
-"""Live migration on both hosts. The action goes from one to the other; ``step`` in its arguments says what is next: a row of
+"""Live migration on both hosts. The action goes from one to the other; ``Action.step`` says what is next: a row of
 ``operations/steps.py``. What each does is in ``docs/operations.md``.
 
 Each step asks the hypervisor where the guest is before it does anything, so it can be run again after a kill at any point.
@@ -37,14 +37,14 @@ _ROLLBACK_SECONDS = 60.0        # that libvirt may take to see that nothing come
 
 def run(work: Work) -> None:
     """The next step. What it raises ends the move; the server is where :func:`settle` says then."""
-    step = work.action.arguments["step"]
+    step = work.action.step or ""
     LOG.info("live migration: %s", step, extra={"instance_uuid": work.instance.uuid})
     STEPS[step](work)
 
 
 def settled(work: Work) -> dict[str, object]:
     """The columns of a server whose move has failed: its guest was touched only once it had left."""
-    state, step = work.host.driver.power_state(work.instance), work.action.arguments["step"]
+    state, step = work.host.driver.power_state(work.instance), work.action.step
     if step in ("finish", "settle") and state is None or step == "finish" and state == states.SHUTDOWN:
         return {"vm_state": states.ERROR, "power_state": state or states.NOSTATE}
     return {}
@@ -53,9 +53,9 @@ def settled(work: Work) -> dict[str, object]:
 # the destination ----------------------------------------------------------------------------------------------------------
 def _prepare(work: Work) -> None:
     work.event = "compute_pre_live_migration"
-    host, move, plan = work.host, _move(work), _plan(work)
+    host, plan = work.host, _plan(work)
     if host.driver.live.has_come(work.instance):        # while nobody looked
-        work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": True})
+        work.hand_over("copy", {"has_come": True})
         return
     if host.driver.live.post_copy(work.instance) != WHOLE:
         _keep_post_copy_guest(work)
@@ -78,7 +78,7 @@ def _prepare(work: Work) -> None:
              "left": {"network_info": [v.to_primitive() for v in work.instance.network_info],
                       "block_devices": [d.to_primitive() for d in work.instance.block_devices]}}
     work.update_migration({"facts": facts})
-    work.hand_over(move.source_compute, arguments={"step": "copy", "has_come": False})
+    work.hand_over("copy", {"has_come": False})
 
 
 def _made_ready(work: Work, plan: Plan) -> tuple[Instance, Plan]:
@@ -135,13 +135,13 @@ def _undo(work: Work) -> None:
     live, move = work.host.driver.live, _move(work)
     # whatever the source stumbled over: this cannot be undone, and the disks of what was half a guest are here
     if live.post_copy(work.instance) != WHOLE or (move.went_on and not live.has_come(work.instance)):
-        work.hand_over(_move(work).source_compute, arguments={"step": "mend"})
+        work.hand_over("mend")
         return
     if _has_arrived(work, time.monotonic() + _ROLLBACK_SECONDS):
-        _now_here(work, _move(work).source_compute, "left")
+        _now_here(work, "left")
         return
     _clean(work)
-    work.hand_over(_move(work).source_compute, arguments={"step": "settle"})
+    work.hand_over("settle")
 
 
 def _has_arrived(work: Work, deadline: float) -> bool:
@@ -169,17 +169,17 @@ def _lost(work: Work) -> None:
     except _Broken:
         LOG.warning("half of the guest is here, the other half at %s, which does not answer", source,
                     extra={"instance_uuid": work.instance.uuid})
-        work.hand_over(source, arguments={"step": "mend"})
+        work.hand_over("mend")
         return
     if came or _move(work).went_on:     # else it is lost, but for the disks that are here
-        _now_here(work, work.host.name, "finish")
+        _now_here(work, "finish")
         return
     _clean(work)
     _to_settle(work, exception.HostDown(host=_move(work).source_compute, operation="live migration"), objects.ERROR)
 
 
 def _alone(work: Work) -> None:
-    _now_here(work, work.host.name, "finish")
+    _now_here(work, "finish")
 
 
 def _keep_post_copy_guest(work: Work) -> None:
@@ -193,7 +193,7 @@ def _keep_post_copy_guest(work: Work) -> None:
     except _Broken:
         LOG.error("%s has lost its half of the guest", move.source_compute, extra={"instance_uuid": work.instance.uuid})
     _switch(work)
-    work.hand_over(work.host.name, arguments={"step": "finish", objects.LOST: _HALF_IS_LOST})
+    work.hand_over("finish", {objects.LOST: _HALF_IS_LOST})
 
 
 class _Broken(Exception):
@@ -221,19 +221,19 @@ def _clean(work: Work) -> None:
 
 # the source ---------------------------------------------------------------------------------------------------------------
 def _copy(work: Work) -> None:
-    host, move = work.host, _move(work)
+    host = work.host
     if _has_switched(work):
         _leave(work)
         return
     # what the destination has already it does not prepare again: the two would send each other to and fro
     is_whole = host.driver.live.post_copy(work.instance) == WHOLE
-    if is_whole and work.action.arguments["step"] == "mend" and host.driver.power_state(work.instance) == states.SHUTDOWN:
+    if is_whole and work.action.step == "mend" and host.driver.power_state(work.instance) == states.SHUTDOWN:
         # the destination has a half: this host lost its power, and its own half, before the switch was written down
         _switch(work)
         _leave(work, _HALF_IS_LOST)
         return
     if is_whole and host.driver.live.has_begun(work.instance) and not work.action.arguments.get("has_come"):
-        work.hand_over(move.dest_compute, arguments={"step": "prepare"})
+        work.hand_over("prepare")
         host.driver.live.begin_anew(work.instance)      # after it: who dies in between only has it prepared once more
         return
     lost = None
@@ -247,8 +247,8 @@ def _copy(work: Work) -> None:
     except Exception as error:
         LOG.error("the guest stays: %s", error, extra={"instance_uuid": work.instance.uuid}, exc_info=needs_stack(error))
         aborted = isinstance(error, exception.LiveMigrationAborted)
-        work.hand_over(move.dest_compute, arguments={
-            "step": "undo", "error": exception.public_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
+        work.hand_over("undo", {
+            "error": exception.public_of(error), "ends_as": objects.CANCELLED if aborted else objects.FAILED})
         return
     _switch(work)
     _leave(work, lost)
@@ -290,7 +290,7 @@ def _leave(work: Work, lost: str | None = None) -> None:
          lambda: host.network.move(admin_context(), work.instance, move.dest_compute or ""))
     guest_removal.remove(host, here, lambda: host.driver.live.leave(here, here.network_info, _plan(work)),
                          attempt=partial(_try, work, _REST))
-    work.hand_over(move.dest_compute, arguments={"step": "finish", **({objects.LOST: lost} if lost else {})})
+    work.hand_over("finish", {objects.LOST: lost} if lost else {})
 
 
 def _try(work: Work, what: str, function: Callable[[], object]) -> None:
@@ -310,10 +310,10 @@ def _place(work: Work) -> dict[str, Any]:
             **{name: facts[name] for name in ("network_info", "block_devices") if name in facts}}
 
 
-def _now_here(work: Work, host: str | None, step: str) -> None:
-    """The server changes its place in one write, and ``host`` goes on."""
+def _now_here(work: Work, step: str) -> None:
+    """The server changes its place in one write, and goes on at ``step``."""
     _switch(work)
-    work.hand_over(host, arguments={"step": step})
+    work.hand_over(step)
 
 
 def _settle(work: Work) -> None:
@@ -370,8 +370,7 @@ def _waits(work: Work) -> bool:
 
 # both ---------------------------------------------------------------------------------------------------------------------
 def _to_settle(work: Work, error: Exception, ends_as: str) -> None:
-    work.hand_over(_move(work).source_compute, arguments={"step": "settle", "error": exception.public_of(error),
-                                                          "ends_as": ends_as})
+    work.hand_over("settle", {"error": exception.public_of(error), "ends_as": ends_as})
 
 
 def _prepare_unless_aborted(work: Work) -> None:

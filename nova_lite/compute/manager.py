@@ -295,7 +295,7 @@ class ComputeManager:
     def _queue(self, claimed: _Claimed) -> None:
         action, uuid = claimed.action, claimed.instance.uuid
         verb = operations.of(action)
-        step = operations.named(verb.steps, action.arguments)
+        step = operations.named(verb.steps, action.step)
         pool = self._copies if step is not None and step.copies_memory else self._pool_of(verb)
         if verb.is_delete:
             self.host.events.interrupt(uuid)

@@ -2,7 +2,7 @@
 
 Each step can be run twice. Up to ``resize_finish`` nobody but the old host may run the guest, from there on nobody but the new
 one: so a host that dies, or only seems to, never leads to two guests. What fails before its end is undone here, and then the
-old host gets the action to bring its guest back (argument ``undo``: why).
+old host gets the action to bring its guest back (step ``undo``).
 """
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from nova_lite.objects.guest_moves import DiskOffer
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
+from nova_lite.operations import steps
 from nova_lite.virt.driver import Checker, Fetcher, Waiter
 
 LOG = log.getLogger(__name__)
@@ -33,7 +34,7 @@ _DELETED = (states.DELETING, states.SOFT_DELETING)
 
 def run(work: Work) -> None:
     """A resize or a migration; on the new host, and after a failure on the old one."""
-    if "undo" in work.action.arguments:
+    if work.action.step == steps.UNDO:
         _undone(work)
         return
     begun = (_move(work).facts or {}).get(objects.UNDO_BEGUN)
@@ -156,7 +157,7 @@ def _undo(work: Work, error: Exception) -> None:
 
 def _give_back(work: Work, reason: str) -> None:
     _drop_received(work)
-    work.hand_over(_move(work).source_compute, {}, {"undo": reason})
+    work.hand_over(steps.UNDO, {steps.UNDO_REASON: reason})
 
 
 def _drop_received(work: Work) -> None:
@@ -176,7 +177,7 @@ def _undone(work: Work) -> None:
     vm_state = (_move(work).facts or {}).get("vm_state", states.ACTIVE)
     power_on = vm_state != states.STOPPED
     _restore_at_source(work, power_on)
-    work.fail(exception.ResizeError(work.action.arguments["undo"]), {
+    work.fail(exception.ResizeError(work.action.arguments.get(steps.UNDO_REASON, "the destination went away")), {
         "vm_state": vm_state, **_powered(power_on), **_size(work.instance), **_devices(work.instance),
         "network_info": [v.to_primitive() for v in work.instance.network_info]})
 
@@ -227,14 +228,14 @@ def confirm(work: Work) -> None:
 def revert(work: Work) -> None:
     """On the new host the guest is removed; then on the old one it goes on as it was."""
     instance, move = work.instance, _move(work)
-    if not work.action.arguments.get("at_source"):
+    if work.action.step != steps.RETURN:
         with work.step("compute_revert_resize"):
             _remove_at_destination(work)
         old = dataclasses.replace(instance, flavor=move.old_flavor or instance.flavor)
-        work.hand_over(move.source_compute, {
+        work.hand_over(steps.RETURN, updates={
             **_size(old), "host": move.source_compute, "node": move.source_node, "launched_on": move.source_compute,
             "availability_zone": (move.facts or {}).get("old_zone") or instance.availability_zone,
-            **_devices(instance)}, {"at_source": True})
+            **_devices(instance)})
         return
     vm_state = (move.facts or {}).get("vm_state", states.ACTIVE)
     with work.step("compute_finish_revert_resize"):
@@ -285,7 +286,7 @@ def settle_confirm(work: Work) -> dict[str, Any]:
 def settle_revert(work: Work) -> dict[str, Any]:
     """So can a revert, as long as the new host still has the guest. Raises what leaves the action open, to be gone on with,
     when it has not."""
-    if work.action.arguments.get("at_source"):
+    if work.action.step == steps.RETURN:
         return {}
     power_state = work.host.driver.power_state(work.instance)
     if power_state is None:

@@ -144,13 +144,17 @@ class Work:
             setattr(self.migration, name, value)
         return wanted
 
-    def hand_over(self, host: str | None, updates: dict[str, Any] | None = None,
-                  arguments: dict[str, Any] | None = None) -> None:
-        """Another host (None: the conductor) goes on with the action; this step of it is done, and told as an event.
+    def hand_over(self, step: str, arguments: dict[str, Any] | None = None, updates: dict[str, Any] | None = None) -> None:
+        """The host of the move that does ``step`` goes on with the action; what was done so far is told as an event.
 
-        ``updates`` go to the server, ``arguments`` are added to the action's. Raises LeaseLost: then stop.
+        ``arguments`` are added to the action's, ``updates`` go to the server. Raises LeaseLost: then stop.
         """
-        self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events())
+        row = operations.named(self.verb.steps, step)
+        assert row is not None
+        assert self.migration is not None
+        host = row.host(self.migration)
+        self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events(),
+                                      step)
 
     def ask_other_host(self, question: str) -> Any:
         """What the other host of the move answers: see :meth:`ConductorAPI.ask_other_host`."""

@@ -147,12 +147,19 @@ def move(action: Action, migration_id: int, values: Mapping[str, Any]) -> None:
         raise _refused(action, f"that its move is {values['status']!r}")
 
 
-def handed_over(conn: sa.Connection, action: Action, host: str | None, arguments: Mapping[str, Any]) -> None:
-    """Whether a host may hand its action over to another one, with these arguments."""
-    _check(action, arguments, operations.of(action).hands_over, "of an action")
+def handed_over(conn: sa.Connection, action: Action, host: str | None, arguments: Mapping[str, Any], step: str | None) -> None:
+    """Whether a host may hand its action over to another one, at this step and with these arguments."""
+    verb = operations.of(action)
+    _check(action, arguments, verb.hands_over, "of an action")
+    hosts = hosts_of(conn, action)
+    if step is not None:
+        row = operations.named(verb.steps, step)
+        if row is None or row.task_state is not None:       # the server tells it
+            raise _refused(action, f"that it stands at {step!r}")
+        hosts = hosts[:1] if row.where is operations.Where.SOURCE else hosts[1:]
     if arguments.get("ends_as", migration.ERROR) not in _ENDS:
         raise _refused(action, f"that its move ends as {arguments['ends_as']!r}")
-    if host is not None and host not in hosts_of(conn, action):
+    if (host is not None or step is not None) and host not in hosts:
         raise _refused(action, f"that host {host} goes on with it")
 
 

@@ -14,6 +14,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
+from nova_lite.operations import steps
 
 
 def succeeded(conn: sa.Connection, action: Action) -> None:
@@ -129,7 +130,7 @@ def _idle(conn: sa.Connection, server: Instance, besides: Collection[int]) -> li
 
 def step_of(action: Action, server: Instance, move: Migration) -> operations.Step | None:
     """How far a move has come."""
-    return operations.position(operations.of(action).steps, action.arguments, server.task_state, move.status)
+    return operations.position(operations.of(action).steps, action.step, server.task_state, move.status)
 
 
 def _may_run_there(action: Action, server: Instance, move: Migration) -> bool:
@@ -159,7 +160,7 @@ def give_back(conn: sa.Connection, action: Action, reason: str, lease_seconds: f
     if move.source_compute == action.host or step is None or step.partner_goes_on_at is None:
         return None
     actions.hand_over(conn, [action.id], lease_seconds, action_objects.COMPUTE, move.source_compute,
-                      {**action.arguments, step.partner_goes_on_at: reason})
+                      {**action.arguments, steps.UNDO_REASON: reason}, step.partner_goes_on_at)
     action.host = move.source_compute
     return move.source_compute
 
@@ -181,4 +182,4 @@ def _back(conn: sa.Connection, move: Migration) -> None:
 
 
 def _has_left(action: Action) -> bool:
-    return bool(action.arguments.get("at_source"))
+    return action.step == steps.RETURN

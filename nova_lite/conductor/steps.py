@@ -281,8 +281,9 @@ class _Run:
             action = self._holds(position, asked)
             if action is None:
                 continue
+            step, arguments = _step_told(asked)
             try:
-                host_writes.handed_over(self.conn, action, asked["host"], asked["arguments"])
+                host_writes.handed_over(self.conn, action, asked["host"], arguments, step)
                 if asked["updates"]:
                     self._move_server(action, asked["updates"])
             except exception.NovaLiteError as error:
@@ -291,7 +292,7 @@ class _Run:
             self.events += host_writes.events(action, asked["events"])
             stage = objects.COMPUTE if asked["host"] else objects.CONDUCTOR
             actions.hand_over(self.conn, [action.id], self.lease_seconds, stage, asked["host"],
-                              {**action.arguments, **asked["arguments"]})
+                              {**action.arguments, **arguments}, step)
             self.woken.append((asked["host"], action))
 
     def _move_server(self, action: Action, asked: Mapping[str, Any]) -> None:
@@ -428,8 +429,15 @@ class _Run:
 def _is_half_done(action: Action) -> bool:
     """A move whose guest may be between two hosts: they bring it to an end, whatever os-resetState says meanwhile."""
     verb = operations.of(action)
-    step = operations.named(verb.steps, action.arguments)
+    step = operations.named(verb.steps, action.step)
     return verb.survives_reset or (step is not None and step.survives_reset)
+
+
+def _step_told(asked: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The step at which another host shall go on, and the arguments for it. A host of an older release tells it by them."""
+    step: str | None = asked.get("step") or objects.step_of_older(asked["arguments"])
+    older = objects.for_older(step) if step is not None else {}
+    return step, {name: value for name, value in asked["arguments"].items() if name not in older}
 
 
 def _grouped(items: Iterable[Any], key: Callable[[Any], Hashable]) -> dict[Hashable, list[Any]]:

@@ -109,13 +109,13 @@ class Sweeper:
             goes_on = live_migrate.after_death(action, self._alive_hosts(conn, {other} if other else set()), other,
                                                self._is_given_up(conn, action.host))
             if goes_on is not None:
-                host, arguments = goes_on
+                host, step, arguments = goes_on
                 actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, host,
-                                  {**action.arguments, **arguments})
+                                  {**action.arguments, **arguments}, step)
                 action.host = host
                 found.compute.append(action)
                 return
-            if migration.LOST in action.arguments and action.arguments["step"] == "finish":     # nothing of it runs, or will
+            if migration.LOST in action.arguments and action.step == "finish":     # nothing of it runs, or will
                 reason = exception.MigrationError(reason=action.arguments[migration.LOST]).message
                 completion.fail(conn, action, reason, updates={"vm_state": states.ERROR, "power_state": states.NOSTATE})
                 return

@@ -62,7 +62,7 @@ def create(conn: sa.Connection, context: RequestContext, verb: str, instance_uui
         notes.asked_by(instance_uuids, context.to_rpc())
     now = units.utcnow()
     row = operations.VERBS[verb]
-    common = {"action": row.action, "request_id": context.request_id, "user_id": context.user_id,
+    common = {"action": row.action, "verb": verb, "request_id": context.request_id, "user_id": context.user_id,
               "project_id": context.project_id, "start_time": now, "created_at": now, "updated_at": now,
               "state": objects.PENDING, "stage": stage, "host": host, "context": context.to_rpc(), "attempts": 0,
               "lease_until": lease(lease_seconds), "arguments": sealed.seal(conn, {**(arguments or {}), "verb": verb})}
@@ -185,10 +185,14 @@ def set_arguments(conn: sa.Connection, action_id: int, arguments: Mapping[str, A
 
 
 def hand_over(conn: sa.Connection, ids: Collection[int], lease_seconds: float, stage: str, host: str | None = None,
-              arguments: Mapping[str, Any] | None = None) -> None:
-    """Let go of actions, for the worker of the next stage. The caller holds them in this transaction."""
+              arguments: Mapping[str, Any] | None = None, step: str | None = None) -> None:
+    """Let go of actions, for the worker of the next stage. The caller holds them in this transaction. ``step``, which goes with
+    ``arguments``: where they stand from now on (None: where they were)."""
     values: dict[str, Any] = {"state": objects.PENDING, "stage": stage, "host": host, "owner": None,
                               "lease_until": clock.after(conn, lease_seconds), "updated_at": units.utcnow()}
+    if step is not None:
+        assert arguments is not None
+        values["step"], arguments = step, {**arguments, **objects.for_older(step)}
     if arguments is not None:
         values["arguments"] = sealed.seal(conn, arguments)
     conn.execute(sa.update(T).where(T.c.id.in_(sorted(ids))).values(**values))
@@ -373,7 +377,8 @@ def list_open(conn: sa.Connection, host: str | None = None, min_age: float = 0.0
     now = clock.read(conn)
     if min_age:
         query = query.where(T.c.start_time <= now - datetime.timedelta(seconds=min_age))
-    found = [dict(row._mapping) for row in conn.execute(query.order_by(T.c.start_time, T.c.id))]
+    rows = [dict(row._mapping) for row in conn.execute(query.order_by(T.c.start_time, T.c.id))]
+    found = [{**row, **objects.verb_and_step(row)} for row in rows]
     said = _last_details(conn, [row["id"] for row in found])
     for row in found:
         row["age"] = max(0.0, (now - row["start_time"]).total_seconds())

@@ -185,6 +185,8 @@ instance_actions = sa.Table(
     "instance_actions", metadata, _id(), *_times(),
     sa.Column("instance_uuid", sa.String(36), nullable=False),
     sa.Column("action", sa.String(64), nullable=False),        # the public name: create, delete, stop, ...
+    sa.Column("verb", sa.String(64)),            # a key of operations.VERBS; none where it was done at once (lock, unlock ...)
+    sa.Column("step", sa.String(32)),            # of operations/steps.py; none where the state of the server tells it
     sa.Column("request_id", sa.String(64), nullable=False),
     sa.Column("user_id", sa.String(255)),
     sa.Column("project_id", sa.String(255)),

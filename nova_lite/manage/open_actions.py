@@ -25,16 +25,15 @@ def lines(db: Database, host: str | None = None, min_age: float = 0.0) -> Iterat
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = row["arguments"] or {}
-    return {"id": row["id"], "server": row["instance_uuid"], "verb": arguments.get("verb", row["action"]), "step": _step(row),
+    return {"id": row["id"], "server": row["instance_uuid"], "verb": row["verb"], "step": _step(row),
             "host": row["host"] or row["server_host"] or "-", "holder": _holder(row), "age": duration(row["age"]),
             "lease": duration(row["left"]) if row["left"] is not None else "-", "attempts": row["attempts"],
             "said": " ".join((row["said"] or "").split())}
 
 
 def _step(row: Mapping[str, Any]) -> str:
-    """Who has to work on it, and how far it is: a live migration knows its step, of all others the server's state tells."""
-    detail = (row["arguments"] or {}).get("step") or row["task_state"]
+    """Who has to work on it, and how far it is: its step, or where it has none the server's state."""
+    detail = row["step"] or row["task_state"]
     return f"{row['stage']}: {detail}" if detail else str(row["stage"])
 
 

@@ -97,7 +97,7 @@ def _steps(journal: Journal, action: Action, phase: str) -> Iterator[Event]:
 
 def _live(verb: operations.Verb, action: Action, change: Change, phase: str) -> Iterator[Event]:
     """The parts of a live migration, by the step that begins: what it was asked of the conductor is none."""
-    step, host = operations.named(verb.steps, action.arguments), action.host or change.after.host
+    step, host = operations.named(verb.steps, action.step), action.host or change.after.host
     begun = step.notifications if step is not None and action.stage == objects.COMPUTE else ()
     parts: tuple[tuple[str, str], ...] = ()
     if phase == START:
@@ -119,7 +119,7 @@ def _is_inside_a_move(verb: operations.Verb, action: Action, phase: str) -> bool
     """True for what :func:`_parts` tells better, and for hosts that go on with what another one began."""
     if verb.is_cold_move:
         return phase != ERROR
-    return phase == START and bool(action.arguments.get("at_source"))
+    return phase == START and action.step == steps.RETURN
 
 
 def _parts(change: Change) -> Iterator[Event]:

@@ -26,7 +26,7 @@ __all__ = ["BETWEEN_HOSTS", "VERBS", "Begins", "Change", "Debt", "Guest", "Guest
 
 def of(action: Action) -> Verb:
     """The row of an action. Raises KeyError for what another version wrote."""
-    return VERBS[action.arguments["verb"]]
+    return VERBS[action.verb]
 
 
 def known(actions: Iterable[Action]) -> list[tuple[Action, Verb]]:

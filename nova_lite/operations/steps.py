@@ -5,11 +5,10 @@ Where an action stands is said in one place, :func:`position`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nova_lite.objects import migration, states
+from nova_lite.objects.migration import Migration
 
 
 class Where(enum.Enum):
@@ -46,12 +45,16 @@ class Step:
     notifications: tuple[tuple[str, str], ...] = ()
     part: str | None = None
 
+    def host(self, move: Migration) -> str | None:
+        """Which host of a move does it."""
+        return move.source_compute if self.where is Where.SOURCE else move.dest_compute
+
 
 _PRE, _POST, _ARRIVES = "live_migration_pre", "live_migration_post", "live_migration_post_dest"
 ROLLBACK = "live_migration_rollback"        # told from when the guest is known to stay
 ARRIVAL = _ARRIVES                          # told until the guest is known to be there
 UNDO, RETURN = "undo", "return"
-AT_SOURCE = "at_source"                     # in the arguments of a revert: the destination has removed its part
+UNDO_REASON = "undo"                        # in the arguments of a cold move that is undone
 
 COLD = (
     Step(name=states.RESIZE_PREP, where=Where.DESTINATION, guest=GuestAt.SOURCE, task_state=states.RESIZE_PREP,
@@ -83,16 +86,15 @@ LIVE = (
     Step(name="alone", where=Where.DESTINATION, guest=GuestAt.DESTINATION))
 
 
-def named(steps: tuple[Step, ...], arguments: Mapping[str, Any]) -> Step | None:
-    """The step that the arguments of an action name; None: its server and its move tell it."""
-    name = arguments.get("step") or (UNDO if UNDO in arguments else RETURN if arguments.get(AT_SOURCE) else None)
+def named(steps: tuple[Step, ...], name: str | None) -> Step | None:
+    """The step that an action says (``Action.step``); None: its server and its move tell it."""
     return next((step for step in steps if step.name == name), None)
 
 
-def position(steps: tuple[Step, ...], arguments: Mapping[str, Any], task_state: str | None, status: str) -> Step | None:
-    """Where an action stands. A server that os-resetState has declared idle has no task_state: then the status of its move says
-    so, and of two steps with that status it is the later one."""
-    found = named(steps, arguments)
+def position(steps: tuple[Step, ...], name: str | None, task_state: str | None, status: str) -> Step | None:
+    """Where an action stands. Where it does not say so, its server does. One that os-resetState has declared idle has no
+    task_state: then it is the status of the move, and of two steps with that status the later one."""
+    found = named(steps, name)
     if found is not None:
         return found
     same = [step for step in steps if (step.task_state == task_state if task_state is not None else step.status == status)]

@@ -155,11 +155,11 @@ class ConductorAPI(rpc.Client):
                                                  "owner": owner})])[0]
 
     def hand_over(self, action_id: int, owner: str, host: str | None, updates: dict[str, Any], arguments: dict[str, Any],
-                  events: Sequence[dict[str, Any]]) -> None:
-        """Another host (None: the conductor) goes on with an action: it is woken for it. ``updates`` go to the server,
-        ``arguments`` to the action. Raises LeaseLost."""
+                  events: Sequence[dict[str, Any]], step: str | None = None) -> None:
+        """Another host (None: the conductor) goes on with an action, at ``step``: it is woken for it. ``updates`` go to the
+        server, ``arguments`` to the action. Raises LeaseLost."""
         self._tell([("hand_over", {"action_id": action_id, "owner": owner, "host": host, "updates": updates,
-                                   "arguments": arguments, "events": list(events)})])
+                                   "arguments": arguments, "events": list(events), "step": step})])
 
     def finish_action(self, action_id: int, owner: str, updates: dict[str, Any], events: Sequence[dict[str, Any]],
                       error: str | None = None) -> None:

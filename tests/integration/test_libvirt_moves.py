@@ -259,7 +259,7 @@ def evacuated(request, drivers, instance, hypervisor, tmp_path):
         conductor = Conductor()
         conductor.refuse = refuse.get("refuse", {})
         host = Host("two", "two:1", drivers[1], Images(), network, None, conductor, ExternalEvents(conf, network), conf, None)
-        action = Action(1, instance.uuid, "evacuate", "req-1", arguments={"verb": "evacuate", "stopped": stopped})
+        action = Action(1, instance.uuid, "evacuate", "req-1", verb="evacuate", arguments={"stopped": stopped})
         move = Migration(1, str(uuid.uuid4()), instance.uuid, "evacuation", "accepted", "one", dest_compute="two",
                          dest_node="two")
         before = dataclasses.replace(instance, host="one", vm_state=states.ACTIVE, task_state=states.REBUILDING)

@@ -118,14 +118,16 @@ ATTACKS = {
         step("migration_update", migration_id=w.move, values={"status": "error"}, action_id=action, owner=w.owner(owner))
         for action, owner in ((w.my_stop, "h2"), (w.their_stop, "h1"))],
     "hand_over": lambda w: [
-        step("hand_over", action_id=action, owner=w.owner(owner), host=host, updates=updates, arguments=arguments, events=[])
-        for action, owner, host, updates, arguments in (
-            (w.their_stop, "h1", "h2", {}, {}), (w.my_stop, "h2", "h1", {}, {}),
-            (w.my_stop, "h2", None, {}, {"verb": "delete", "migration_id": w.move}),
-            (w.my_stop, "h2", None, {"project_id": "x"}, {}),
-            # another verb's arguments: they would say that a move stands where it does not
-            (w.my_stop, "h2", None, {}, {"undo": "x"}),
-            (w.hold("h2", w.mine, "resize", migration_id=w.move), "h2", "h2", {}, {"step": "resize_finish"}))],
+        step("hand_over", action_id=action, owner=w.owner(owner), host=host, updates=updates, arguments=arguments, events=[],
+             step=at)
+        for action, owner, host, updates, arguments, at in (
+            (w.their_stop, "h1", "h2", {}, {}, None), (w.my_stop, "h2", "h1", {}, {}, None),
+            (w.my_stop, "h2", None, {}, {"verb": "delete", "migration_id": w.move}, None),
+            (w.my_stop, "h2", None, {"project_id": "x"}, {}, None),
+            # a step of another verb, or one that the server tells: the move would stand where it does not
+            (w.my_stop, "h2", None, {}, {}, "undo"), (w.my_stop, "h2", None, {}, {"undo": "x"}, None),
+            *((w.hold("h2", w.mine, "resize", migration_id=w.move), "h2", "h2", {}, *said)
+              for said in (({}, "resize_finish"), ({"step": "resize_finish"}, None), ({}, "settle"))))],
     "release_action": lambda w: [step("release_action", action_id=w.their_stop, owner=w.owner("h1"))],
     "finish_action": lambda w: [
         finish(w, w.their_stop, "h1"), finish(w, w.their_stop, "h2"), finish(w, w.my_stop, "h2", {"project_id": "x"}),
@@ -169,7 +171,7 @@ HONEST = {
         "migration_update", migration_id=w.move, values={"status": "running"}, owner=w.owner("h1"),
         action_id=w.hold("h1", w.theirs, "live_migrate", migration_id=w.move)),
     "hand_over": lambda w: step(
-        "hand_over", owner=w.owner("h1"), host="h3", updates={}, arguments={"step": "finish"}, events=[EVENT],
+        "hand_over", owner=w.owner("h1"), host="h3", updates={}, arguments={}, step="finish", events=[EVENT],
         action_id=w.hold("h1", w.theirs, "live_migrate", migration_id=w.move)),
     "release_action": lambda w: step("release_action", action_id=w.hold("h1", w.theirs, "stop"), owner=w.owner("h1")),
     "finish_action": lambda w: finish(w, w.their_stop, "h1", events=[EVENT]),
@@ -243,6 +245,15 @@ def test_the_honest_hosts_same_calls_succeed(world):
             if method == "steps" and "error" in answer[0] or name == "claim_action" and not answer[0]["result"]:
                 refused.append((name, answer))
     assert not refused
+
+
+@pytest.mark.parametrize(("at", "host"), [("finish", "h1"), ("settle", "h3"), ("finish", None)])
+def test_a_host_gives_a_step_to_the_host_that_does_it_and_to_no_other(world, at, host):
+    action = world.hold("h1", world.theirs, "live_migrate", migration_id=world.move)
+    told = {"action_id": action, "owner": world.owner("h1"), "host": host, "step": at, "updates": {}, "arguments": {},
+            "events": []}
+    [answer] = world.client("h1").call(ADMIN, "steps", calls=[["hand_over", told]])
+    assert answer["error"][0] == "HostNotAllowed"
 
 
 def test_a_host_sees_networks_without_names_and_projects(world):

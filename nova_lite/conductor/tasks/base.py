@@ -32,12 +32,13 @@ class Tools:
     compute: ComputeAPI
     conductor: ConductorAPI
 
-    def hand_over(self, conn: sa.Connection, action: Action, host: str, arguments: Mapping[str, Any] | None = None) -> None:
-        """Let a host go on with an action of ours; ``arguments`` are added to the action's. In the caller's transaction:
-        raises LeaseLost, which undoes it all. Wake the host after the commit (:meth:`wake`)."""
+    def hand_over(self, conn: sa.Connection, action: Action, host: str, arguments: Mapping[str, Any] | None = None,
+                  step: str | None = None) -> None:
+        """Let a host go on with an action of ours, at a step; ``arguments`` are added to the action's. In the caller's
+        transaction: raises LeaseLost, which undoes it all. Wake the host after the commit (:meth:`wake`)."""
         actions.check_held(conn, action.id, self.leases.owner)
         actions.hand_over(conn, [action.id], self.conf.conductor.lease_seconds, objects.COMPUTE, host,
-                          {**action.arguments, **(arguments or {})})
+                          {**action.arguments, **(arguments or {})}, step)
 
     def wake(self, action: Action, host: str) -> None:
         """Tell a host that an action waits for it."""

@@ -129,7 +129,7 @@ def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migratio
                                  "status": objects.QUEUED, "facts": {"plan": plan.to_primitive()}})
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])
     tools.hand_over(conn, dataclasses.replace(action, arguments=held.arguments), place.host,
-                    {"step": "prepare", "zone": place.availability_zone})
+                    {"zone": place.availability_zone}, "prepare")
 
 
 # the death of a host ------------------------------------------------------------------------------------------------------
@@ -140,18 +140,18 @@ def partner(conn: sa.Connection, action: Action) -> str | None:
 
 
 def after_death(action: Action, alive: Collection[str], other: str | None,
-                given_up: bool) -> tuple[str, dict[str, Any]] | None:
-    """Who goes on when ``action.host`` is dead, and with which arguments; None: what there is to do can only be done there.
-    ``given_up``: it was declared down, or nobody has heard of it for REST_SECONDS."""
-    step = operations.named(operations.of(action).steps, action.arguments)
+                given_up: bool) -> tuple[str, str, dict[str, Any]] | None:
+    """Who goes on when ``action.host`` is dead, at which step, and with which arguments; None: what there is to do can only be
+    done there. ``given_up``: it was declared down, or nobody has heard of it for REST_SECONDS."""
+    step = operations.named(operations.of(action).steps, action.step)
     if other is None or other not in alive or step is None or step.partner_goes_on_at is None \
             or (step.only_when_given_up and not given_up):
         return None
-    noted: dict[str, Any] = {"step": step.partner_goes_on_at}
+    noted: dict[str, Any] = {}
     if step.only_when_given_up:
         noted[objects.LOST] = ("the guest had gone on at its new host before all of it was there, and the old one, which has "
                                "the rest, does not come back")
     elif step.guest is operations.GuestAt.SOURCE:       # the move has failed
         noted["error"] = action.arguments.get("error") or exception.HostDown(
             host=action.host, operation=action.action).public
-    return other, noted
+    return other, step.partner_goes_on_at, noted

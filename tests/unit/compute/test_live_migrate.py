@@ -222,7 +222,7 @@ def test_one_guest_leaves_at_a_time_and_who_waits_can_be_aborted(cloud, monkeypa
         cloud.set(server, requested_destination=None)
         done.append(_migrate(cloud, server))
         cloud.wait_for(held.is_set)     # the first one has begun
-    cloud.wait_for(lambda: cloud.action(done[1]).arguments.get("step") == "copy")
+    cloud.wait_for(lambda: cloud.action(done[1]).step == "copy")
     _want(cloud, done[1], "abort")
     cloud.wait_action(done[1], objects.ERROR)
     assert (cloud.get(servers[1]).host, cloud.get(servers[1]).vm_state) == ("h1", states.ACTIVE)
@@ -232,7 +232,7 @@ def test_one_guest_leaves_at_a_time_and_who_waits_can_be_aborted(cloud, monkeypa
     cloud.wait_action(done[0], objects.DONE)
     assert cloud.get(servers[0]).host == "h2"
     cloud.end_host("h1")
-    assert (cloud.get(servers[2]).host, cloud.action(done[2]).arguments["step"]) == ("h1", "copy")
+    assert (cloud.get(servers[2]).host, cloud.action(done[2]).step) == ("h1", "copy")
 
 
 def test_an_abort_ends_preparations_that_stand_still(cloud, server, monkeypatch):
@@ -383,8 +383,8 @@ def test_a_host_that_dies_during_the_copy(make_cloud, tmp_path, monkeypatch, dea
                             facts={"plan": {"power_state": 1}})
         from nova_lite.db import claims
         claims.rename(conn, server, move.uuid)
-        arguments = {**actions.get(conn, action_id).arguments, "migration_id": move.id, "step": step[0]}
-        actions.hand_over(conn, [action_id], 0, objects.COMPUTE, step[1], arguments)
+        arguments = {**actions.get(conn, action_id).arguments, "migration_id": move.id}
+        actions.hand_over(conn, [action_id], 0, objects.COMPUTE, step[1], arguments, step[0])
     if dead == "destination":
         cloud.end_host(new)
     cloud.db.write(at_step)
@@ -392,7 +392,7 @@ def test_a_host_that_dies_during_the_copy(make_cloud, tmp_path, monkeypatch, dea
     cloud.expire(action_id)
     cloud.sweep()
     if dead == "source":        # only it can tidy up after what it began: that waits for it
-        cloud.wait_for(lambda: (cloud.action(action_id).host, cloud.action(action_id).arguments["step"]) == (old, "settle"))
+        cloud.wait_for(lambda: (cloud.action(action_id).host, cloud.action(action_id).step) == (old, "settle"))
         assert (cloud.get(server).host, cloud.get(server).task_state, stayed) == (old, states.MIGRATING, [])
         cloud.add_host(lost)
     cloud.wait_action(action_id, objects.ERROR)
@@ -454,7 +454,7 @@ def _die_during_the_copy(cloud, server):
     cloud.wait_for(lambda: cloud.action(action_id).host == old and _move(cloud).memory_processed)
     cloud.hosts[old].conductor.migration_update = _hang_up
     cloud.wait_for(lambda: not cloud.hosts[old].leases.in_flight())
-    assert cloud.action(action_id).arguments["step"] == "copy"
+    assert cloud.action(action_id).step == "copy"
     cloud.end_host(old)
     cloud.delay(0.0)
     return action_id

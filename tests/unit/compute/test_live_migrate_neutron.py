@@ -83,7 +83,7 @@ def test_a_migration_that_failed_ends_when_neutron_has_taken_it_back(cloud, neut
     away = Away(neutron, ("DELETE", "PUT"))
     cloud.fail("live_migration")
     go_on.set()
-    cloud.wait_for(lambda: cloud.action(action_id).arguments["step"] == "settle")
+    cloud.wait_for(lambda: cloud.action(action_id).step == "settle")
     away.asked.clear()
     assert away.asked.wait(30)
     assert cloud.action(action_id).state != objects.ERROR

@@ -68,7 +68,7 @@ def test_the_way_back_goes_on(cloud, monkeypatch, state):
     with monkeypatch.context() as patched:
         patched.setattr(cloud.hosts[source], "_take_up", lambda ids: None)
         cloud.rpc.run_action(cloud.context, [action_id])
-        cloud.wait_for(lambda: "undo" in cloud.action(action_id).arguments)
+        cloud.wait_for(lambda: cloud.action(action_id).step == "undo")
     assert cloud.guests(source) == {}
     _reset(cloud, server, state)
     cloud.expire(action_id)

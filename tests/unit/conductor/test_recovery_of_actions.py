@@ -338,7 +338,7 @@ def test_one_action_that_nobody_understands_does_not_stop_the_sweeper(cloud):
     server = cloud.active()
     strange = cloud.begin(server, "pause")
     table = models.instance_actions
-    cloud.run(sa.update(table).where(table.c.id == strange).values(arguments={"verb": "from another version"}))
+    cloud.run(sa.update(table).where(table.c.id == strange).values(verb="from another version", arguments={}))
     [(other, _)] = cloud.create()
     cloud.expire()
     cloud.sweep()
@@ -353,7 +353,7 @@ def test_one_delete_that_fails_does_not_stop_the_others(cloud):
         cloud.set(server, host=None, node=None)
     bad, good = (cloud.begin(server, "delete") for server in servers)
     table = models.instance_actions
-    cloud.run(sa.update(table).where(table.c.id == bad).values(arguments={"verb": "from another version"}))
+    cloud.run(sa.update(table).where(table.c.id == bad).values(verb="from another version", arguments={}))
     cloud.conductor.run_action(ADMIN, [bad, good])
     assert cloud.get(servers[1]).deleted
     assert cloud.action(good).state == objects.DONE

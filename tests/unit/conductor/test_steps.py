@@ -267,10 +267,11 @@ def test_an_action_that_cannot_be_answered_costs_no_other_its_lease(make_cloud, 
     for server in servers:
         cloud.wait(server, states.ACTIVE)
     first, second, third = [cloud.begin(server, "stop") for server in servers]
-    given = {"a verb of another version": {"verb": "teleport"}, "a move that is gone": {"verb": "stop", "migration_id": 4711}}
+    given = {"a verb of another version": {"verb": "teleport", "arguments": {}},
+             "a move that is gone": {"arguments": {"migration_id": 4711}}}
     if odd in given:
         table = models.instance_actions
-        cloud.run(sa.update(table).where(table.c.id == second).values(arguments=given[odd]))
+        cloud.run(sa.update(table).where(table.c.id == second).values(**given[odd]))
     else:
         asked = cloud.hosts["h1"].conductor.claim_actions
 
@@ -278,7 +279,7 @@ def test_an_action_that_cannot_be_answered_costs_no_other_its_lease(make_cloud, 
             answers = asked(ids, *arguments)
             for answer in answers:
                 if answer is not None and answer["action"]["id"] == second:
-                    answer["action"]["arguments"] = {"verb": "teleport"}
+                    answer["action"] |= {"verb": "teleport", "arguments": {}}
             return answers
         monkeypatch.setattr(cloud.hosts["h1"].conductor, "claim_actions", garbled)
     cloud.report("h1")

@@ -10,7 +10,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from nova_lite import conf as nova_conf
-from nova_lite.db import cloud, core, migration, models, networks, security_groups
+from nova_lite.context import admin_context
+from nova_lite.db import actions, cloud, core, migration, models, networks, security_groups
 from tests.support.servers import add_server
 from tests.unit.db.databases import URLS, empty_database
 
@@ -99,6 +100,34 @@ def test_local_disks_of_old_keep_the_bus_and_file_system_that_they_have(conf):
             found = connection.execute(sa.select(models.instances.c.block_devices).order_by(models.instances.c.id)).scalars()
             assert [*found] == [None, [], [
                 {**local, "disk_bus": None, "guest_format": None}, {**swap, "disk_bus": None}, volume]]
+    database.dispose()
+
+
+OLDER_ACTIONS = [       # the arguments, and what becomes of them: verb and step
+    ({}, (None, None)),     # done at once: lock, unlock ...
+    ({"verb": "stop"}, ("stop", None)),
+    ({"verb": "live_migrate", "step": "undo", "error": "no"}, ("live_migrate", "undo")),
+    ({"verb": "resize", "undo": "no disk"}, ("resize", "undo")),
+    ({"verb": "revertResize", "at_source": True}, ("revertResize", "return")),
+]
+
+
+@pytest.mark.parametrize("missing", [["verb", "step"], ["step"], []])
+def test_actions_of_old_have_their_verb_and_step_in_columns(conf, missing):
+    """``missing``: the columns that a killed run has not made."""
+    migration.sync(conf)
+    database, table = core.Database(conf), models.instance_actions
+    for arguments, _ in OLDER_ACTIONS:
+        one = table.c.id == database.write(actions.record, admin_context(), "lock", str(uuid.uuid4()))
+        database.write(lambda c, one=one, given=arguments: c.execute(sa.update(table).where(one).values(arguments=given)))
+    for column in missing:
+        database.write(lambda c, column=column: c.exec_driver_sql(f"ALTER TABLE instance_actions DROP COLUMN {column}"))
+    for _ in range(2):      # as if the first run had been killed at its end
+        database.write(lambda c: c.exec_driver_sql("UPDATE alembic_version SET version_num = '0013'"))
+        migration.sync(conf)
+        with database.read() as connection:
+            found = connection.execute(sa.select(table.c.verb, table.c.step).order_by(table.c.id)).all()
+        assert [tuple(row) for row in found] == [position for _, position in OLDER_ACTIONS]
     database.dispose()
 
 

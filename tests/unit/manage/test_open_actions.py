@@ -68,6 +68,13 @@ def test_shows_what_is_done_by_whom_and_for_how_long_oldest_first(db, both):
     assert _words(second)[-1] == "no scheduler answers"
 
 
+def test_shows_the_step_of_what_goes_from_host_to_host(db, both):
+    [move] = db.write(actions.create, admin_context(), "migrate", SERVERS[1:], 60, host="h1")
+    db.write(actions.hand_over, [move], 60, objects.COMPUTE, "h2", {"undo": "no disk"}, "undo")
+    [shown] = [_words(line) for line in open_actions.lines(db, host="h2")][1:]
+    assert shown[:5] == [str(move), SERVERS[1], "migrate", "compute: undo", "h2"]
+
+
 def test_leaves_out_what_has_ended(db, both):
     db.write(actions.finish, [both[1]])
     assert [_words(line)[0] for line in open_actions.lines(db)] == ["id", str(both[0])]

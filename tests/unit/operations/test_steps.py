@@ -37,28 +37,33 @@ def test_a_host_has_a_function_for_each_step_of_a_live_migration():
     assert set(live_migrate.STEPS) == {step.name for step in VERBS["live_migrate"].steps}
 
 
-@pytest.mark.parametrize(("arguments", "task_state", "status", "found"), [
-    ({}, states.RESIZE_PREP, migration.PRE_MIGRATING, states.RESIZE_PREP),
-    ({}, states.RESIZE_MIGRATED, migration.MIGRATING, states.RESIZE_MIGRATED),
-    ({}, None, migration.PRE_MIGRATING, states.RESIZE_PREP),
-    ({}, None, migration.MIGRATING, states.RESIZE_MIGRATING),
-    ({}, None, migration.POST_MIGRATING, states.RESIZE_FINISH),
-    ({}, states.DELETING, migration.MIGRATING, None),
-    ({}, None, migration.ERROR, None),
-    ({"undo": "no disk"}, states.RESIZE_MIGRATING, migration.MIGRATING, "undo"),
-    ({"undo": "no disk"}, None, migration.POST_MIGRATING, "undo")])
-def test_where_a_cold_move_stands(arguments, task_state, status, found):
+@pytest.mark.parametrize(("said", "task_state", "status", "found"), [
+    (None, states.RESIZE_PREP, migration.PRE_MIGRATING, states.RESIZE_PREP),
+    (None, states.RESIZE_MIGRATED, migration.MIGRATING, states.RESIZE_MIGRATED),
+    (None, None, migration.PRE_MIGRATING, states.RESIZE_PREP),
+    (None, None, migration.MIGRATING, states.RESIZE_MIGRATING),
+    (None, None, migration.POST_MIGRATING, states.RESIZE_FINISH),
+    (None, states.DELETING, migration.MIGRATING, None),
+    (None, None, migration.ERROR, None),
+    ("undo", states.RESIZE_MIGRATING, migration.MIGRATING, "undo"),
+    ("undo", None, migration.POST_MIGRATING, "undo")])
+def test_where_a_cold_move_stands(said, task_state, status, found):
     """By the task_state of its server; after os-resetState by its move. Of two steps that look alike it is the later one, for
     there the guest may run at the destination."""
-    step = position(steps.COLD, arguments, task_state, status)
+    step = position(steps.COLD, said, task_state, status)
     assert (step.name if step is not None else None) == found
 
 
 def test_where_the_way_back_stands():
-    assert position(steps.REVERT, {}, states.RESIZE_REVERTING, migration.REVERTING).name == "leave"
-    assert position(steps.REVERT, {"at_source": True}, states.RESIZE_REVERTING, migration.REVERTING).name == "return"
+    assert position(steps.REVERT, None, states.RESIZE_REVERTING, migration.REVERTING).name == "leave"
+    assert position(steps.REVERT, "return", states.RESIZE_REVERTING, migration.REVERTING).name == "return"
 
 
-def test_where_a_live_migration_stands_say_its_arguments_alone():
+def test_where_a_live_migration_stands_says_its_action_alone():
     for step in steps.LIVE:
-        assert position(steps.LIVE, {"step": step.name}, None, migration.RUNNING) is step
+        assert position(steps.LIVE, step.name, None, migration.RUNNING) is step
+
+
+def test_a_step_is_done_by_a_host_of_the_move():
+    move = migration.Migration(1, "m", "s", "live-migration", "running", "old", dest_compute="new")
+    assert {step.name: step.host(move) for step in steps.REVERT} == {"leave": "new", "return": "old"}
