@@ -147,7 +147,7 @@ def _as_offloaded(conn: sa.Connection, action: Action) -> dict[str, Any]:
     there, for its image may be all that is left of it: it can be offloaded, or brought back, again. Once the guest of an
     unshelve may have run it runs nowhere else, with the same volumes, and its image may be gone: so there the server stays."""
     verb = operations.of(action)
-    if verb.if_host_dies is not IfHostDies.SHELF or action.stage != objects.COMPUTE:
+    if verb.if_host_dies is not IfHostDies.STAY_SHELVED or action.stage != objects.COMPUTE:
         return {}
     server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
     if server is None:

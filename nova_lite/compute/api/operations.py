@@ -74,7 +74,7 @@ class Operations(Base):
             under_way = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, ())
             unless_whole.clear()        # the transaction may be tried again
             unless_whole.update({a.arguments["image_id"]: True for a, row in operations.known(under_way)
-                                 if row.owes is operations.Debt.IMAGE})
+                                 if row.pending_cleanup is operations.PendingCleanup.IMAGE})
             prepared = prepare(connection, server) if prepare is not None else Prepared()
             shelved, its_own = server.system_metadata.get(SHELVED_IMAGE), states.may_have_shelf(server)
             if shelved and not (its_own and not operations.VERBS[verb].is_delete):
