@@ -133,7 +133,7 @@ class Instance(Record):
         return any(vif.tag for vif in self.network_info) or any(device.tag for device in self.block_devices)
 
     def pci_addresses(self, host: str) -> list[str]:
-        """The PCI devices of a host that it holds; what one of its moves holds is for the way back."""
+        """The server's PCI devices on a host, without those that one of its moves keeps for a revert."""
         return [d["address"] for d in self.pci_devices if d["host"] == host and d["consumer"] == self.uuid]
 
     @property
@@ -143,7 +143,7 @@ class Instance(Record):
 
     @property
     def ephemeral_disks(self) -> list[int]:
-        """GiB of each empty disk beside the root disk, at most MAX_LOCAL: those asked for, else the one of the flavor."""
+        """GiB of each empty disk beside the root disk, at most MAX_LOCAL: those of the request, else the one of the flavor."""
         asked = [self.flavor.ephemeral_gb if d.size is None else d.size for d in self.block_devices if d.is_ephemeral]
         return [size for size in asked or [self.flavor.ephemeral_gb] if size]
 

@@ -11,7 +11,7 @@ from nova_lite.objects.flavor import Flavor
 # migration_type
 RESIZE, MIGRATION, LIVE_MIGRATION, EVACUATION = "resize", "migration", "live-migration", "evacuation"
 
-# status: what clients see of a move on its way ...
+# status, as clients see it: of an open move ...
 ACCEPTED, QUEUED, PREPARING, RUNNING = "accepted", "queued", "preparing", "running"
 PRE_MIGRATING, MIGRATING, POST_MIGRATING = "pre-migrating", "migrating", "post-migrating"
 FINISHED, CONFIRMING, REVERTING = "finished", "confirming", "reverting"
@@ -46,7 +46,7 @@ class Migration(Record):
     dest_host: str | None = None          # an address
     old_flavor: Flavor | None = None
     new_flavor: Flavor | None = None
-    facts: dict[str, Any] | None = None   # what the hosts tell each other, e.g. the server's state before
+    facts: dict[str, Any] | None = None   # messages between the hosts, such as the state of the server before
     memory_total: int | None = None
     memory_processed: int | None = None
     memory_remaining: int | None = None

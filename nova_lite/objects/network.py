@@ -1,4 +1,4 @@
-"""What a server asks of the network, and what it got."""
+"""What a server asks of the network, and the result."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -45,8 +45,8 @@ class FixedIP(Record):
 
 @dataclass(frozen=True)
 class PortNews:
-    """What the network may change of a port while nobody hears of it. ``addresses`` are (subnet id, address, floating IPs),
-    sorted; ``type`` is the VIF type. ``leaving``: a live migration has said that the port goes to another host."""
+    """The attributes of a port that may change without an event. ``addresses`` are (subnet id, address, floating IPs), sorted;
+    ``type`` is the VIF type. ``leaving``: a live migration has marked the port for another host."""
 
     network_id: str
     mac_address: str
@@ -84,7 +84,7 @@ class VIF(Record):
             self.devname = "tap" + self.id[:11]      # an interface name has 15 characters at most; Nova's form
 
     def news(self) -> PortNews:
-        """What the record knows of the port."""
+        """The same attributes, as the record of the server has them."""
         addresses = sorted((f.subnet_id or "", f.address, tuple(sorted(f.floating_ips))) for f in self.fixed_ips)
         return PortNews(self.network_id, self.mac_address, self.type, tuple(addresses))
 
@@ -108,7 +108,7 @@ class SecurityGroupRule(Record):
 
 @dataclass
 class SecurityGroup(Record):
-    """A security group with its rules for what comes in."""
+    """A security group with its rules for incoming traffic."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""What is known of volumes, whichever driver they came from."""
+"""The data of a volume, the same for each driver."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -1,7 +1,8 @@
-"""The id of this cloud, which ``db sync`` makes: a service whose database is another cloud's must not take its messages.
+"""The id of this cloud, which ``db sync`` makes. A service whose database is of another cloud must not take messages of this
+one.
 
-Conductors and schedulers read the id in their database. A compute host has no database, so the conductor tells it the id. All
-three answer :meth:`Member.cloud` on the topics that they have anyway.
+Conductors and schedulers read the id in their database. A compute host has no database; it gets the id from the conductor. All
+three answer :meth:`Member.cloud` on the topics that they already have.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ TIMEOUT = 1.0
 
 
 class Found(NamedTuple):
-    """What a service on the broker said."""
+    """The answer of a service on the broker."""
 
     cloud: str
     service: str    # such as "conductor on node1"
@@ -44,7 +45,7 @@ class _Client(rpc.Client):
 
 
 def find(transport: messaging.RPCTransport) -> Found | None:
-    """Ask any conductor, then any scheduler, then any compute host; None when nobody answers who knows."""
+    """Ask any conductor, then any scheduler, then any compute host. None: no service that has the id has answered."""
     for topic in (rpc.CONDUCTOR, rpc.SCHEDULER, rpc.COMPUTE):
         try:
             answer = _Client(transport, topic).call(admin_context(), "cloud", timeout=TIMEOUT)

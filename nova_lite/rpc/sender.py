@@ -1,8 +1,8 @@
-"""Who sends a message: what a client says and proves of itself. ``runtime/rpc_callers.py`` looks at it.
+"""The sender of a message: what a client states and proves about itself. ``runtime/rpc_callers.py`` checks it.
 
-A sender with a key signs: HMAC-SHA256 over who it is, the time, a nonce, the method and its arguments. The key of a host is
-made of the control plane's key, the host's name and a generation, so no key is stored anywhere but with its owner. The control
-plane can make each of them: what it sends to a compute host it signs with the key of that host, which has no other.
+A sender with a key signs: HMAC-SHA256 over its name, the time, a nonce, the method and the arguments. The key of a host is
+derived from the control plane's key, the name of the host and a generation, so each key is stored only at its owner. The
+control plane can derive each of them. It signs messages to a compute host with the key of that host.
 """
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ToHosts:
     generations: Callable[[str], Collection[int]]
 
     def say(self, context: RequestContext, method: str, arguments: Mapping[str, Any], to: str | None) -> dict[str, Any] | None:
-        """See :class:`Says`. What any host may answer is no secret."""
+        """See :class:`Says`."""
         if to is None:
             return None
         said = {"host": None, "to": to, "time": round(time.time(), 3), "nonce": secrets.token_hex(16)}

@@ -1,6 +1,7 @@
-"""Where the NUMA nodes of a guest go on a host. Pure: the scheduler asks whether there is a place, the host which one it is.
+"""Where the NUMA nodes of a guest go on a host. Pure: the scheduler asks whether there is a place, the host asks for the place.
 
-A guest's node needs a node of the host for itself. Memory is never overcommitted there, and a dedicated CPU is one guest's.
+Each node of a guest needs a node of the host for itself. Memory is never overcommitted there, and a dedicated CPU belongs to
+one guest.
 """
 from __future__ import annotations
 
@@ -142,8 +143,8 @@ def _has_memory(cell: numa.Cell, host: HostCell, page_kib: int) -> bool:
 
 
 def _dedicated(threads: str, count: int, host: HostCell) -> list[int] | None:
-    """``count`` free CPUs: threads of one core together. isolate: of hosts whose cores have one thread only, as nothing else
-    keeps the other threads free; require: whole cores of several threads."""
+    """``count`` free CPUs; threads of one core together. isolate: hosts whose cores have one thread only, since the other
+    threads would have to stay free; require: whole cores of several threads."""
     if threads == cpu.ISOLATE and host.siblings:
         return None
     free = [number for number in host.cpus if number not in host.pinned]
@@ -159,7 +160,8 @@ def _dedicated(threads: str, count: int, host: HostCell) -> list[int] | None:
 
 
 def in_use(cells: Iterable[HostCell], bound: Iterable[BoundCell]) -> list[HostCell]:
-    """The host's nodes with what guests are bound to; what is bound to a node that is gone counts nowhere."""
+    """The host's nodes with the guests that are bound to them. Guests that are bound to a node that no longer exists are not
+    counted."""
     found = {cell.number: cell for cell in cells}
     for each in bound:
         if each.host_cell in found:

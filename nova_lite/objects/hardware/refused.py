@@ -1,4 +1,4 @@
-"""What Nova can give a guest and nova_lite cannot: told before the server is made, never left out in silence."""
+"""The hardware that Nova offers and nova_lite does not: refused by name before the server is created, never ignored."""
 from __future__ import annotations
 
 import re
