@@ -30,7 +30,7 @@ _CHUNK = 500    # values in one IN list: SQLite allows 999 parameters in old bui
 
 @dataclass(frozen=True)
 class Claim:
-    """What one instance takes of one node: vCPUs, MiB, GiB, and the PCI devices that ``hardware.pci.requests`` says."""
+    """The resources that one instance takes of one node: vCPUs, MiB, GiB, and the PCI devices of ``hardware.pci.requests``."""
 
     instance_uuid: str
     node_id: int
@@ -87,14 +87,14 @@ def write_down(conn: sa.Connection, one: Claim) -> bool:
 
 def release(conn: sa.Connection, instance_uuid: str, node_id: int | None = None,
             before: datetime.datetime | None = None) -> int:
-    """Give back what an instance holds (on one node only, when named); returns how many claims ended."""
+    """Release the claims of an instance (on one node only, when named); returns how many claims ended."""
     return release_many(conn, [instance_uuid], node_id, before)
 
 
 def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: int | None = None,
                  before: datetime.datetime | None = None) -> int:
-    """Give back what these instances hold (with ``before``: only what they held by then); returns how many claims ended.
-    Nothing held is no error."""
+    """Release the claims of these instances (with ``before``: only claims that are older); returns how many claims ended. No
+    claim is no error."""
     freed: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     count, with_devices = 0, set[tuple[str, int]]()
     for some in _chunks(instance_uuids):
@@ -119,7 +119,7 @@ def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: in
 
 
 def release_homeless(conn: sa.Connection, instance_uuids: Iterable[str]) -> int:
-    """Give back what those of the instances hold that have no host; none can get one before the transaction ends."""
+    """Release the claims of those of the instances that have no host; none can get one before the transaction ends."""
     uuids = list(instance_uuids)
     places = lock_places(conn, uuids)
     return release_many(conn, [uuid for uuid in uuids if places.get(uuid, (None, None))[0] is None])
@@ -329,7 +329,7 @@ def _change(sums: Mapping[int, Sequence[int]], guarded: bool) -> sa.Update:
              (NODES.c.memory_mb - NODES.c.reserved_memory_mb) * NODES.c.ram_allocation_ratio,
              (NODES.c.local_gb - NODES.c.reserved_local_gb) * NODES.c.disk_allocation_ratio)
     for position, room in enumerate(rooms):
-        # what nobody asks for is not checked: a host whose disk is over-full still takes servers without a disk
+        # a resource that is not asked for is not checked: a host with a full disk still takes servers without a disk
         if any(sums[i][position] for i in ids):
             statement = statement.where(columns[position] + deltas[position] <= room)
     return statement

@@ -1,5 +1,5 @@
-"""The clock of the database. Leases and signs of life, which several machines compare, are written and read by it: a machine
-whose own clock is wrong takes nobody's work away. SQLite has the clock of the machine, which is that of all who use it.
+"""The clock of the database. Leases and the times of reports, which several machines compare, are written and read by it: a
+machine with a wrong clock takes no work away from others. SQLite has the clock of the machine, which all its users share.
 """
 from __future__ import annotations
 

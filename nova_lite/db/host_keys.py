@@ -66,8 +66,8 @@ class Generations:
 
 
 def spend(conn: sa.Connection, host: str | None, generation: int, nonce: str, until: float) -> None:
-    """Note that a signed message has come; ``host`` None: of a control service. Raises HostNotAllowed for a key that is not
-    good, MessageReplayed when the message has come before."""
+    """Store the nonce of a signed message; ``host`` None: of a control service. Raises HostNotAllowed for a key that is not
+    valid, MessageReplayed when the message was received before."""
     try:
         with conn.begin_nested():
             if host is None:

@@ -22,7 +22,7 @@ NETWORKS = models.networks
 PORTS = models.ports
 MAX_NETWORKS, MAX_PORTS = 10, 50     # of a project: all projects share 256 ranges, and a shared network has 253 addresses
 _MAC_TRIES = 5
-_RANGES = "embedded network ranges"      # what quotas.lock holds while one looks for a range that is free
+_RANGES = "embedded network ranges"      # the name of the lock in quotas.lock during the search for a free range
 _BRIDGE_LENGTH = 15      # of an interface's name in Linux
 
 

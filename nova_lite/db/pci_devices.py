@@ -15,7 +15,7 @@ from nova_lite.objects.hardware.pci import PciDevice
 
 T = models.pci_devices
 _TOLD = ("vendor_id", "product_id", "dev_type", "numa_node", "parent")
-# what somebody has counts also when it is offered no more: nobody may get the card of which he has a part
+# a device in use counts also when it is no longer offered: the card of a device in use must not be given away
 _COUNTS = sa.or_(T.c.gone.is_(False), T.c.consumer.is_not(None))
 
 
@@ -66,7 +66,7 @@ def release(conn: sa.Connection, held: Collection[tuple[str, int]]) -> None:
 
 
 def rename(conn: sa.Connection, consumer: str, new_consumer: str, node_id: int | None = None) -> None:
-    """Somebody else has from now on what ``consumer`` had (on one node only, when named)."""
+    """Give the devices of ``consumer`` to another consumer (on one node only, when named)."""
     query = sa.update(T).where(T.c.consumer == consumer)
     if node_id is not None:
         query = query.where(T.c.compute_node_id == node_id)

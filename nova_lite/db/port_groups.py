@@ -63,7 +63,7 @@ def rules_for(c: sa.Connection, group_ids: Collection[str]) -> dict[str, Any]:
 
 
 def hosts_of(c: sa.Connection, group_ids: Collection[str], networks: Collection[str] = ()) -> set[str]:
-    """Hosts of ports that are in one of these groups, in one with a rule that speaks of one of them, or on these networks."""
+    """Hosts of ports in one of these groups, in a group with a rule that names one of them, or on these networks."""
     speaking = sa.select(RULES.c.group_uuid).where(RULES.c.remote_group_uuid.in_(group_ids))
     members = sa.select(MEMBERS.c.port_uuid).where(
         sa.or_(MEMBERS.c.group_uuid.in_(group_ids), MEMBERS.c.group_uuid.in_(speaking)))

@@ -23,7 +23,7 @@ KEYSTONE = "keystone"       # the driver, and how the rows begin that are copies
 CONFIGURED = ("instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups", "server_group_members")
 INJECTED = {"injected_files": 5, "injected_file_content_bytes": 10240, "injected_file_path_bytes": 255}
 RESOURCES = (*CONFIGURED, *INJECTED)
-_CLASS = "class:"         # stands before the name of a class where a project stands else
+_CLASS = "class:"         # the prefix of a class name, in the column of projects
 PER_USER_COUNTED = ("instances", "cores", "ram", "server_groups")
 
 
@@ -96,7 +96,7 @@ def delete_limits(conn: sa.Connection, project_id: str, user_id: str = "") -> No
 
 
 def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, int]:
-    """What a project (or one user of it) uses of instances, cores, ram and server_groups. One query."""
+    """The usage of a project (or of one user of it): instances, cores, ram and server_groups. One query."""
     servers, groups = models.instances, models.server_groups
     # a server that was deleted and may be restored does not count, until somebody asks for that
     counts = sa.or_(servers.c.vm_state != states.SOFT_DELETED, servers.c.task_state == states.RESTORING)

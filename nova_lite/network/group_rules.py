@@ -1,4 +1,4 @@
-"""Rules of security groups as Neutron has them: what may stand in one, and what a new group begins with. No database."""
+"""Rules of security groups in the form of Neutron: their validation, and the rules of a new group. No database."""
 from __future__ import annotations
 
 import ipaddress
@@ -22,11 +22,9 @@ _ANY = (None, "", "any", 0, "0")
 
 @dataclass(frozen=True)
 class Rule:
-    """What is let in or out. None is anything; with ICMP ``port_min`` is the type and ``port_max`` the code.
-
-    ``remote_group`` is the id of a group whose members are meant, ``remote_cidr`` a range; at most one of both. Raises
-    InvalidInput for what Neutron refuses.
-    """
+    """Allowed incoming or outgoing traffic. None allows any value; with ICMP ``port_min`` is the type and ``port_max`` the
+    code. ``remote_group`` is the id of a group whose members are meant, ``remote_cidr`` a range; at most one of the two. Raises
+    InvalidInput for a rule that Neutron refuses."""
 
     direction: str
     ethertype: str = IPV4
@@ -95,8 +93,8 @@ _KNOWN = {"direction", "ethertype", "protocol", "port_range_min", "port_range_ma
 
 
 def parse(body: Mapping[str, Any]) -> Rule:
-    """The rule of a request to Neutron's API. Raises InvalidInput, also for a word that is not understood: it may have been
-    meant to let in less."""
+    """The rule of a request to Neutron's API. Raises InvalidInput, also for an unknown key: it may have been meant to allow
+    less."""
     strange = sorted(key for key, value in body.items() if key not in _KNOWN and value is not None)
     if strange:
         raise exception.InvalidInput(reason=f"unrecognised attributes: {', '.join(strange)[:200]}")
@@ -119,7 +117,7 @@ def _protocol(given: Any) -> str | None:
 
 
 def _network(given: Any) -> str:
-    """A range in its short form; an address is a range of one, and what lies behind the prefix does not count."""
+    """A range in its short form; an address is a range of one, and bits behind the prefix are ignored."""
     try:
         return str(ipaddress.ip_network(str(given), strict=False))
     except ValueError:

@@ -12,7 +12,7 @@ from nova_lite import exception
 
 METADATA_ADDRESS = "169.254.169.254"
 MIN_MTU, MAX_MTU = 576, 65521
-_LARGEST, _SMALLEST = 8, 29          # prefix lengths: room for a gateway and some guests, and a range one can look through
+_LARGEST, _SMALLEST = 8, 29          # prefix lengths: room for a gateway and some guests, and a range that can be searched
 
 
 def parse_cidr(cidr: str) -> ipaddress.IPv4Network:
@@ -86,13 +86,13 @@ def parse_mac(mac: str) -> str:
 
 
 def gateway_macs(network_id: str) -> str:
-    """What the hardware addresses of a network's gateways begin with, on all hosts; no port there may have such a one."""
+    """The first bytes of the hardware addresses of a network's gateways, on all hosts; no port there may have them."""
     return f"02:{_digest(network_id, 2)}:"
 
 
 def gateway_mac(network_id: str, host: str) -> str:
-    """The hardware address of a network's gateway on one host: always the same there, as guests remember it. Each host has
-    another one, for where the bridges of several are joined: switches there would see one address in several places."""
+    """The hardware address of a network's gateway on one host: always the same there, as guests cache it. Each host has another
+    address, for joined bridges of several hosts: switches would see one address in several places."""
     return gateway_macs(network_id) + _digest(host, 3)
 
 

@@ -44,7 +44,7 @@ def news_of(port: Json, floating_ips: Mapping[tuple[str, str], list[str]]) -> Po
 
 
 def is_leaving(port: Json) -> bool:
-    """Whether its profile says that it is on its way to another host: the agent of its own host does not wire it then."""
+    """Whether its profile names another host: then the agent of its own host does not wire it."""
     return MIGRATING_TO in (port.get(PROFILE) or {})
 
 
@@ -58,12 +58,12 @@ def _kind(port: Json) -> str:
 
 
 def is_wired(port: Json) -> bool:
-    """False when Neutron will still tell that the port is wired; a port that is switched off never will be."""
+    """False when Neutron will still report the port as wired; a port that is switched off is never reported."""
     return port.get("status") == ACTIVE or port.get("admin_state_up") is False
 
 
 def _details(kind: str, port: Json) -> dict[str, Any]:
-    """What the host needs to plug the nic: Neutron's vif_details, with the name of the bridge where there is one."""
+    """The host's data to plug the nic: Neutron's vif_details, with the name of the bridge where there is one."""
     details = dict(port.get("binding:vif_details") or {})
     if kind == "ovs":
         details["bridge"] = details.get("bridge_name") or "br-int"

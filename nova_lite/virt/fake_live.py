@@ -79,7 +79,7 @@ class FakeLiveMigrations:
         return self._copies.slot(ask, at_once=False)
 
     def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:
-        """Slow if ``[fake] delay`` says so; a forced one is fast."""
+        """Slow if ``[fake] delay`` is set; a forced copy is fast."""
         if self._driver.power_state(instance) is None:
             return None
         self._keep(instance.uuid + MOVED_TO, {})
@@ -95,11 +95,11 @@ class FakeLiveMigrations:
         return None
 
     def post_copy(self, instance: Instance) -> str:
-        """It comes in one piece."""
+        """Never: the guest is copied at once."""
         return WHOLE
 
     def waits(self, instance: Instance) -> bool:
-        """It comes in one piece."""
+        """Never: the guest is copied at once."""
         return False
 
     def adopt(self, instance: Instance) -> None:
@@ -109,11 +109,11 @@ class FakeLiveMigrations:
         """There are no files."""
 
     def has_come(self, instance: Instance) -> bool:
-        """It comes only when its source says so."""
+        """The guest arrives only when its source has finished."""
         return self._driver.power_state(instance) is not None
 
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
-        """It comes only when its source says so."""
+        """The guest arrives only when its source has finished."""
         return self._driver.power_state(instance) is not None
 
     def arrive(self, instance: Instance, network_info: list[VIF], plan: Plan) -> int:

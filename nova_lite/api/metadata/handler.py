@@ -1,9 +1,9 @@
-"""The service at 169.254.169.254. It knows no database: the conductor tells which server asks.
+"""The service at 169.254.169.254. It has no access to the database: the conductor finds the server that asks.
 
 With Neutron (``[network] driver = neutron``) every request comes from Neutron's agent, which names the server in
-``X-Instance-ID`` and signs that with ``[metadata] shared_secret``: an unsigned one is refused, whoever sends it. On the
-embedded network the guest itself asks, and is known by the address that it comes from, the true one of the connection: the
-headers are the guest's to write. There a signed request counts as well, when a secret is set.
+``X-Instance-ID`` and signs that with ``[metadata] shared_secret``. An unsigned request is refused. On the embedded network the
+guest itself asks. It is identified by the source address of the connection; the headers are not used, since the guest can write
+them. A signed request is accepted there too, when a secret is set.
 """
 from __future__ import annotations
 
@@ -63,12 +63,9 @@ def factory(conf: cfg.ConfigOpts) -> MetadataHandler:
 
 
 class MetadataHandler:
-    """A WSGI application.
-
-    Answers to signed requests are kept for ``cache_seconds``, by the server's uuid. What was found by an address is never
-    kept: as soon as a server is deleted its address may be another tenant's. Requests for one server at the same time cost
-    one question to the conductor.
-    """
+    """A WSGI application. Answers to signed requests are cached for ``cache_seconds``, by the server's uuid. An answer that was
+    found by an address is never cached: when a server is deleted, its address may go to another tenant. Simultaneous requests
+    for one server cost one call of the conductor."""
 
     def __init__(self, conf: cfg.ConfigOpts, conductor: Conductor, clock: Callable[[], float] = time.monotonic) -> None:
         self._conductor = conductor

@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document of one microversion, made of the same tables that route and validate requests.
+"""The OpenAPI 3.1 document of one microversion, made of the tables that route and validate requests.
 
-Served at ``/v2.1/openapi.json`` and printed by ``nova-lite-manage api openapi``. What a table does not say is not in the
-document: a route without response schema has an answer without content.
+Served at ``/v2.1/openapi.json`` and printed by ``nova-lite-manage api openapi``. The document has only the contents of the
+tables: a route without response schema has an answer without content.
 """
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def factory(conf: cfg.ConfigOpts) -> Application:
 
 
 def _without_project(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """The token says which project it is; a path that says another is refused."""
+    """The path without its project, which must be the project of the token."""
     def call(req: Request, project_id: str | None = None, **arguments: str) -> Any:
         if project_id not in (None, req.token.project_id):
             raise exception.NotFound(f"Project {project_id} is not that of the token.")

@@ -22,7 +22,7 @@ Builder = Callable[[pathlib.Path], None]
 
 
 class Progress(enum.Enum):
-    """What has become of a file that somebody began to make."""
+    """The state of a file that a process began to make."""
 
     WHOLE = "whole"
     IN_WORK = "in work"
@@ -38,7 +38,7 @@ class DataFile:
         self._lock: IO[bytes] | None = None
 
     def begin(self) -> None:
-        """Claim the making, before anybody is told of it."""
+        """Claim the file, before its record is written."""
         self.path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         self._lock = open(self._part, "xb")     # noqa: SIM115  held until finish
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -109,13 +109,13 @@ class LibvirtDriver:
         return all_power_states(self._connection)
 
     def power_state(self, instance: Instance) -> int | None:
-        """power_state of one guest; None: libvirt does not know it."""
+        """power_state of one guest; None: libvirt does not have the guest."""
         return self._guest(instance).power_state()
 
     def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
               wait_for_network: Waiter | None = None, check: Checker = wanted) -> None:
-        """Make files and domain and start it; what fails on the way is undone. Paused until its network is ready and ``check``
-        was asked: libvirt has made its taps then, so that they can be wired."""
+        """Make files and domain and start it; a failure undoes all. The guest is paused until its network is ready and
+        ``check`` has been called: libvirt has made its taps by then, so that they can be wired."""
         with self._working(instance, states.RUNNING):
             if wait_for_network is None and self.power_state(instance) == states.RUNNING:
                 self._moves.spawned(instance)       # by an earlier run
@@ -391,7 +391,7 @@ class LibvirtDriver:
         return console.find(self._guest(instance), instance, protocol, address, self._serial)
 
     def tidy(self) -> None:
-        """Base images that nobody uses any more go, and what killed removals have left."""
+        """Remove base images that no guest uses any more, and what interrupted removals have left."""
         self._moves.tidy()
         self._disks.tidy()
 

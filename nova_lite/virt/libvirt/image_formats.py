@@ -1,5 +1,6 @@
-"""What format the bytes of an image are in, by two gates that know nothing of each other: a table of ours, and the format
-inspector of oslo.utils, which OpenStack keeps up to date. QEMU sees a file only when both agree with what it is said to be."""
+"""Checks the format of an image by two independent tests: a table of nova_lite, and the format inspector of oslo.utils, which
+OpenStack maintains. QEMU opens a file only when both agree with its declared format.
+"""
 from __future__ import annotations
 
 import os
@@ -10,7 +11,7 @@ from oslo_utils.imageutils import format_inspector
 
 LOG = log.getLogger(__name__)
 
-# what a "raw" file must not have: QEMU, or a later reader that guesses, might take it for what it pretends to be
+# signatures that a "raw" file must not have: a program that guesses formats might read it as another format
 _MAGICS = ((0, b"QFI\xfb", "qcow2"), (0, b"KDMV", "vmdk"), (0, b"COWD", "vmdk"), (0, b"conectix", "vhd"),
            (0, b"vhdxfile", "vhdx"), (0, b"<<< ", "vdi"), (64, b"\x7f\x10\xda\xbe", "vdi"), (0, b"QED\x00", "qed"),
            (0, b"LUKS\xba\xbe", "luks"), (0, b"WithoutFre", "parallels"), (0, b"WithouFre", "parallels"),

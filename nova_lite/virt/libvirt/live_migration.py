@@ -1,8 +1,8 @@
-"""Live migration between two libvirt hosts: the source's libvirt speaks to the destination's (peer to peer).
+"""Live migration between two libvirt hosts: the libvirt of the source calls that of the destination (peer to peer).
 
-So a copy goes on when nova-lite-compute is killed, and whoever comes next finds out from libvirt how it ended. With block
-migration the disks are made at the destination over the same base images, and only the guest's own data travels; a disk that
-does not stand on the server's image (it was on a shelf) travels whole.
+So a copy continues when nova-lite-compute is killed, and the next daemon asks libvirt for the result. With block migration the
+disks are made at the destination over the same base images, and only the guest's own data is sent. A disk without the server's
+image as its base (after an unshelve) is sent completely.
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _UNDEFINE_SECONDS = 10.0        # between the end of the source's guest and that
 
 
 class LiveMigrations:
-    """See :class:`nova_lite.virt.live.LiveMigrations`. ``working`` tells the watcher that events are of our making."""
+    """See :class:`nova_lite.virt.live.LiveMigrations`. ``working`` marks events as caused by this driver."""
 
     def __init__(self, conf: cfg.ConfigOpts, name: str, connection: Connection, disks: DiskMaker, volumes: VolumeHost,
                  taps: Taps, host: Callable[[], Host],
@@ -121,7 +121,7 @@ class LiveMigrations:
         return not reason
 
     def offer(self, instance: Instance, plan: Plan) -> DiskOffer | None:
-        """The config drive, as libvirt copies no disk that a guest cannot write to, and what the guest has said so far."""
+        """The config drive, since libvirt copies no read-only disk, and the console log."""
         files = self._files(instance)
         names = [path.name for path in _carried(files) if path.exists() and path.stat().st_size]
         if plan.shared or not names:
@@ -171,18 +171,18 @@ class LiveMigrations:
             self._files(instance).note(state=State.HERE)
 
     def _is_on_its_way(self, instance: Instance) -> bool:
-        """By the record. Of a guest that has just come this host may know only that it was to come."""
+        """By the record. The record of a guest that has just arrived may still say that it arrives."""
         record = self._files(instance).record
         return record.host == self._name and record.state in (State.LEAVING, State.ARRIVING)
 
     def slot(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
-        """See LiveMigrations. A copy that has outlived a daemon is only looked at."""
+        """See LiveMigrations. A copy that has outlived a daemon needs no slot."""
         guest = self._guest(instance)
         at_once = self.post_copy(instance) != WHOLE or bool(migration_job.statistics(guest)) or self._is_gone(guest)
         return self._copies.slot(ask, at_once=at_once)
 
     def post_copy(self, instance: Instance) -> str:
-        """See LiveMigrations. The record remembers it of a guest whose process has ended."""
+        """See LiveMigrations. The record keeps it for a guest whose process has ended."""
         found = post_copy.of(self._guest(instance))
         return SPLIT if found == WHOLE and self._files(instance).record.post_copy else found
 
@@ -224,8 +224,8 @@ class LiveMigrations:
 
     def _recover(self, guest: Guest, instance: Instance, plan: Plan, error: exception.NovaLiteError | None, report: Report,
                  waits: Waits, deadline: float) -> str:
-        """Before a copy is taken up that broke after the guest had gone on at the destination: a pause, or why one half is lost
-        for good. Then the other host has what there is of it: its disks, as they were written last, or all."""
+        """Before a broken post-copy is resumed: a pause, or the reason why one half of the guest is lost. Then the other host
+        has the rest: its disks as last written, or the whole guest."""
         lost = ""
         if post_copy.is_hopeless(error, guest.lib) or not guest.is_active() or (error is not None and not waits()):
             lost = "one half of it is gone"
@@ -268,7 +268,7 @@ class LiveMigrations:
             flags |= lib.VIR_MIGRATE_NON_SHARED_DISK if whole else lib.VIR_MIGRATE_NON_SHARED_INC
             parameters[lib.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = targets
         elif plan.shared:
-            flags |= lib.VIR_MIGRATE_UNSAFE      # the directory was seen to be the same: the cache mode says nothing about it
+            flags |= lib.VIR_MIGRATE_UNSAFE      # the directory is known to be shared, so the cache mode does not matter
         if plan.post_copy and (options.live_migration_permit_post_copy or mend):
             flags |= lib.VIR_MIGRATE_POSTCOPY | (lib.VIR_MIGRATE_POSTCOPY_RESUME if mend else 0)
         elif options.live_migration_permit_auto_converge:

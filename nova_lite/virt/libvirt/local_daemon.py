@@ -1,8 +1,8 @@
 """A private libvirtd for machines without one: the standalone cloud, `make run` and the integration tests.
 
-All its state is in one directory. libvirtd insists on /etc/libvirt, /var/lib/libvirt and so on, so it and virtlogd run in a
-mount namespace of their own where these are bound to that directory; a UTS namespace gives it a host name of its own.
-Daemons and guests run on when the process that started them ends; a later start finds them.
+All its state is in one directory. libvirtd uses fixed paths such as /etc/libvirt and /var/lib/libvirt. So it and virtlogd run
+in a mount namespace in which these paths are bound to that directory; a UTS namespace gives it its own host name. Daemons and
+guests continue when the process that started them ends; a later start finds them.
 """
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ _CONSOLES, _RANGES, _RANGE = 5900, 250, 100
 
 
 def ensure(conf: cfg.ConfigOpts) -> LocalDaemon | None:
-    """Let ``[libvirt] connection_uri`` lead to a daemon that answers: None when it does already, else a private one below
-    ``state_path``, to which the option is changed."""
+    """Make ``[libvirt] connection_uri`` lead to a daemon that answers. None when it does already; else a private daemon below
+    ``state_path`` is started, and the option is changed."""
     if not conf.network.netns and _answers(conf.libvirt.connection_uri):
         return None
     daemon = LocalDaemon(pathlib.Path(conf.state_path) / "libvirt", hostname=conf.host, netns=conf.network.netns)
@@ -87,7 +87,7 @@ class LocalDaemon:
         self.uri = f"qemu+unix:///system?socket={socket}"
 
     def start(self) -> str:
-        """Start what does not run, and return the connection URI. Raises ConfigError for what is missing."""
+        """Start the daemons that do not run, and return the connection URI. Raises ConfigError for a missing program."""
         if _answers(self.uri):
             return self.uri
         self._check()
@@ -199,8 +199,8 @@ def _path() -> str:
 
 
 def _runs(pid: int, name: str) -> bool:
-    """Whether ``pid`` is (still) the program ``name``: the number may belong to another process after a reboot, and to one that
-    has ended until its parent has heard of it."""
+    """Whether ``pid`` is the program ``name``: after a reboot the number may belong to another process, and a process that has
+    ended keeps it until its parent has read its status."""
     try:
         found, _, state = pathlib.Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
     except (FileNotFoundError, ProcessLookupError):
@@ -214,7 +214,7 @@ def _wait_for_end(pid: int, name: str, timeout: float = 10.0) -> None:
 
 
 def _ensure_qemu_user() -> None:
-    """libvirtd looks up this user before it reads qemu.conf; it comes with a package that needs systemd."""
+    """Create the user that libvirtd looks up before it reads qemu.conf; the package that has it needs systemd."""
     try:
         grp.getgrnam(_QEMU_USER)
         pwd.getpwnam(_QEMU_USER)

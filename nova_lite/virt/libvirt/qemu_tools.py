@@ -11,7 +11,7 @@ from oslo_log import log
 from nova_lite import exception, retry
 
 LOG = log.getLogger(__name__)
-SECONDS = 120.0             # that one look at the storage may take
+SECONDS = 120.0             # for one call that only reads the storage
 # milliseconds of work to try a passphrase: ours are random keys, which nobody guesses at any speed
 ITERATION = 100
 # QEMU measures how fast the machine is; on a busy one its clock of the thread's work now and then does not move meanwhile
@@ -37,7 +37,7 @@ def run(secrets: Mapping[str, str], program: str, *arguments: str | os.PathLike[
         with contextlib.suppress(subprocess.TimeoutExpired):
             return subprocess.run([program, *verb, *objects, *rest], stdin=subprocess.DEVNULL, capture_output=True,  # noqa: S603
                                   text=True, errors="replace", check=False, pass_fds=[*ends, *keep], timeout=seconds,
-                                  umask=0o077)      # a create that fails removes the file, and the next one makes it anew
+                                  umask=0o077)      # a create that fails removes the file, and the next run makes it again
         raise exception.VirtDriverError(what=program, reason=f"it did not end within {seconds:.0f} s")
     finally:
         for end in ends:
@@ -53,5 +53,5 @@ def create(secrets: Mapping[str, str], *arguments: str | os.PathLike[str],
 
 
 def failed(what: str, done: subprocess.CompletedProcess[str]) -> exception.VirtDriverError:
-    """What it has said."""
+    """The error output."""
     return exception.VirtDriverError(what=what, reason=(done.stderr or done.stdout).strip()[-500:])
