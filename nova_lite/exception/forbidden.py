@@ -52,7 +52,7 @@ class MetadataLimitExceeded(OverQuota):
 
 
 class HostNotAllowed(Forbidden):
-    """A compute host asked for what is another host's, or a sender did not prove who it is."""
+    """A compute host asked for another host's data, or a sender was not authenticated."""
 
     msg_fmt = "Compute host %(host)s is refused: %(reason)s"
     public_fmt = "A message to or from a compute host is refused"

@@ -1,4 +1,4 @@
-"""nova-lite-manage: what an operator does by hand. One function per command, one table of them."""
+"""nova-lite-manage: the commands of an operator. One function per command, one table of them."""
 from __future__ import annotations
 
 import argparse
@@ -73,7 +73,7 @@ def service_list(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
 
 
 def action_list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
-    """List what is under way, oldest first."""
+    """List the open actions, oldest first."""
     from nova_lite.manage import open_actions
 
     for line in open_actions.lines(Database(conf), arguments.on_host, arguments.older_than):

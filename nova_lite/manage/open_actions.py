@@ -1,4 +1,4 @@
-"""``nova-lite-manage action list``: the actions that are open, for who asks what is stuck."""
+"""``nova-lite-manage action list``: the open actions, for an operator who looks for what is stuck."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -33,13 +33,14 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(row: Mapping[str, Any]) -> str:
-    """Who has to work on it, and how far it is: a live migration knows its step, of all others the server's state tells."""
+    """The worker's stage, and the step: that of a live migration is in its arguments, that of all others is the server's
+    task_state."""
     detail = (row["arguments"] or {}).get("step") or row["task_state"]
     return f"{row['stage']}: {detail}" if detail else str(row["stage"])
 
 
 def _holder(row: Mapping[str, Any]) -> str:
-    """The process that works on it, as host:pid."""
+    """The process that works on the action, as host:pid."""
     if row["state"] != objects.RUNNING:
         return "nobody yet"
     return ":".join(str(row["owner"]).split(":")[:-1]) or str(row["owner"])

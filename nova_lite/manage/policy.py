@@ -1,4 +1,4 @@
-"""nova-lite-policy: the sample of all rules, the check of an operator's file, and who may do what."""
+"""nova-lite-policy: the sample of all rules, the check of an operator's file, and which rules a token passes."""
 from __future__ import annotations
 
 import argparse
@@ -111,7 +111,7 @@ def _redundant(enforcer: oslo_policy.Enforcer) -> Iterator[str]:
 
 
 def _load(conf: cfg.ConfigOpts) -> Policy:
-    getLogger("oslo_policy").setLevel(CRITICAL)     # what it would log is what we print
+    getLogger("oslo_policy").setLevel(CRITICAL)     # its log messages are printed by this command
     try:
         return Policy(conf, api_rules.installed())
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:

@@ -54,7 +54,7 @@ class Fault:
 
 
 def of(journal: Journal) -> Iterator[Event]:
-    """The events of one transaction: what began, what changed, what ended."""
+    """The notifications of one transaction: what began, what changed, what ended."""
     failed = {a.id for a in journal.finished if a.state == objects.ERROR}
     for action in journal.started:
         if action.id not in failed:
@@ -116,7 +116,7 @@ def _locks(change: Change) -> Iterator[Event]:
 
 
 def _is_inside_a_move(verb: operations.Verb, action: Action, phase: str) -> bool:
-    """True for what :func:`_parts` tells better, and for hosts that go on with what another one began."""
+    """True for changes that :func:`_parts` reports in more detail, and for hosts that continue the work of another one."""
     if verb.is_cold_move:
         return phase != ERROR
     return phase == START and bool(action.arguments.get("at_source"))

@@ -1,8 +1,7 @@
-"""The rules that others stand on, and one constructor for each persona.
+"""The base rules, and one constructor for each persona.
 
-A :class:`Rule` stands in the row of a route or in the list ``RULES`` of a resource's module.
-
-Keystone implies admin > manager > member > reader. Each persona's rule also admits the admin, of any project.
+A :class:`Rule` is part of the row of a route, or of the list ``RULES`` of a resource's module. Keystone implies admin > manager
+> member > reader. Each persona's rule also admits the admin, of any project.
 """
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ def service(name: str, description: str, *operations: str) -> Rule:
 
 
 def owner(name: str, description: str, *operations: str) -> Rule:
-    """A rule for what belongs to a user."""
+    """A rule for resources that belong to a user."""
     return Rule(name, "rule:context_is_admin or user_id:%(user_id)s", description, operations)
 
 

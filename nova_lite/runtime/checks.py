@@ -102,7 +102,7 @@ def check_broker(conf: cfg.ConfigOpts, wait: float = BROKER_WAIT) -> None:
 
 
 def _try_broker(conf: cfg.ConfigOpts, url: Any, host: Any) -> tuple[str, bool] | None:
-    """None when the broker lets us in, else what it said and whether it makes no sense to ask again."""
+    """None when the broker accepts the connection; else its error, and whether a further try is useless."""
     import amqp
     import kombu
 

@@ -101,8 +101,8 @@ def native_lasting(function: Callable[[], T]) -> T:
 
 
 def ready(readers: Collection[Any], writers: Collection[Any], timeout: float | None = None) -> tuple[list[Any], list[Any]]:
-    """Those of the files that can be read, and those that can be written (or have failed): what ``select.select`` says, which
-    raises ValueError for a file whose number is above 1023. ``timeout``: seconds."""
+    """The files that can be read, and those that can be written (or have failed): as ``select.select``, which raises ValueError
+    for a file number above 1023. ``timeout``: seconds."""
     # where threads are green there is no poll, but a select of eventlet's own, which knows no such limit
     with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
         for file in {*readers, *writers}:
@@ -113,10 +113,8 @@ def ready(readers: Collection[Any], writers: Collection[Any], timeout: float | N
 
 
 def native_thread(target: Callable[[], None], name: str) -> Any:
-    """Start a daemon thread of the operating system, whatever the switch says: for loops that live in C code.
-
-    ``target`` may not touch anything green (locks, queues, sockets, logging): it hands its news over by a NativeQueue.
-    """
+    """Start a daemon thread of the operating system, with both kinds of threads: for loops that run in C code. ``target`` must
+    not use green objects (locks, queues, sockets, logging): it passes its results to a NativeQueue."""
     module: Any = threading
     if is_green():
         from eventlet import patcher

@@ -46,7 +46,7 @@ def _log_file(conf: cfg.ConfigOpts) -> str | None:
 
 
 class _Version:
-    """What oslo.reports wants to know about the program."""
+    """The version of the program for oslo.reports."""
 
     def vendor_string(self) -> str:
         return "nova_lite"

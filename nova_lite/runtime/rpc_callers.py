@@ -1,7 +1,7 @@
-"""Who may call the methods of a service, and whether who calls is who it says: a table of rules before its endpoints.
+"""Who may call the methods of a service, and the check of the caller's identity: a table of rules before its endpoints.
 
-A signed message counts for WINDOW seconds and once. How a signature is checked depends on the service: conductors and
-schedulers know the keys of all senders (``rpc_senders.py``), a compute host knows its own key (:class:`ControlPlane`).
+A signed message is valid for WINDOW seconds, and once. Conductors and schedulers have the keys of all senders
+(``rpc_senders.py``), a compute host has its own key (:class:`ControlPlane`).
 """
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def of_nobody(_arguments: Arguments) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Rule:
-    """``speaks_for``: the hosts for which a call speaks, by its arguments; they must be the caller. ``once``: whether the
-    database remembers the nonce. ``unsigned``: whether nobody need sign, whatever the options say."""
+    """``speaks_for``: the hosts that the arguments of a call name; they must be the caller. ``once``: whether the database
+    stores the nonce. ``unsigned``: whether no signature is needed, whatever the options are."""
 
     by_hosts: bool = True
     by_control: bool = False
@@ -59,7 +59,7 @@ class Proofs(Protocol):
         """Whether there is a signature, and a key to check it."""
 
     def check(self, context: RequestContext, rule: Rule, method: str, arguments: Arguments) -> None:
-        """Raise HostNotAllowed for a signature that is wrong, MessageReplayed for a message that has come before."""
+        """Raise HostNotAllowed for a wrong signature, MessageReplayed for a message that was received before."""
 
     def forget(self) -> None:
         """The nonces that count no more."""
@@ -73,7 +73,7 @@ class Heard:
         self._until: dict[str, float] = {}
 
     def add(self, nonce: str, until: float, name: str) -> None:
-        """Raises MessageReplayed for one that is known; ``name``: the sender."""
+        """Raises MessageReplayed for a known nonce; ``name``: the sender."""
         with self._lock:
             if nonce in self._until:
                 raise exception.MessageReplayed(host=name, reason="its message has come before")
@@ -96,8 +96,8 @@ def check_time(sent: float, name: str) -> float:
 
 
 class ControlPlane:
-    """On a compute host: the control plane signs what it sends with the key of this host. Nonces are kept in memory, as this
-    host's messages come to this process and to no other."""
+    """On a compute host: the control plane signs its messages with the key of this host. Nonces are kept in memory, as only
+    this process gets this host's messages."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
         self._host, self._own = host, sender.of_host(conf, host)
@@ -127,7 +127,7 @@ class ControlPlane:
 
 
 class Callers:
-    """Stands before the endpoints of a service. A method without a rule is refused, whoever calls it."""
+    """Checks each call before the endpoints of a service. A method without a rule is refused for all callers."""
 
     def __init__(self, conf: cfg.ConfigOpts, rules: Mapping[str, Rule], proofs: Proofs) -> None:
         self._rules, self._proofs = rules, proofs
@@ -168,7 +168,7 @@ class Callers:
 
 
 class _Door:
-    """One endpoint; what oslo.messaging calls on it goes through :meth:`Callers.admit`."""
+    """One endpoint; calls of oslo.messaging pass :meth:`Callers.admit`."""
 
     def __init__(self, callers: Callers, endpoint: object) -> None:
         self._callers, self._endpoint = callers, endpoint

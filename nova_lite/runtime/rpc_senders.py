@@ -1,8 +1,8 @@
-"""How a service with a database checks who sends it a message.
+"""How a service with a database checks the sender of a message.
 
-The nonce is written down in the database, since a message that is sent again may come to another process. That costs one small
-INSERT a message, which asks at the same time whether the key is still good. Reports and wake-ups are left out: one that comes
-again within the window says what is so anyway. A process refuses those of which it knows the nonce itself.
+The nonce is stored in the database, since a repeated message may reach another process. That costs one small INSERT per
+message, which also checks the key. Reports and wake-ups are not stored: a repetition within the window has no further effect. A
+process refuses those whose nonce it has seen itself.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Senders:
         return bool(self._master) and "mac" in said
 
     def check(self, context: RequestContext, rule: Rule, method: str, arguments: Arguments) -> None:
-        """Whether the sender is the one that it says."""
+        """Whether the sender is authentic."""
         said = context.sender or {}
         host, name = said.get("host"), said.get("host") or "(control)"
         try:
@@ -56,7 +56,7 @@ class Senders:
         self._heard.add(nonce, until, name)
 
     def _check_good(self, host: str, generation: int) -> None:
-        """For messages whose nonce the database is not told: it is asked once in a while."""
+        """For messages whose nonce is not stored: the key is checked in the database now and then."""
         now = time.monotonic()
         if now - self._good.get((host, generation), float("-inf")) > GOOD_SECONDS:
             with self._db.read() as conn:

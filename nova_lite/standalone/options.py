@@ -46,7 +46,7 @@ def overrides(conf: cfg.ConfigOpts) -> dict[str, Any]:
 
 
 def apply(conf: cfg.ConfigOpts) -> None:
-    """Set what :func:`overrides` says, then what ``--set`` says; raises cfg.Error for an unknown option or a bad value."""
+    """Set the values of :func:`overrides`, then those of ``--set``; raises cfg.Error for an unknown option or a bad value."""
     messaging.TransportURL.parse(conf)      # registers transport_url, as its documentation promises
     for key, value in overrides(conf).items():
         group, _, name = key.rpartition("__")
