@@ -103,7 +103,8 @@ def _operation(method: str, path: str, entries: list[Entry], microversion: str) 
 
 def _summary(entries: Iterable[Entry]) -> str:
     def line(entry: Entry) -> str:
-        return (entry.route.handler.__doc__ or entry.route.handler.__name__).strip().partition("\n")[0]
+        words = " ".join((entry.route.handler.__doc__ or entry.route.handler.__name__).split())
+        return re.split(r"(?<=\.) ", words, maxsplit=1)[0]
 
     found = list(entries)
     if found[0].route.action:
