@@ -118,8 +118,9 @@ class DeferredCleanup:
         device = next((d for d in server.block_devices if d.id == wanted["device_id"]), None)
         has_new = device is not None and device.volume_id == new_id
         if has_new and not server.deleted:
-            LOG.error("the exchange of volume %s for %s was given up in its last steps: the Volume service waits to hear of "
-                      "it, for the guest may still have both", old_id, new_id, extra={"instance_uuid": server.uuid})
+            LOG.error("the exchange of volume %s for %s was given up in its last steps: the Volume service still "
+                      "waits for an answer, since the guest may have both", old_id, new_id,
+                      extra={"instance_uuid": server.uuid})
             return
         if server.deleted:
             release.release_all(self._volume, server)
@@ -128,7 +129,7 @@ class DeferredCleanup:
         release.release_volume(self._volume, server.uuid, new)
         if self._waits(old_id, new_id):
             self._volume.complete_migration(admin_context(), old_id, new_id, not has_new)
-            LOG.info("the exchange of volume %s for %s has %s: the Volume service was told", old_id, new_id,
+            LOG.info("the exchange of volume %s for %s has %s: reported to the Volume service", old_id, new_id,
                      "ended well" if has_new else "failed", extra={"instance_uuid": server.uuid})
         if server.deleted and device is not None:       # the Volume service did none of this before it had its answer
             self._volume.make_available(admin_context(), old_id)

@@ -34,7 +34,7 @@ class BusHealth:
         self._ping(self._interval)
         now = time.monotonic()
         if self._is_old(now):
-            LOG.info("messages come through again")
+            LOG.info("the message bus works again")
             self.since = now
         self._last = now
 

@@ -64,7 +64,7 @@ def check_readable(host: str | None, updates: Mapping[str, Any]) -> None:
     try:
         _read(updates)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise exception.HostNotAllowed(host=host, reason="it writes what nobody can read") from error
+        raise exception.HostNotAllowed(host=host, reason="it writes values that cannot be read back") from error
 
 
 def _read(updates: Mapping[str, Any]) -> None:

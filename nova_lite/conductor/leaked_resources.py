@@ -111,5 +111,5 @@ class LeakedResources:
             give_back(server)
         except exception.ServiceUnavailable:
             raise
-        except exception.NovaLiteError as error:    # the others of its group are still looked at
+        except exception.NovaLiteError as error:    # the others of its group are still checked
             LOG.warning("not all %s of the server were released: %s", what, error, extra={"instance_uuid": server.uuid})

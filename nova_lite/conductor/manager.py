@@ -221,7 +221,7 @@ class ConductorManager:
         updates = {"block_device": {"id": device_id, "values": None}} if device_id is not None else {}
         if operations.of(action).without_host is WithoutHost.UNDO:
             completion.fail(conn, action, "its request ended in the middle", updates=updates)
-            LOG.info("an attach whose request died is undone", extra={"instance_uuid": action.instance_uuid})
+            LOG.info("undid an attach whose request died", extra={"instance_uuid": action.instance_uuid})
             return
         completion.change_device(conn, action, updates)
         completion.succeed(conn, action, {})
@@ -374,7 +374,7 @@ class ConductorManager:
         """See :meth:`ConductorAPI.instance_by_address`."""
         with self.db.read() as conn:
             ports = [p for p in networks.list_ports(conn, address=address, network_uuid=network_id) if p["instance_uuid"]]
-            # one address on two networks names nobody: better no answer than another tenant's
+            # an address on two networks is ambiguous: no answer, rather than that of another tenant
             if len(ports) != 1:
                 return None
             return self._metadata_of(conn, context, ports[0]["instance_uuid"])

@@ -82,8 +82,7 @@ def begun_elsewhere(conn: sa.Connection, action: Action) -> bool:
 
 
 def deleted(conn: sa.Connection, instance_uuids: Collection[str]) -> set[str]:
-    """Servers are deleted, on their way or before their move was confirmed. Answers the hosts that may have something of them;
-    the room is given back by the delete itself."""
+    """End the moves of deleted servers. Returns the hosts that may have files of them; the delete itself releases the room."""
     found = moves.open_of(conn, instance_uuids, or_broken_off=True)
     for move in found:
         if not move.has_ended:

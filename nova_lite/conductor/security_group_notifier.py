@@ -45,7 +45,7 @@ class SecurityGroupNotifier:
             (groups, hosts, networks), self._changed = self._changed, _nothing()
         with self._db.read() as c:
             told = hosts | port_groups.hosts_of(c, groups, networks)
-        LOG.debug("security groups: telling %s hosts", len(told))
+        LOG.debug("security groups: notifying %s hosts", len(told))
         for host in sorted(told):
             self._compute.refresh_security_rules(admin_context(), host)
         time.sleep(PAUSE)

@@ -309,7 +309,7 @@ class _Run:
             completion.close_consoles(self.conn, [action.instance_uuid], written)
 
     def release(self, calls: list[Call]) -> None:
-        """Let go of actions that were not begun, or (with ``events``) wait: whoever is next on that host takes them up."""
+        """Release actions that were not begun, or that wait (with ``events``): the same host claims them again."""
         mine = []
         for position, asked in calls:
             self.answers[position] = {"result": None}
@@ -324,7 +324,8 @@ class _Run:
         actions.release(self.conn, mine, self.lease_seconds, died=False)
 
     def _holds(self, position: int, asked: Mapping[str, Any], or_its_partner: bool = False) -> Action | None:
-        """The action, when the step is told by who holds it; ``or_its_partner``: or by the other host of its move."""
+        """The action, when the step comes from its owner; with ``or_its_partner`` also when it comes from the other host of its
+        move."""
         action = self.locked.get(asked["action_id"])
         if action is None or action.state != objects.RUNNING or action.owner != asked["owner"]:
             self.answers[position] = _error(exception.LeaseLost(action_id=asked["action_id"], owner=asked["owner"]))
@@ -341,7 +342,7 @@ class _Run:
 
     # the end --------------------------------------------------------------------------------------------------------
     def finish(self, calls: list[Call]) -> None:
-        """Actions end. What was told before is not written twice."""
+        """End actions. A repeated report is not written twice."""
         well: list[tuple[Action, dict[str, Any]]] = []
         for position, asked in calls:
             action = self.locked.get(asked["action_id"])
@@ -386,9 +387,9 @@ class _Run:
                     actions.finish(self.conn, [other.id], actions.TAKEN_OVER)
 
     def _succeeded(self, done: list[Action], updates: Mapping[str, Any]) -> None:
-        """Servers end where the table says; one that another operation has taken over in between stays as that left it.
+        """Servers end in the states of the table. A server that another operation has taken over stays as it is.
 
-        Idle is what os-resetState leaves: nothing else is done with it, so what the work has come to is written.
+        An idle server was declared idle by os-resetState: no other operation works on it, so the result is written.
         """
         verb = operations.of(done[0])
         if verb.keeps_state:

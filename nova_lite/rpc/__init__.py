@@ -52,7 +52,7 @@ class ContextSerializer(messaging.Serializer):
 _LOOK_UP = 1.0
 
 
-# Seconds after which nobody waits for an answer over a connection that was left
+# Seconds after which no call waits for an answer over an old connection
 _LONGEST_CALL = 180.0
 
 
@@ -161,7 +161,7 @@ class Client:
 
 
 class _NoAnswer(Exception):
-    """Reaches the caller as RemoteError: nobody has decided anything."""
+    """Reaches the caller as RemoteError: the call has no result."""
 
 
 def expected(method: Callable[..., Any]) -> Callable[..., Any]:

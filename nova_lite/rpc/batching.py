@@ -55,7 +55,7 @@ class Batcher:
         try:
             answers = self._send([step for step, _ in batch])
         except Exception as error:
-            if isinstance(error, messaging.MessagingTimeout):       # nobody is there: asking for each would only take longer
+            if isinstance(error, messaging.MessagingTimeout):       # no conductor answers: single calls would only take longer
                 for _, future in batch:
                     future.set_exception(error)
             elif len(batch) > 1:      # one of them may be to blame: each for itself, so that the others get through

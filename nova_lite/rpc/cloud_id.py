@@ -28,7 +28,7 @@ class Found(NamedTuple):
 
 
 class Member:
-    """The RPC method of a service that knows its cloud; ``read`` answers None as long as it does not."""
+    """The RPC method of a service that has the id of its cloud; ``read`` returns None until then."""
 
     def __init__(self, host: str, read: Callable[[], str | None]) -> None:
         self._host, self._read = host, read
@@ -49,8 +49,8 @@ def find(transport: messaging.RPCTransport) -> Found | None:
     for topic in (rpc.CONDUCTOR, rpc.SCHEDULER, rpc.COMPUTE):
         try:
             answer = _Client(transport, topic).call(admin_context(), "cloud", timeout=TIMEOUT)
-        except messaging.MessagingException as error:       # nobody is there, or an older version that has no such method
-            LOG.debug("no %s says which cloud this is: %s", topic, error)
+        except messaging.MessagingException as error:       # there is no such service, or an older version without this method
+            LOG.debug("no %s has answered which cloud this is: %s", topic, error)
             continue
         if answer["cloud"]:
             return Found(answer["cloud"], f"{topic} on {answer['host']}")

@@ -39,7 +39,7 @@ class ComputeAPI(rpc.Client):
         self.cast(context, "cache_images", server=host, image_ids=list(image_ids))
 
     def refresh_security_rules(self, context: RequestContext, host: str) -> None:
-        """Security groups have changed that guests of a host are in, or that their rules speak of."""
+        """The security groups of guests of a host have changed, or groups that their rules name."""
         self.cast(context, "refresh_security_rules", server=host)
 
     def leave(self, context: RequestContext, host: str, instance_uuid: str, action_id: int,
@@ -67,12 +67,12 @@ class ComputeAPI(rpc.Client):
         return SourceFacts.from_primitive(self.call(context, "live_migration_facts", server=host, instance_uuid=instance_uuid))
 
     def live_migration_refused(self, context: RequestContext, host: str, instance_uuid: str, facts: SourceFacts) -> None:
-        """No host takes the guest of which ``live_migration_facts`` told."""
+        """No host accepts the guest of ``live_migration_facts``."""
         self.cast(context, "live_migration_refused", server=host, instance_uuid=instance_uuid, token=facts.token)
 
     def check_live_migration(self, context: RequestContext, host: str, instance_uuid: str, there: SourceFacts,
                              block: bool | None, over_commit: bool) -> Plan:
-        """How a host would take a running guest. Raises MigrationPreCheckError and its kin."""
+        """How a host would receive a running guest. Raises MigrationPreCheckError and similar errors."""
         return Plan.from_primitive(self.call(
             context, "check_live_migration", server=host, instance_uuid=instance_uuid, there=there.to_primitive(), block=block,
             over_commit=over_commit))

@@ -156,8 +156,8 @@ class ConductorAPI(rpc.Client):
 
     def hand_over(self, action_id: int, owner: str, host: str | None, updates: dict[str, Any], arguments: dict[str, Any],
                   events: Sequence[dict[str, Any]]) -> None:
-        """Another host (None: the conductor) goes on with an action: it is woken for it. ``updates`` go to the server,
-        ``arguments`` to the action. Raises LeaseLost."""
+        """Give an action to another host (None: to the conductor), which is woken. ``updates`` go to the server, ``arguments``
+        to the action. Raises LeaseLost."""
         self._tell([("hand_over", {"action_id": action_id, "owner": owner, "host": host, "updates": updates,
                                    "arguments": arguments, "events": list(events)})])
 
@@ -174,7 +174,7 @@ class ConductorAPI(rpc.Client):
                                       "events": list(events), "reschedule": reschedule})])
 
     def wait(self, action_id: int, owner: str, events: Sequence[dict[str, Any]]) -> None:
-        """The same host tries an action again later, as often as it takes; of the same events each is told once."""
+        """Release an action for the same host, as often as needed; of equal events each is reported once."""
         self._tell([("release_action", {"action_id": action_id, "owner": owner, "events": list(events)})])
 
     def release_actions(self, action_ids: Sequence[int], owner: str, timeout: float) -> None:

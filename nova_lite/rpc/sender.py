@@ -54,8 +54,8 @@ UNKNOWN = Sender()
 
 @dataclass(frozen=True)
 class ToHosts:
-    """The control plane as it speaks to compute hosts. ``generations`` are those of the keys that a host may have; each of
-    them signs."""
+    """The control plane as the sender of messages to compute hosts. ``generations`` are those of the keys that a host may have;
+    each of them signs."""
 
     master: str = field(repr=False)
     generations: Callable[[str], Collection[int]]
@@ -87,7 +87,7 @@ def of_host(conf: cfg.ConfigOpts, host: str) -> Sender:
     try:
         return Sender(host, bytes.fromhex(key), int(generation))
     except ValueError:
-        raise exception.ConfigError(reason="[rpc] host_key is none that nova-lite-manage host key-create prints") from None
+        raise exception.ConfigError(reason="[rpc] host_key is not a key of nova-lite-manage host key-create") from None
 
 
 def of_service(conf: cfg.ConfigOpts) -> Sender:
@@ -98,13 +98,13 @@ def of_service(conf: cfg.ConfigOpts) -> Sender:
 
 
 def to_hosts(conf: cfg.ConfigOpts, generations: Callable[[str], Collection[int]]) -> Says:
-    """The control plane as it speaks to compute hosts. Raises ConfigError."""
+    """The control plane as the sender of messages to compute hosts. Raises ConfigError."""
     master = master_key(conf)
     return ToHosts(master, generations) if master else UNKNOWN
 
 
 def master_key(conf: cfg.ConfigOpts) -> str:
-    """The key of the control plane; empty: nobody signs. Raises ConfigError."""
+    """The key of the control plane; empty: messages are not signed. Raises ConfigError."""
     master: str = conf.rpc.master_key
     if not master and conf.rpc.require_host_keys:
         raise exception.ConfigError(reason="[rpc] require_host_keys is set, and [rpc] master_key is not")

@@ -38,7 +38,7 @@ class Placer:
         again: the claims of an interrupted run are released first."""
         with self._db.read() as conn:
             left_over = db_claims.held_without_host(conn, instance_uuids)
-        if left_over:       # looked at again under a lock: another attempt may be giving them hosts at this moment
+        if left_over:       # read again under a lock: another attempt may be writing their hosts
             self._db.write(db_claims.release_homeless, left_over)
         chosen: dict[str, list[Selection]] = {}
         try:

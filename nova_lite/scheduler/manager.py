@@ -39,7 +39,7 @@ class SchedulerManager:
         self._read_everything()
 
     def stop(self) -> None:
-        """Let go of the database."""
+        """Close the database connections."""
         self.db.dispose()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:

@@ -18,7 +18,7 @@ OWNER, ADMIN = "owner", "admin"
 
 
 class Operations(Base):
-    """What is done by the server's host, and what only concerns its record."""
+    """Operations of the server's host, and changes of the server's record."""
 
     def start(self, context: RequestContext, uuid: str) -> None:
         """Power on."""
@@ -66,8 +66,9 @@ class Operations(Base):
         self._drop(context, self.get(context, uuid), "force_delete")
 
     def _drop(self, context: RequestContext, instance: Instance, verb: str, prepare: Prepare | None = None) -> None:
-        """Begin it, and delete the images that were to be made of the server: their host may be dead, or never begin. The
-        image of a shelf goes with a delete for good; one that may be all that a server in trouble has left is its no more."""
+        """Begin a delete, and delete the images that were to be made of the server: their host may be dead, or never begin. The
+        image of a shelved server is deleted with it for good; when the image may be the only copy of a server in ERROR, it
+        stays."""
         unless_whole: dict[str, bool] = {}
 
         def note(connection: sa.Connection, server: Instance) -> Prepared:
@@ -139,6 +140,6 @@ def _reset(connection: sa.Connection, context: RequestContext, uuid: str, values
 
 def _deleted_now(connection: sa.Connection, server: Instance) -> Prepared:
     waiting = moves.find(connection, server.uuid, lock=True) if server.vm_state == states.RESIZED else None
-    if waiting is not None and waiting.reverting:       # nothing but going back brings a guest again
+    if waiting is not None and waiting.reverting:       # only a revert makes the guest again
         raise exception.InstanceInvalidState(action="delete", instance_id=server.uuid, attr="vm_state", state=server.vm_state)
     return Prepared({"deleted_at": units.utcnow()})

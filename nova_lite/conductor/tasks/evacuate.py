@@ -51,7 +51,7 @@ def _refuse_if_up(conn: sa.Connection, tools: Tools, action: Action, host: str) 
 def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migration, old: str, place: Selection,
                started: Any) -> None:
     held = actions.check_held(conn, action.id, tools.leases.owner)
-    _refuse_if_up(conn, tools, held, old)       # it may have come back while a host was looked for
+    _refuse_if_up(conn, tools, held, old)       # the old host may be up again by now
     # the one before it may have begun: this one has not, and it may have other disks in common with the old host
     moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node, "status": objects.ACCEPTED})
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])

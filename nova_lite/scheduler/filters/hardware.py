@@ -15,7 +15,7 @@ from nova_lite.scheduler.snapshot import Snapshot
 
 
 class HostTraitsFilter(Filter):
-    """The host told of the traits that follow from flavor and image (not of those that a flavor names itself)."""
+    """The host has reported the traits that follow from flavor and image (not those that a flavor names itself)."""
 
     def mask(self, snapshot: Snapshot, request: Request) -> np.ndarray:
         wanted = hardware.traits(request.spec.flavor, request.spec.image)
