@@ -69,7 +69,7 @@ def sweep(directory: pathlib.Path, data: str) -> None:
         except FileNotFoundError:
             continue        # its writer lives, and is done
         except OSError as error:
-            LOG.warning("what a killed process has left cannot be removed: %s", error)
+            LOG.warning("files of a killed process cannot be removed: %s", error)
 
 
 def _put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:

@@ -74,7 +74,7 @@ class KeyManager:
         try:
             self._ask_in_time(f"deleting key {key_id}", lambda backend, context: backend.delete(context, key_id), key_id)
         except exception.EncryptionKeyNotFound:
-            LOG.info("key %s is gone already", key_id)
+            LOG.info("key %s does not exist any more", key_id)
 
     @property
     def _is_fixed(self) -> bool:

@@ -31,7 +31,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
-from nova_lite.objects.network import PortNews
+from nova_lite.objects.network import PortState
 from nova_lite.rpc import cloud_id, sender
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.rpc.port_store import RpcPortStore
@@ -348,7 +348,7 @@ class ComputeManager:
             if name in (external_events.CHANGED, external_events.DELETED):
                 self._look_at_nics(uuid, name, tag)
 
-    def _look_at_nics(self, uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortNews] | None = None) -> None:
+    def _look_at_nics(self, uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortState] | None = None) -> None:
         if self._network_refresh.request(uuid, event, port_id, ports):
             self._queues.submit(uuid, self._pool, partial(self._network_refresh.run, uuid))
 

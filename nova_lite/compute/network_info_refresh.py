@@ -12,7 +12,7 @@ from nova_lite.compute.external_events import DELETED
 from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, PortNews
+from nova_lite.objects.network import VIF, PortState
 
 LOG = log.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class _Pending:
     was not read since the last event."""
 
     gone: set[str] = field(default_factory=set)
-    ports: Mapping[str, PortNews] | None = None
+    ports: Mapping[str, PortState] | None = None
 
 
 class NetworkInfoRefresh:
@@ -34,7 +34,8 @@ class NetworkInfoRefresh:
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}         # by server
 
-    def request(self, instance_uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortNews] | None = None) -> bool:
+    def request(self, instance_uuid: str, event: str, port_id: str | None,
+                ports: Mapping[str, PortState] | None = None) -> bool:
         """Note an event. True when a refresh has to be queued. ``ports``: the data of the ports, when the caller has read
         them."""
         with self._lock:
@@ -62,7 +63,7 @@ class NetworkInfoRefresh:
         instance = Instance.from_primitive(host.conductor.get_instance(context, instance_uuid))
         if instance.host != host.name or not instance.network_info:
             return
-        if not asked.gone and asked.ports == {vif.id: vif.news() for vif in instance.network_info}:
+        if not asked.gone and asked.ports == {vif.id: vif.port_state() for vif in instance.network_info}:
             return      # the record is up to date
         vifs = [vif for vif in host.network.refresh(context, instance) if vif.id not in asked.gone]
         for vif in instance.network_info:

@@ -18,7 +18,7 @@ from nova_lite.compute.external_events import CHANGED, DELETED
 from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import PortNews
+from nova_lite.objects.network import PortState
 
 LOG = log.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Tell(Protocol):
     """Does what an event about a server would do. ``ports``: the present data of all its ports."""
 
     def __call__(self, instance_uuid: str, event: str, port_id: str | None,
-                 ports: Mapping[str, PortNews] | None = None, /) -> None: ...
+                 ports: Mapping[str, PortState] | None = None, /) -> None: ...
 
 
 class NicComparison:
@@ -35,7 +35,7 @@ class NicComparison:
 
     def __init__(self, host: Host, tell: Tell, later: Callable[[str, Callable[[bool], None]], None]) -> None:
         self._host, self._tell, self._later = host, tell, later
-        self._seen: Mapping[str, Mapping[str, PortNews]] = {}
+        self._seen: Mapping[str, Mapping[str, PortState]] = {}
         self._suspects: set[str] = set()
         self._queued: set[str] = set()      # that wait in their queue
 

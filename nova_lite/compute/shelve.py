@@ -17,7 +17,14 @@ from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
-from nova_lite.objects.instance import SHELVED_IMAGE, UNSHELVED_HOST, UNSHELVED_IMAGE, Instance, has_unshelved, off_the_shelf
+from nova_lite.objects.instance import (
+    SHELVED_IMAGE,
+    UNSHELVED_HOST,
+    UNSHELVED_IMAGE,
+    Instance,
+    has_unshelved,
+    without_shelving_keys,
+)
 from nova_lite.virt.driver import wanted
 
 LOG = log.getLogger(__name__)
@@ -100,7 +107,7 @@ def unshelve(work: Work) -> None:
             raise
     if image_id:
         snapshot.discard(work, image_id)
-    work.succeed({"launched_at": units.utcnow().isoformat(), "system_metadata": off_the_shelf(instance),
+    work.succeed({"launched_at": units.utcnow().isoformat(), "system_metadata": without_shelving_keys(instance),
                   **volumes.columns(instance)})
     LOG.info("unshelved", extra={"instance_uuid": instance.uuid})
 
@@ -156,7 +163,7 @@ def _image(work: Work, image_id: str) -> ImageMeta:
 def settle_unshelve(work: Work) -> dict[str, Any]:
     """The server stays shelved after a failure, so that the user can try again."""
     if has_unshelved(work.instance):        # the guest runs, and its image may be gone
-        return {"vm_state": states.ACTIVE, "system_metadata": off_the_shelf(work.instance)}
+        return {"vm_state": states.ACTIVE, "system_metadata": without_shelving_keys(work.instance)}
     if not _is_offloaded(work) and work.host.driver.power_state(work.instance) is not None:
         work.host.driver.power_off(work.instance, 0)    # what a shelved server writes is lost at its offload
     _undo(work)

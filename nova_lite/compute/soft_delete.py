@@ -8,7 +8,7 @@ from nova_lite import units
 from nova_lite.compute import snapshot
 from nova_lite.compute.work import Work
 from nova_lite.objects import states
-from nova_lite.objects.instance import SHELVED_IMAGE, off_the_shelf
+from nova_lite.objects.instance import SHELVED_IMAGE, without_shelving_keys
 
 
 def soft_delete(work: Work) -> None:
@@ -27,7 +27,7 @@ def restore(work: Work) -> None:
     updates: dict[str, Any] = {"deleted_at": None}
     if SHELVED_IMAGE in work.instance.system_metadata:
         snapshot.discard(work, work.instance.system_metadata[SHELVED_IMAGE])
-        updates["system_metadata"] = off_the_shelf(work.instance)
+        updates["system_metadata"] = without_shelving_keys(work.instance)
     work.succeed(updates)
 
 

@@ -13,7 +13,7 @@ from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances,
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
-from nova_lite.objects.instance import UNSHELVED_HOST, has_unshelved, off_the_shelf
+from nova_lite.objects.instance import UNSHELVED_HOST, has_unshelved, without_shelving_keys
 from nova_lite.operations import IfHostDies
 
 MESSAGE_LENGTH = 255
@@ -157,7 +157,7 @@ def _as_offloaded(conn: sa.Connection, action: Action) -> dict[str, Any]:
         return {}
     may_run = "offloaded" in action.arguments and server.system_metadata.get(UNSHELVED_HOST) == action.host
     if verb.ends_in == states.ACTIVE and (has_unshelved(server) or may_run):
-        return {"vm_state": states.ACTIVE, "power_state": states.RUNNING, "system_metadata": off_the_shelf(server)}
+        return {"vm_state": states.ACTIVE, "power_state": states.RUNNING, "system_metadata": without_shelving_keys(server)}
     if "offloaded" in action.arguments:
         instances.forget_connections(conn, action.instance_uuid)
         return {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None}

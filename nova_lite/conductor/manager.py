@@ -80,7 +80,7 @@ class ConductorManager:
         self.compute = ComputeAPI(transport, sender.to_hosts(conf, host_keys.Generations(self.db)))
         self.conductor = ConductorAPI(transport, sender.of_control(conf))
         scheduler = SchedulerAPI(transport, sender.of_control(conf))
-        self.news = SecurityGroupNotifier(self.db, self.compute)
+        self.group_notifier = SecurityGroupNotifier(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
         volume = volume_base.load(conf)
         self.cleanup = Cleanup(conf, volume, clock)
@@ -324,7 +324,7 @@ class ConductorManager:
         """Ports for a server."""
         self._check(host_access.check_ports, context, instance_uuid, project_id)
         ports = _plain(self.ports.allocate_ports(instance_uuid, project_id, host, requests))
-        self.news(networks={port["network_uuid"] for port in ports})
+        self.group_notifier(networks={port["network_uuid"] for port in ports})
         return ports
 
     @expected

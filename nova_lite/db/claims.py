@@ -118,7 +118,7 @@ def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: in
     return count
 
 
-def release_homeless(conn: sa.Connection, instance_uuids: Iterable[str]) -> int:
+def release_without_host(conn: sa.Connection, instance_uuids: Iterable[str]) -> int:
     """Release the claims of those of the instances that have no host; none can get one before the transaction ends."""
     uuids = list(instance_uuids)
     places = lock_places(conn, uuids)
@@ -223,7 +223,7 @@ def servers_with_room(conn: sa.Connection, host: str) -> set[str]:
 
 
 def held_without_host(conn: sa.Connection, instance_uuids: Iterable[str]) -> list[str]:
-    """Those of the instances that hold room but have no host: an earlier attempt to place them was cut off."""
+    """Those of the instances that hold room but have no host: their placement was interrupted."""
     instances, found = models.instances, set[str]()
     for some in _chunks(instance_uuids):
         found.update(conn.scalars(
@@ -262,7 +262,7 @@ class _Members:
 
 
 def _lock_group(conn: sa.Connection, group: Mapping[str, Any] | None) -> _Members | None:
-    """Serialise all who place members of this group until commit; None when its policy needs no look."""
+    """Serialise all transactions that place members of this group until commit; None when its policy needs no check."""
     if not group or group.get("policy") not in _HARD_POLICIES:
         return None
     groups = models.server_groups
@@ -299,7 +299,7 @@ def _take(conn: sa.Connection, claims: Sequence[Claim], guarded: bool = True) ->
             {"created_at": now, "instance_uuid": c.instance_uuid, "compute_node_id": c.node_id, "vcpus": c.vcpus,
              "memory_mb": c.memory_mb, "disk_gb": c.disk_gb, "pci_devices": pci.count(c.pci)} for c in claims])
         changed = conn.execute(_change(sums, guarded)).rowcount
-    except exc.IntegrityError:      # somebody claims the same at this moment
+    except exc.IntegrityError:      # another transaction claims the same
         savepoint.rollback()
         return False
     if changed != len(sums) or not (_take_devices(conn, claims) or not guarded):

@@ -13,7 +13,7 @@ from nova_lite import units
 from nova_lite.db.core import Database
 
 LOG = log.getLogger(__name__)
-INTERVAL = 60.0         # seconds between two looks at our own clock
+INTERVAL = 60.0         # seconds between two checks of the clock of this machine
 TOLERATED = 3.0         # seconds that it may be wrong
 WRONG = 10.0            # seconds from which on hosts that live may seem to be down, and others be believed too long
 
@@ -46,7 +46,7 @@ def ahead(conn: sa.Connection) -> float:
 
 
 def watch(db: Database) -> None:
-    """Tell the operator of a clock that is wrong."""
+    """Log a warning or an error when the clock of this machine is wrong."""
     with db.read() as conn:
         seconds = ahead(conn)
     if abs(seconds) > TOLERATED:

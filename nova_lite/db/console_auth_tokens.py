@@ -1,4 +1,4 @@
-"""Tokens of consoles. Only their digests are kept, so that nobody who reads the database can open a console."""
+"""Tokens of consoles. Only their digests are stored, so that a reader of the database cannot open a console."""
 from __future__ import annotations
 
 import datetime

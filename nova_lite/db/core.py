@@ -49,7 +49,7 @@ class Database:
         self.engine = engine        # with its keys: other threads take connections at once
 
     def _follow(self, conf: cfg.ConfigOpts, _fresh: object) -> None:
-        """The options were read again. Transactions that are under way go on; their connections are closed after them."""
+        """The options were read again. Transactions under way finish, and their connections are closed after them."""
         if conf.database.connection != self._url:
             old = self.engine
             self._open()

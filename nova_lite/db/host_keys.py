@@ -78,7 +78,7 @@ def spend(conn: sa.Connection, host: str | None, generation: int, nonce: str, un
                 if not made.rowcount:
                     raise _revoked(host, generation)
     except exc.IntegrityError:
-        raise exception.MessageReplayed(host=host or "(control)", reason="its message has come before") from None
+        raise exception.MessageReplayed(host=host or "(control)", reason="its message was received before") from None
 
 
 def forget_nonces(conn: sa.Connection, before: float) -> None:

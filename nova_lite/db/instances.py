@@ -14,7 +14,7 @@ from nova_lite.objects.base import Record
 from nova_lite.objects.instance import (
     DEVICE_ADDRESSES,
     DISKS_KEY,
-    SHELF_KEYS,
+    SHELVING_KEYS,
     UNSHELVED_HOST,
     UNSHELVED_IMAGE,
     Instance,
@@ -217,7 +217,7 @@ def as_host_says(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> 
     if "system_metadata" in updates and row is not None:
         known, told = row.system_metadata, updates["system_metadata"]
         merged["system_metadata"] = {
-            **{key: value for key, value in known.items() if key in told or key not in SHELF_KEYS},
+            **{key: value for key, value in known.items() if key in told or key not in SHELVING_KEYS},
             **{key: told[key] for key in (UNSHELVED_IMAGE, UNSHELVED_HOST, DISKS_KEY)
                if key in told and not (key == DISKS_KEY and key in known)}}
     if DEVICE_ADDRESSES in updates:

@@ -67,7 +67,7 @@ def fits(pattern: str, text: str | None) -> bool | None:
 
 
 def is_plain(pattern: str) -> bool:
-    """True for text in which nothing stands for anything but itself."""
+    """True for text without special characters."""
     return re.escape(pattern).replace("\\-", "-").replace("\\ ", " ") == pattern
 
 

@@ -1,5 +1,7 @@
-"""PCI devices that hosts offer, and who has them. A device is taken and given back with the room of its server, in the same
-transaction (``db/claims.py``), after the node's row was changed: so those who want devices of one node are serialised."""
+"""PCI devices that hosts offer, and the consumer of each. A device is taken and released together with the room of its server,
+in one transaction (``db/claims.py``), after the row of the node was changed: so transactions about devices of one node are
+serialised.
+"""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -47,8 +49,8 @@ def offered(conn: sa.Connection) -> dict[int, list[PciDevice]]:
 
 
 def take(conn: sa.Connection, consumer: str, node_id: int, asked: Sequence[Mapping[str, Any]]) -> bool:
-    """Give devices of a node to a server, each only while it is nobody's; False when there are too few: the caller's claim
-    is void then, with all that it took."""
+    """Give devices of a node to a server, each only while it is free. False when there are too few: then the whole claim of the
+    caller is void."""
     query = sa.select(T).where(T.c.compute_node_id == node_id, _COUNTS).order_by(T.c.address).with_for_update()
     chosen = pci.choose([_device(row) for row in conn.execute(query)], asked)
     if chosen is None:
@@ -59,7 +61,7 @@ def take(conn: sa.Connection, consumer: str, node_id: int, asked: Sequence[Mappi
 
 
 def release(conn: sa.Connection, held: Collection[tuple[str, int]]) -> None:
-    """Nobody has any more what these had, each (consumer, node id)."""
+    """Release the devices of these, each (consumer, node id)."""
     for consumer, node_id in held:
         conn.execute(sa.update(T).where(T.c.consumer == consumer, T.c.compute_node_id == node_id)
                      .values(consumer=None, updated_at=units.utcnow()))

@@ -98,7 +98,7 @@ def delete_limits(conn: sa.Connection, project_id: str, user_id: str = "") -> No
 def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, int]:
     """The usage of a project (or of one user of it): instances, cores, ram and server_groups. One query."""
     servers, groups = models.instances, models.server_groups
-    # a server that was deleted and may be restored does not count, until somebody asks for that
+    # a soft-deleted server does not count, until it is restored
     counts = sa.or_(servers.c.vm_state != states.SOFT_DELETED, servers.c.task_state == states.RESTORING)
     mine = [servers.c.project_id == project_id, servers.c.deleted == 0, counts]
     mine_too = [groups.c.project_id == project_id]
@@ -122,7 +122,7 @@ def lock(conn: sa.Connection, project_id: str) -> None:
         with conn.begin_nested():
             conn.execute(sa.insert(locks).values(project_id=project_id, generation=1))
     except exc.IntegrityError:
-        conn.execute(take)      # somebody else made the row meanwhile
+        conn.execute(take)      # another transaction has made the row meanwhile
 
 
 def check_servers(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str, instances: int, cores: int,

@@ -37,7 +37,7 @@ class Projects:
         except exception.NovaLiteError as error:
             if isinstance(error, keystone.NeighbourError) and error.status == 404:
                 raise _unknown(project_id) from error
-            LOG.info("whether there is a project %s is not known: %s", project_id, error)
+            LOG.info("whether project %s exists is not known: %s", project_id, error)
 
     def _ask(self) -> Client:
         from nova_lite.identity import keystone  # takes its time and memory: few processes ever need it

@@ -35,7 +35,7 @@ class _Stays(Exception):
 
 
 class _Stopped(Exception):
-    """Nobody waits for a server any more."""
+    """The command was stopped: servers are not waited for any more."""
 
 
 class Drain:
@@ -185,7 +185,7 @@ class Drain:
         if move is None or move.source_compute != self.host:
             return server
         if not self._is_ours(server):
-            raise _Stays(f"it went to {server.host}, but its files are here until somebody confirms or reverts that "
+            raise _Stays(f"it went to {server.host}, but its files are here until a user confirms or reverts that "
                          f"{move.migration_type} (openstack server resize confirm)")
         context = self._context(server)
         try:

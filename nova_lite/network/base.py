@@ -10,7 +10,7 @@ from stevedore import driver as stevedore_driver
 
 from nova_lite.context import RequestContext
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, FloatingIP, NetworkRequest, PortNews, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.network import VIF, FloatingIP, NetworkRequest, PortState, SecurityGroup, SecurityGroupRule
 
 Requests = list[NetworkRequest] | str | None
 """What a user may ask: a list, "auto", "none", or None for whatever there is."""
@@ -31,7 +31,7 @@ class PortStore(Protocol):
 
     @property
     def groups(self) -> StoredGroups | None:
-        """None on compute hosts: nobody asks for groups there."""
+        """None on compute hosts: groups are not read there."""
 
     def list_networks(self, project_id: str | None) -> list[dict[str, Any]]:
         """Networks that the project may use (None: all)."""
@@ -193,7 +193,7 @@ class NetworkAPI(Protocol):
         port is gone. A second run returns the same. Raises VirtDriverError when a port cannot be bound."""
 
     def expect(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
-        """Before a running server moves: its nics as they will be on ``host``, while they go on working where they are."""
+        """Before a running server moves: its nics as they will be on ``host``, while the present ones keep working."""
 
     def announce(self, context: RequestContext, instance: Instance, host: str) -> None:
         """After ``expect``, when the server is about to arrive: let its nics be wired on ``host``. Called again when they are
@@ -202,7 +202,7 @@ class NetworkAPI(Protocol):
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """The server will not come to ``host``: undo ``expect`` and ``announce``."""
 
-    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortState]]:
         """Server -> port -> the present data of the port, for all servers' ports on ``host``. {} where no event can be lost."""
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:

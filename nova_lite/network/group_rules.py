@@ -58,14 +58,14 @@ class Rule:
         try:
             version = ipaddress.ip_network(self.remote_cidr).version
         except ValueError:
-            raise exception.InvalidInput(reason=f"{self.remote_cidr!r} is no range of addresses") from None
+            raise exception.InvalidInput(reason=f"{self.remote_cidr!r} is not a range of addresses") from None
         if f"IPv{version}" != self.ethertype:
-            raise exception.InvalidInput(reason=f"{self.remote_cidr} is no range of {self.ethertype}")
+            raise exception.InvalidInput(reason=f"{self.remote_cidr} is not a range of {self.ethertype}")
 
     def _check_ports(self) -> None:
         low, high, number = self.port_min, self.port_max, self.number
         if number is not None and not 0 < number < 256:
-            raise exception.InvalidInput(reason=f"{self.protocol!r} is no protocol of IP")
+            raise exception.InvalidInput(reason=f"{self.protocol!r} is not a protocol of IP")
         if low is None and high is None:
             return
         if number in _ICMP:
@@ -76,7 +76,7 @@ class Rule:
         elif number not in WITH_PORTS:
             raise exception.InvalidInput(reason=f"protocol {self.protocol or 'any'} has no ports")
         elif low is None or high is None or not 1 <= low <= high <= 65535:
-            raise exception.InvalidInput(reason=f"{low}:{high} is no range of ports: it lies in 1-65535, the lower end first")
+            raise exception.InvalidInput(reason=f"{low}:{high} is not a range of ports: 1-65535, the lower end first")
 
 
 DEFAULTS = (Rule(EGRESS), Rule(EGRESS, IPV6))
@@ -111,7 +111,7 @@ def _protocol(given: Any) -> str | None:
     if text in _ANY:
         return None
     if not isinstance(text, str) or not (text in NUMBERS or text.isascii() and text.isdigit() and len(text) < 4):
-        raise exception.InvalidInput(reason=f"{str(given)[:50]!r} is no protocol of IP")
+        raise exception.InvalidInput(reason=f"{str(given)[:50]!r} is not a protocol of IP")
     number = NUMBERS.get(text) or int(text)
     return {1: "icmp", **WITH_PORTS}.get(number, text)
 
@@ -121,7 +121,7 @@ def _network(given: Any) -> str:
     try:
         return str(ipaddress.ip_network(str(given), strict=False))
     except ValueError:
-        raise exception.InvalidInput(reason=f"{str(given)[:100]!r} is no range of addresses") from None
+        raise exception.InvalidInput(reason=f"{str(given)[:100]!r} is not a range of addresses") from None
 
 
 def _integer(body: Mapping[str, Any], key: str) -> int | None:

@@ -22,7 +22,7 @@ _UPLINKS = ipaddress.IPv4Network("169.254.32.0/19")
 def check_name(name: str, what: str = "interface") -> str:
     """The name, or ConfigError: nothing that could be taken for an option or a path reaches a command."""
     if not _NAME.fullmatch(name) or (what == "interface" and len(name) > _INTERFACE_LENGTH):
-        raise exception.ConfigError(reason=f"{name!r} is no name of a network {what}")
+        raise exception.ConfigError(reason=f"{name!r} is not the name of a network {what}")
     return name
 
 

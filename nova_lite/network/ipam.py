@@ -1,4 +1,4 @@
-"""Address arithmetic of the embedded network: ranges, free addresses, hardware addresses. It knows no database."""
+"""Address arithmetic of the embedded network: ranges, free addresses, hardware addresses. No database."""
 from __future__ import annotations
 
 import hashlib
@@ -42,7 +42,7 @@ def parse_gateway(network: ipaddress.IPv4Network, gateway: str | None) -> str:
     if gateway is None:
         return str(network[1])
     if not is_host_address(network, gateway):
-        raise exception.InvalidInput(reason=f"gateway {gateway} is no host address of {network}")
+        raise exception.InvalidInput(reason=f"gateway {gateway} is not a host address of {network}")
     return str(ipaddress.IPv4Address(gateway))
 
 

@@ -19,9 +19,9 @@ from nova_lite.network.neutron_groups import Groups
 from nova_lite.network.neutron_moves import PortMoves, of_instance
 from nova_lite.network.neutron_ports import HOST, Ports
 from nova_lite.network.neutron_requests import NETWORK_FIELDS, RequestChecker, available
-from nova_lite.network.neutron_views import NEWS_FIELDS, SUBNET_FIELDS, make_vif, news_of, subnet_ids
+from nova_lite.network.neutron_views import PORT_STATE_FIELDS, SUBNET_FIELDS, make_vif, port_state_of, subnet_ids
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest, PortNews
+from nova_lite.objects.network import VIF, NetworkRequest, PortState
 
 LOG = log.getLogger(__name__)
 
@@ -147,14 +147,14 @@ class NeutronNetwork:
             found[one["port_id"], one["fixed_ip_address"]].append(one["floating_ip_address"])
         return found
 
-    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortState]]:
         """See NetworkAPI. One call, and one for the floating IPs of a hundred ports."""
-        ports = self._api.list(context, "ports", **{HOST: host}, fields=NEWS_FIELDS)
+        ports = self._api.list(context, "ports", **{HOST: host}, fields=PORT_STATE_FIELDS)
         ports = [port for port in ports if (port.get("device_owner") or "").startswith("compute:")]
         floating = self._floating(context, [port["id"] for port in ports])
-        found: dict[str, dict[str, PortNews]] = defaultdict(dict)
+        found: dict[str, dict[str, PortState]] = defaultdict(dict)
         for port in ports:
-            found[port["device_id"]][port["id"]] = news_of(port, floating)
+            found[port["device_id"]][port["id"]] = port_state_of(port, floating)
         return found
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
@@ -199,7 +199,7 @@ class NeutronNetwork:
         """Nothing: what is missing here is missing in Neutron's agents."""
 
     def init_host(self, host: str) -> None:
-        """Nothing: Neutron's agents look after their bridges, and a host must start while Neutron is down."""
+        """Nothing: Neutron's agents manage the bridges, and a host must start while Neutron is down."""
 
     def refresh_filters(self) -> None:
         """Nothing: Neutron's agents do."""

@@ -18,9 +18,9 @@ _CHUNK = 100        # ids in one query: servers of HTTP bound the length of its 
 
 
 class StaleRevision(exception.Conflict):
-    """The port changed since it was looked at."""
+    """The port has changed since it was read."""
 
-    msg_fmt = "Port %(port_id)s was changed by somebody else."
+    msg_fmt = "Port %(port_id)s was changed by another client."
 
 
 class NeutronRefusal(exception.NovaLiteError):

@@ -82,7 +82,7 @@ class PortMoves:
                 self._tell(context, port)
 
     def _tell(self, context: RequestContext, port: Json) -> None:
-        """The agents hear of the port as it is now."""
+        """Notify the agents of the present state of the port."""
         try:
             self._api.update_port(context, port["id"], {PROFILE: settled(port)})
         except exception.PortNotFound:

@@ -98,7 +98,7 @@ class Ports:
             try:
                 self._release_one(context, instance, port, keep)
             except exception.NovaLiteError as error:
-                LOG.warning("port %s was not given back: %s", port["id"], error, extra={"instance_uuid": instance.uuid})
+                LOG.warning("port %s was not released: %s", port["id"], error, extra={"instance_uuid": instance.uuid})
                 first = first or error
         if first is not None:
             raise first
@@ -106,7 +106,7 @@ class Ports:
     def _release_one(self, context: RequestContext, instance: Instance, port: Json, keep: Collection[str]) -> None:
         if port["id"] in keep:
             try:
-                # before it is nobody's: its next server may be built where a live migration has left a binding
+                # before it is unbound: a live migration may have left a binding at the host of its next server
                 self._api.drop_waiting(context, port["id"])
                 unsaid = {PROFILE: settled(port)} if is_leaving(port) else {}
                 self._api.update_port(context, port["id"], {**_UNBOUND, **unsaid})
@@ -114,7 +114,7 @@ class Ports:
                 return
         elif port["project_id"] == instance.project_id:
             self._api.delete_port(context, port["id"])
-        else:       # anybody may write a server's uuid into a port of theirs
+        else:       # any user may write the uuid of a server into a port
             LOG.warning("port %s of project %s is not this server's: left alone", port["id"], port["project_id"],
                         extra={"instance_uuid": instance.uuid})
 

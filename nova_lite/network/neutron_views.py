@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_lite.network.neutron_api import Json
-from nova_lite.objects.network import VIF, FixedIP, PortNews
+from nova_lite.objects.network import VIF, FixedIP, PortState
 
 SUBNET_FIELDS = ["id", "cidr", "ip_version", "gateway_ip", "dns_nameservers", "host_routes", "enable_dhcp", "ipv6_address_mode"]
 PROFILE = "binding:profile"
 MIGRATING_TO = "migrating_to"       # in the profile: the host that a live migration takes the port to
-REMINDERS = "nova_lite_reminders"   # in the profile: how often the agent there was told of it again
-NEWS_FIELDS = ["id", "device_id", "device_owner", "fixed_ips", "mac_address", "network_id", "binding:vif_type", PROFILE]
+REMINDERS = "nova_lite_reminders"   # in the profile: a counter of the notifications of the agent there
+PORT_STATE_FIELDS = ["id", "device_id", "device_owner", "fixed_ips", "mac_address", "network_id", "binding:vif_type", PROFILE]
 ACTIVE = "ACTIVE"
 FAILED = "binding_failed"
 _NAME_LENGTH = 15       # of an interface in Linux
@@ -36,11 +36,11 @@ def make_vif(port: Json, network_name: str, mtu: int | None, subnets: Mapping[st
                active=is_wired(port))
 
 
-def news_of(port: Json, floating_ips: Mapping[tuple[str, str], list[str]]) -> PortNews:
-    """``port`` has NEWS_FIELDS; ``floating_ips`` are by (port id, fixed address)."""
+def port_state_of(port: Json, floating_ips: Mapping[tuple[str, str], list[str]]) -> PortState:
+    """``port`` has PORT_STATE_FIELDS; ``floating_ips`` are by (port id, fixed address)."""
     addresses = sorted((a["subnet_id"], a["ip_address"], tuple(sorted(floating_ips.get((port["id"], a["ip_address"]), ()))))
                        for a in port.get("fixed_ips", ()))
-    return PortNews(port["network_id"], port["mac_address"], _kind(port), tuple(addresses), is_leaving(port))
+    return PortState(port["network_id"], port["mac_address"], _kind(port), tuple(addresses), is_leaving(port))
 
 
 def is_leaving(port: Json) -> bool:
@@ -49,7 +49,7 @@ def is_leaving(port: Json) -> bool:
 
 
 def settled(port: Json) -> Json:
-    """The profile of the port when it is on no way."""
+    """The profile of the port without the mark of a move."""
     return {name: value for name, value in (port.get(PROFILE) or {}).items() if name not in (MIGRATING_TO, REMINDERS)}
 
 

@@ -37,7 +37,7 @@ class ConsoleAuthToken(Record):
 
 
 def new_token() -> str:
-    """122 random bits, in the form that Nova's clients know."""
+    """122 random bits, in the form of Nova."""
     return str(uuid.uuid4())
 
 

@@ -61,13 +61,13 @@ class Plan(Record):
     nics: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, str] = field(default_factory=dict)
     host: str = ""                  # the destination's name
-    post_copy: bool = False         # the destination can let the guest go on before all its memory is there
+    post_copy: bool = False         # the destination can run the guest before all its memory is there
     waits_for: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Progress(Record):
-    """Bytes of a copy; ``post_copy``: the guest goes on at the destination already."""
+    """Bytes of a copy; ``post_copy``: the guest runs at the destination already."""
 
     memory_total: int = 0
     memory_processed: int = 0

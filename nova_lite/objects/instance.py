@@ -27,7 +27,7 @@ DEVICE_ADDRESSES = "device_addresses"
 """Where the guest finds its devices, of a server of which any has a tag: see ``ComputeDriver.device_addresses``."""
 UNSHELVED_HOST = "unshelved_host"
 """The host whose guest may have begun to run, on a shelved server: no other may."""
-SHELF_KEYS = (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE, UNSHELVED_HOST)
+SHELVING_KEYS = (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE, UNSHELVED_HOST)
 """What a server has of these only while it is shelved, or comes back."""
 
 
@@ -167,7 +167,7 @@ def has_unshelved(server: Instance) -> bool:
     return bool(image_id) and server.system_metadata.get(UNSHELVED_IMAGE) == image_id
 
 
-def off_the_shelf(server: Instance) -> dict[str, Any]:
+def without_shelving_keys(server: Instance) -> dict[str, Any]:
     """``system_metadata`` of a server that was shelved, once it is not any more."""
     return {key: value for key, value in server.system_metadata.items()
-            if key not in SHELF_KEYS}
+            if key not in SHELVING_KEYS}

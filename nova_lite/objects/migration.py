@@ -20,8 +20,8 @@ DONE, COMPLETED, CONFIRMED, REVERTED = "done", "completed", "confirmed", "revert
 ERROR, FAILED, CANCELLED = "error", "failed", "cancelled"
 REVERT_BEGUN = "revert_begun"       # in ``facts``: a revert may have removed the guest from where it went
 UNDO_BEGUN = "undo_begun"           # in ``facts``: why the new host of a cold move removes what it has of the guest
-WENT_ON = "went_on"                 # in ``facts``: the guest goes on at its new host though not all of it was there
-LOST = "lost"                       # in the arguments of its action: why a guest that went on will never be whole
+WENT_ON = "went_on"                 # in ``facts``: the guest runs at its new host, without all of its memory
+LOST = "lost"                       # in the arguments of its action: why the memory of such a guest is lost
 ENDED_WELL = (DONE, COMPLETED, CONFIRMED, REVERTED)
 ENDED = (*ENDED_WELL, ERROR, FAILED, CANCELLED)
 
@@ -71,7 +71,7 @@ class Migration(Record):
 
     @property
     def went_on(self) -> bool:
-        """True from when the guest of a live migration went on where it goes: its disks are there, whatever becomes of it."""
+        """True once the guest of a live migration runs at its new host: its disks are there from then on."""
         return bool((self.facts or {}).get(WENT_ON))
 
     @property

@@ -19,7 +19,7 @@ class NetworkRequest(Record):
     mtu: int | None = None
     dns: bool = False                   # ports of the network have names
     security_groups: list[str] | None = None    # ids for the port to be made; None: the project's default group
-    revision: int | None = None         # of the user's port, when the API looked at it
+    revision: int | None = None         # of the user's port, when the API read it
     key: str | None = None              # names a nic that was attached later: its place in the list does not
 
 
@@ -44,7 +44,7 @@ class FixedIP(Record):
 
 
 @dataclass(frozen=True)
-class PortNews:
+class PortState:
     """The attributes of a port that may change without an event. ``addresses`` are (subnet id, address, floating IPs), sorted;
     ``type`` is the VIF type. ``leaving``: a live migration has marked the port for another host."""
 
@@ -83,10 +83,10 @@ class VIF(Record):
         if not self.devname:
             self.devname = "tap" + self.id[:11]      # an interface name has 15 characters at most; Nova's form
 
-    def news(self) -> PortNews:
+    def port_state(self) -> PortState:
         """The same attributes, as the record of the server has them."""
         addresses = sorted((f.subnet_id or "", f.address, tuple(sorted(f.floating_ips))) for f in self.fixed_ips)
-        return PortNews(self.network_id, self.mac_address, self.type, tuple(addresses))
+        return PortState(self.network_id, self.mac_address, self.type, tuple(addresses))
 
 
 @dataclass

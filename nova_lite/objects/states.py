@@ -42,7 +42,7 @@ REBUILD_STATES = (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)
 SHELVE_STATES = (SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING)
 
 
-def may_have_shelf(instance: Instance) -> bool:
+def owns_shelved_image(instance: Instance) -> bool:
     """Whether the image of a shelved server is deleted together with it: the server is shelved, is being shelved or unshelved,
     or was shelved when it was soft-deleted. In any other state the image may be the only copy."""
     return instance.vm_state in (SHELVED, SHELVED_OFFLOADED, SOFT_DELETED) or (

@@ -40,11 +40,11 @@ def check_secret_keys(conf: cfg.ConfigOpts) -> None:
 
 def _check_connection_is_set(conf: cfg.ConfigOpts) -> None:
     """Raise ConfigError for a service that shares a broker with others, but would use a database file of its own: it would take
-    messages about servers that it does not know."""
+    messages about servers of another database."""
     try:
         alone = _is_alone(conf)
     except oslo_messaging.MessagingException:
-        return          # told by check_broker
+        return          # reported by check_broker
     said = conf.get_location("connection", "database")
     if not alone and (said is None or said.location is cfg.Locations.opt_default):
         raise exception.ConfigError(reason="[database] connection is not set: a service with a message broker needs the "

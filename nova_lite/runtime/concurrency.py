@@ -39,7 +39,7 @@ def setup() -> None:
     """Choose the threads of this process. Call it before anything else is imported."""
     warnings.filterwarnings("ignore", message="(?s).*Eventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="oslo_.*")
-    # eventlet's own resolver costs 15 MiB and brings nothing to addresses of the local network
+    # eventlet's own resolver costs 15 MiB, without a benefit for addresses of the local network
     os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
     global _green
     _green = mode() == "eventlet"
@@ -93,7 +93,7 @@ def native_lasting(function: Callable[[], T]) -> T:
 
     native_thread(work, "lasting")
     trampoline(read_end, read=True)
-    for end in (read_end, write_end):       # not if the waiting was cut off: the thread may write yet
+    for end in (read_end, write_end):       # not if the wait was interrupted: the thread may still write
         os.close(end)
     if failures:
         raise failures[0]

@@ -29,7 +29,7 @@ def reread(conf: cfg.ConfigOpts, checks: Checks = ()) -> None:
         changed = _change(conf, _changed_urls(conf, checks))
     except (exception.NovaLiteError, cfg.Error, oslo_messaging.MessagingException) as error:
         LOG.error("the configuration was not read again: %s", " ".join(str(error).split()))
-    except Exception:       # the service goes on as it is
+    except Exception:       # the service continues without a change
         LOG.exception("the configuration was not read again")
     else:
         LOG.info("the configuration was read again; changed: %s", ", ".join(sorted(changed)) or "nothing")

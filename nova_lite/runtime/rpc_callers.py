@@ -49,7 +49,7 @@ class Rule:
 NOBODY = Rule(False, False)
 ANYBODY = Rule(by_control=True, once=False, unsigned=True)      # what is answered is no secret
 CONTROL = Rule(False, True)
-WAKE_UP = Rule(False, True, once=False)                         # by control services; told twice it does no harm
+WAKE_UP = Rule(False, True, once=False)                         # by control services; a repetition is harmless
 
 
 class Proofs(Protocol):
@@ -65,7 +65,7 @@ class Proofs(Protocol):
         """The nonces that count no more."""
 
 
-class Heard:
+class SeenNonces:
     """The nonces that this process has heard."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Heard:
         """Raises MessageReplayed for a known nonce; ``name``: the sender."""
         with self._lock:
             if nonce in self._until:
-                raise exception.MessageReplayed(host=name, reason="its message has come before")
+                raise exception.MessageReplayed(host=name, reason="its message was received before")
             self._until[nonce] = until
             if len(self._until) > MOST_HEARD:
                 del self._until[next(iter(self._until))]
@@ -101,7 +101,7 @@ class ControlPlane:
 
     def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
         self._host, self._own = host, sender.of_host(conf, host)
-        self._heard = Heard()
+        self._seen_nonces = SeenNonces()
 
     def are_in(self, said: Said) -> bool:
         """Whether the control plane has signed, and this host has a key."""
@@ -119,11 +119,11 @@ class ControlPlane:
             is_right = False
         if not is_right or said["to"] != self._host:
             raise exception.HostNotAllowed(host="(control)", reason=f"its signature is wrong for the key of {self._host}")
-        self._heard.add(nonce, check_time(sent, "(control)"), "(control)")
+        self._seen_nonces.add(nonce, check_time(sent, "(control)"), "(control)")
 
     def forget(self) -> None:
         """The nonces that count no more."""
-        self._heard.forget(time.time())
+        self._seen_nonces.forget(time.time())
 
 
 class Callers:
@@ -135,8 +135,8 @@ class Callers:
         self.forget = proofs.forget
 
     def before(self, endpoints: Sequence[object]) -> list[object]:
-        """The endpoints, with each call looked at first."""
-        return [_Door(self, endpoint) for endpoint in endpoints]
+        """The endpoints, with a check of each call."""
+        return [_CheckedEndpoint(self, endpoint) for endpoint in endpoints]
 
     @expected
     def admit(self, context: RequestContext, method: str, arguments: Arguments) -> None:
@@ -145,11 +145,11 @@ class Callers:
         host = said.get("host")
         try:
             if not isinstance(host, str | None):
-                raise exception.HostNotAllowed(host="(none)", reason="what it calls itself is no name")
+                raise exception.HostNotAllowed(host="(none)", reason="its name is not valid")
             if host is not None:
                 self._check_host(host, rule, method, arguments)
             elif not rule.by_hosts and not rule.by_control:
-                raise exception.HostNotAllowed(host="(none)", reason=f"{method} is nobody's to call")
+                raise exception.HostNotAllowed(host="(none)", reason=f"{method} may not be called")
             if self._proofs.are_in(said) and not rule.unsigned:
                 self._proofs.check(context, rule, method, arguments)
             elif self._required and not rule.unsigned:
@@ -167,7 +167,7 @@ class Callers:
                 raise exception.HostNotAllowed(host=host, reason=f"it speaks for host {other}")
 
 
-class _Door:
+class _CheckedEndpoint:
     """One endpoint; calls of oslo.messaging pass :meth:`Callers.admit`."""
 
     def __init__(self, callers: Callers, endpoint: object) -> None:

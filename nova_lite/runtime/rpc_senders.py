@@ -16,7 +16,7 @@ from nova_lite.context import RequestContext
 from nova_lite.db import host_keys
 from nova_lite.db.core import Database
 from nova_lite.rpc import sender
-from nova_lite.runtime.rpc_callers import NONCE_LENGTH, Arguments, Heard, Rule, Said, check_time
+from nova_lite.runtime.rpc_callers import NONCE_LENGTH, Arguments, Rule, Said, SeenNonces, check_time
 
 GOOD_SECONDS = 10.0     # after which the database is asked again whether a key is good
 
@@ -27,7 +27,7 @@ class Senders:
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self._db, self._master = db, sender.master_key(conf)
         self._good: dict[tuple[str, int], float] = {}       # keys that were good at a time, by time.monotonic()
-        self._heard = Heard()
+        self._seen_nonces = SeenNonces()
 
     def are_in(self, said: Said) -> bool:
         """Whether there is a signature, and a key of the control plane."""
@@ -53,7 +53,7 @@ class Senders:
             return
         if host is not None:
             self._check_good(host, generation)
-        self._heard.add(nonce, until, name)
+        self._seen_nonces.add(nonce, until, name)
 
     def _check_good(self, host: str, generation: int) -> None:
         """For messages whose nonce is not stored: the key is checked in the database now and then."""
@@ -66,6 +66,6 @@ class Senders:
     def forget(self) -> None:
         """The nonces that count no more."""
         now = time.time()
-        self._heard.forget(now)
+        self._seen_nonces.forget(now)
         if self._master:
             self._db.write(host_keys.forget_nonces, now)

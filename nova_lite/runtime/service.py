@@ -168,7 +168,7 @@ class Service:
 
     def _tell_failure(self, name: str, seconds: float, error: BaseException) -> None:
         if self._stopping.is_set():
-            LOG.debug("%s was cut off by the stop: %s", name, error)
+            LOG.debug("%s was interrupted by the stop: %s", name, error)
         elif isinstance(error, exception.Interrupted | oslo_messaging.MessagingException):      # the other side is away
             LOG.warning("%s failed; it runs again in %s s: %s", name, seconds, error)
         else:
@@ -257,7 +257,7 @@ def load(name: str, cli_opts: Sequence[cfg.Opt] = (), argv: Sequence[str] | None
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Read every option once, as oslo.config looks at a value only when it is asked for. Raises ConfigError."""
+    """Read every option once, as oslo.config checks a value only when it is read. Raises ConfigError."""
     for module in conf_module.GROUPS:
         group = conf if module.GROUP == "DEFAULT" else conf[module.GROUP]
         for option in module.OPTS:

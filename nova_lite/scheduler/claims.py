@@ -39,7 +39,7 @@ class Placer:
         with self._db.read() as conn:
             left_over = db_claims.held_without_host(conn, instance_uuids)
         if left_over:       # read again under a lock: another attempt may be writing their hosts
-            self._db.write(db_claims.release_homeless, left_over)
+            self._db.write(db_claims.release_without_host, left_over)
         chosen: dict[str, list[Selection]] = {}
         try:
             self._place(spec, instance_uuids, chosen)

@@ -92,7 +92,7 @@ class ComputeDriver(Protocol):
         """Connect to the hypervisor. Raises VirtDriverError or ConfigError when it cannot be used."""
 
     def stop_host(self) -> None:
-        """Let go of the hypervisor; the guests run on."""
+        """Disconnect from the hypervisor; the guests run on."""
 
     def inventory(self) -> Inventory:
         """What the host offers now."""
@@ -101,7 +101,7 @@ class ComputeDriver(Protocol):
         """How long the host has run and how busy it is, as the command ``uptime`` prints it; None: unknown."""
 
     def power_states(self) -> dict[str, int]:
-        """instance uuid -> power_state of every guest that the hypervisor knows, running or not."""
+        """instance uuid -> power_state of every guest of the hypervisor, running or not."""
 
     def power_state(self, instance: Instance) -> int | None:
         """power_state of one guest; None: the hypervisor does not have the guest."""
@@ -126,8 +126,8 @@ class ComputeDriver(Protocol):
         """Fetch an image into the cache, unless it is there. Raises the errors of ``fetch_image``, ImageUnacceptable."""
 
     def clear(self, instance: Instance, network_info: list[VIF], keep_ephemeral: bool) -> None:
-        """End the guest and remove it with its files, but (``keep_ephemeral``) its empty disks: it is about to be spawned anew,
-        with the volumes that it has."""
+        """End the guest and remove it with its files, except (``keep_ephemeral``) its empty disks: it is about to be spawned
+        again, with its volumes."""
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """End the guest and remove it with all its files and taps."""
@@ -139,7 +139,7 @@ class ComputeDriver(Protocol):
         """Ask the guest to shut down; after ``timeout`` seconds (0: at once) pull the plug."""
 
     def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
-        """Soft: through the guest, falling back to hard after ``timeout`` seconds. Hard: the guest is defined anew."""
+        """Soft: through the guest, and hard after ``timeout`` seconds. Hard: the guest is defined again."""
 
     def rescue(self, instance: Instance, network_info: list[VIF], image: ImageMeta, files: GuestFiles,
                fetch_image: Fetcher) -> None:
@@ -160,17 +160,17 @@ class ComputeDriver(Protocol):
         """Who this host is to a storage backend: ``host``, ``ip``, ``initiator`` (an IQN), ``multipath``, ``os_type``, ..."""
 
     def connect_volume(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
-        """Prepare the host for a volume; answers ``connection_info`` without its secrets, which the host now keeps
-        (a libvirt secret). Raises InvalidVolume for a type that this hypervisor does not know."""
+        """Prepare the host for a volume; returns ``connection_info`` without its secrets, which the host keeps (a libvirt
+        secret). Raises InvalidVolume for an unknown type."""
 
     def disconnect_volume(self, instance: Instance, device: BlockDevice) -> None:
-        """The inverse of ``connect_volume``, after the guest let go of the volume."""
+        """The inverse of ``connect_volume``, after the guest has released the volume."""
 
     def attach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Give a connected volume to the guest, live when it runs; a guest that has it already keeps it."""
 
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
-        """Take a volume from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
+        """Detach a volume from the guest and wait until the guest has released it. Raises VirtDriverError when it does not."""
 
     def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice, note: Noter) -> None:
         """Copy a volume of a running guest to another connected volume, and let the guest change to that; a guest that has the
@@ -202,7 +202,7 @@ class ComputeDriver(Protocol):
         """Give the guest a nic whose network is plugged, live when it runs; a guest that has it already keeps it."""
 
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
-        """Take a nic from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
+        """Detach a nic from the guest and wait until the guest has released it. Raises VirtDriverError when it does not."""
 
     def snapshot(self, instance: Instance, check: Checker = wanted) -> AbstractContextManager[DiskCopy]:
         """The root disk at this moment, copied while the guest runs. The file exists within the ``with`` block; a file that a

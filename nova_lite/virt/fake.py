@@ -317,7 +317,7 @@ class FakeDriver:
         self._known("quiesce", instance)
 
     def unquiesce(self, instance: Instance) -> None:
-        """And goes on."""
+        """Nothing is frozen."""
         self._act("unquiesce", instance)
 
     def pause(self, instance: Instance) -> None:
@@ -392,7 +392,7 @@ class FakeDriver:
 
     def _known(self, operation: str, instance: Instance, suffix: str = "") -> None:
         if instance.uuid + suffix not in self._guests:
-            raise exception.DriverRefusal(what=operation, reason=f"the hypervisor knows no guest {instance.uuid}")
+            raise exception.DriverRefusal(what=operation, reason=f"the hypervisor has no guest {instance.uuid}")
 
     def _act(self, operation: str, instance: Instance) -> None:
         """Take as long as ``[fake] delay``, then fail if ``[fake] fail`` says so."""

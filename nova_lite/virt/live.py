@@ -16,8 +16,8 @@ from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Checker, Fetcher, wanted
 
 ABORT, FORCE_COMPLETE, GIVE_UP = "abort", "force_complete", "give_up"
-# where the memory of a guest is. SPLIT: it went on at the destination before all of it was there, and the rest follows;
-# BROKEN: that has stopped, and the guest stands still until the source takes it up again
+# where the memory of a guest is. SPLIT: the guest runs at the destination, and the rest of its memory follows;
+# BROKEN: the copy has stopped, and the guest is stopped until the source resumes the copy
 WHOLE, SPLIT, BROKEN = "", "split", "broken"
 REST_SECONDS = 7200.0           # how long the rest of a BROKEN guest is waited for; its user has no server meanwhile
 
@@ -76,7 +76,7 @@ class LiveMigrations(Protocol):
         counts; False for a guest that is gone, and for one that runs completely."""
 
     def post_copy(self, instance: Instance) -> str:
-        """WHOLE, SPLIT or BROKEN; asked of both hosts. As long as it is not WHOLE nobody gives the copy up."""
+        """WHOLE, SPLIT or BROKEN; on both hosts. The copy is given up only when it is WHOLE."""
 
     def adopt(self, instance: Instance) -> None:
         """Before an evacuated guest is built here, and before what was built of it is removed: remove the owner of files that
@@ -90,7 +90,7 @@ class LiveMigrations(Protocol):
         """On the destination: the whole guest is here, running or paused by its user; not a guest that is still arriving."""
 
     def wire(self, instance: Instance, network_info: list[VIF]) -> None:
-        """The destination makes the nics again that ``prepare`` has made and that somebody has taken away since."""
+        """On the destination: make the nics of ``prepare`` again, if they were removed since."""
 
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
         """On the destination, which has lost the source: wait until the incoming guest has arrived or is gone (``pause`` is
@@ -106,4 +106,4 @@ class LiveMigrations(Protocol):
         """The destination undoes all; the guest is still at the source."""
 
     def stay(self, instance: Instance, plan: Plan) -> None:
-        """The source keeps the guest, which goes on as before."""
+        """On the source: keep the guest, which runs as before."""

@@ -62,7 +62,7 @@ class VolumeAPI(Protocol):
         only so a volume that is connected to one host of its server can be connected to another one."""
 
     def connect(self, context: RequestContext, attachment_id: str, connector: dict[str, Any]) -> Attachment:
-        """Tell the host's connector (run again it gives the same); ``connection_info`` is in the answer."""
+        """Set the connector of a host (a second run gives the same); ``connection_info`` is in the answer."""
 
     def encryption(self, context: RequestContext, volume_id: str) -> dict[str, Any]:
         """The encryption of a volume: ``provider`` (luks, ...), ``encryption_key_id``, ``cipher``, ``key_size``,
@@ -75,7 +75,7 @@ class VolumeAPI(Protocol):
         """Report the result of the hypervisor's part of a snapshot; one that does not exist is no error."""
 
     def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
-        """Tell how the move of a volume's data to a new volume ended; the id under which these data are known from now on."""
+        """Report the end of the migration of a volume to a new volume; returns the id that these data have from now on."""
 
     def make_available(self, context: RequestContext, volume_id: str) -> None:
         """Set a volume to available whose status is in-use though no server has it, as after a migration whose server was

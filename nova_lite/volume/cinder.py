@@ -78,7 +78,7 @@ class CinderVolumes:
         """The volumes that carry these metadata, of every project."""
         query = {"all_tenants": "1", "metadata": json.dumps(metadata)}
         found = [_volume(v) for v in self._pages(context, "/volumes/detail", "volumes", query)]
-        # an operator may have switched the filter off, which Cinder does not tell
+        # an operator may have switched the filter off, which Cinder does not report
         return [v for v in found if metadata.items() <= v.metadata.items()]
 
     def delete(self, context: RequestContext, volume_id: str) -> None:
@@ -103,7 +103,7 @@ class CinderVolumes:
         return _attachment(self._call(context, "POST", "/attachments", gone, body)["attachment"])
 
     def connect(self, context: RequestContext, attachment_id: str, connector: dict[str, Any]) -> Attachment:
-        """Tell the host's connector; the backend gives the host access to the volume."""
+        """Set the connector of a host; the backend gives the host access to the volume."""
         gone = exception.VolumeAttachmentNotFound(attachment_id=attachment_id)
         body = {"attachment": {"connector": connector}}
         return _attachment(self._call(context, "PUT", f"/attachments/{attachment_id}", gone, body)["attachment"])
@@ -145,7 +145,7 @@ class CinderVolumes:
             return
 
     def update_snapshot_status(self, context: RequestContext, snapshot_id: str, status: str) -> None:
-        """Cinder goes on from there."""
+        """Cinder continues then."""
         gone = exception.SnapshotNotFound(snapshot_id=snapshot_id)
         body = {"os-update_snapshot_status": {"status": status, "progress": "90%"}}
         try:

@@ -146,11 +146,11 @@ class MetadataHandler:
         if not tenant:
             raise exception.Invalid("X-Tenant-ID header is missing from request.")
         guest = self._answers.get(uuid, lambda: self._ask(self._conductor.instance_metadata, instance_uuid=uuid), _size)
-        # ports of one tenant's network cannot stand for another tenant's server
+        # a port of one tenant's network must not lead to another tenant's server
         return guest if guest is not None and guest.project_id == tenant else None
 
     def _check_signature(self, req: webob.Request, instance_id: str) -> None:
-        if not self._secret:        # with an empty one everybody could sign
+        if not self._secret:        # an empty secret would accept every signature
             LOG.error("[metadata] shared_secret is not set: no request of Neutron's metadata agent can be answered")
             raise exception.Forbidden("Invalid proxy request signature.")
         expected = hmac.new(self._secret.encode(), instance_id.encode(), hashlib.sha256).hexdigest()

@@ -19,7 +19,7 @@ from nova_lite.api.openstack.routes import as_tuple, at_version, response_at, st
 _ERRORS = {"400": "what was sent is not right", "401": "no valid token", "403": "not allowed, or over quota",
            "404": "no such resource, or not at this microversion",
            "406": "no such microversion", "409": "not possible in the present state", "413": "too much was sent",
-           "415": "the body is no JSON", "501": "not possible with the drivers of this cloud",
+           "415": "the body is not JSON", "501": "not possible with the drivers of this cloud",
            "503": "a service that is needed does not answer"}
 _OF_ERRORS = {"413": {"Retry-After": "seconds"}}
 _OF_THE_WEB_SERVER = {"414": {"description": "the URL is too long"}}

@@ -12,7 +12,7 @@ from nova_lite.conductor import move_completion
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, moves, quotas
 from nova_lite.objects import states
-from nova_lite.objects.instance import SHELVED_IMAGE, Instance, off_the_shelf
+from nova_lite.objects.instance import SHELVED_IMAGE, Instance, without_shelving_keys
 
 OWNER, ADMIN = "owner", "admin"
 
@@ -77,11 +77,11 @@ class Operations(Base):
             unless_whole.update({a.arguments["image_id"]: True for a, row in operations.known(under_way)
                                  if row.pending_cleanup is operations.PendingCleanup.IMAGE})
             prepared = prepare(connection, server) if prepare is not None else Prepared()
-            shelved, its_own = server.system_metadata.get(SHELVED_IMAGE), states.may_have_shelf(server)
+            shelved, its_own = server.system_metadata.get(SHELVED_IMAGE), states.owns_shelved_image(server)
             if shelved and not (its_own and not operations.VERBS[verb].is_delete):
                 unless_whole[shelved] = not its_own
             if shelved and not its_own:
-                prepared = prepared._replace(updates={**prepared.updates, "system_metadata": off_the_shelf(server)})
+                prepared = prepared._replace(updates={**prepared.updates, "system_metadata": without_shelving_keys(server)})
             return prepared
 
         self.operate(context, instance.uuid, verb, prepare=note)

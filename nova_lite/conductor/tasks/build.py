@@ -124,9 +124,9 @@ class BuildTask:
             LOG.exception("scheduling failed")
             self._ask_again(waiting, exception.words_of(error).splitlines()[0], started, exception.public_of(error))
             return
-        sent, homeless = self.db.write(self._assign, waiting, batch[0].spec, selections, started)
-        if homeless:
-            self._try_again(homeless, "the room that was found for them was given to others meanwhile", started)
+        sent, unplaced = self.db.write(self._assign, waiting, batch[0].spec, selections, started)
+        if unplaced:
+            self._try_again(unplaced, "the room that was found for them was given to others meanwhile", started)
         by_host: dict[str, list[int]] = defaultdict(list)
         for action, host in sent:
             by_host[host].append(action.id)
@@ -139,11 +139,11 @@ class BuildTask:
         actions of this conductor whose room is taken."""
         held = self._answered(conn, batch)
         self._give_back(conn, [a.instance_uuid for a in batch if a.id not in held])
-        homeless = self._without_room(conn, [a for a in batch if a.id in held], spec, selections)
+        unplaced = self._without_room(conn, [a for a in batch if a.id in held], spec, selections)
         sent: list[tuple[Action, str]] = []
         same: dict[tuple, list[Action]] = defaultdict(list)
         for action in batch:
-            if action.id in held and action not in homeless:
+            if action.id in held and action not in unplaced:
                 places = selections[action.instance_uuid]
                 same[tuple((s.host, s.compute_node_id) for s in places)].append(action)
         for alike in same.values():
@@ -156,7 +156,7 @@ class BuildTask:
             sent += [(a, chosen.host) for a in ready]
         event = actions.event(EVENT, self.conf.host, started)
         actions.add_events(conn, [(a.id, event) for a, _ in sent])
-        return sent, homeless
+        return sent, unplaced
 
     def _without_room(self, conn: sa.Connection, mine: list[Action], spec: RequestSpec,
                       selections: dict[str, list[Selection]]) -> list[Action]:

@@ -224,7 +224,7 @@ def _context(req: Request) -> RequestContext:
 
 
 def _whose(req: Request) -> RequestContext:
-    """An admin may ask for everybody's."""
+    """An admin may ask for all projects."""
     everybody = req.is_admin and req.GET.get("all_tenants", "").lower() in ("1", "true")
     return admin_context() if everybody else _context(req)
 

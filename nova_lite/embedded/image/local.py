@@ -146,7 +146,7 @@ class LocalImages:
         return image
 
     def delete(self, context: RequestContext, image_id: str) -> None:
-        """Remove data and record; Forbidden for a protected image. A delete that was cut off can be run again."""
+        """Remove data and record; Forbidden for a protected image. An interrupted delete can be run again."""
         self._own(context, image_id)
         with self._locked():
             image = self._read(image_id)

@@ -24,7 +24,7 @@ from nova_lite.network.group_rules import Rule
 from nova_lite.network.host import NetworkHost, check_name
 from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, FixedIP, NetworkRequest, PortNews
+from nova_lite.objects.network import VIF, FixedIP, NetworkRequest, PortState
 
 LOG = log.getLogger(__name__)
 _Rules = tuple[list[Nic], Members]
@@ -48,7 +48,7 @@ class BridgeNetwork:
         self._dhcp = pathlib.Path(conf.state_path).absolute() / "dhcp"
         self._host = conf.host
         self._lock = threading.Lock()
-        self._ready: set[str] = set()      # bridges that this process has looked after
+        self._ready: set[str] = set()      # bridges of this process
         self._applied: dict[str, _Rules] = {}      # the last data of all nics of a bridge that the filter got
 
     # what the API and the build ask -----------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class BridgeNetwork:
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """Nothing was written down."""
 
-    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortState]]:
         """Nothing: hosts ask for what is in force."""
         return {}
 
@@ -232,7 +232,7 @@ class BridgeNetwork:
         try:
             filtered = self._filter.interfaces(bridge)
             if any(nic.interface not in filtered for nic in self._applied.get(bridge, ((), {}))[0]):
-                LOG.warning("the rules of bridge %s were gone (has somebody flushed nftables?): making them again", bridge)
+                LOG.warning("the rules of bridge %s were missing (was nftables flushed?): making them again", bridge)
                 del self._applied[bridge]
             here = filtered | self._at.attached(bridge)         # a guest that is not plugged gets its rules when it is
             now = self._rules([port for port in ports if make_vif(port).devname in here])
@@ -306,7 +306,7 @@ def _is_usable(address: str, whose: str) -> bool:
     """False for an invalid address that an older version accepted: one such row must not stop the filters of the others."""
     if ipam.is_address(address):
         return True
-    LOG.error("%s: %r is no address: left out", whose, address)
+    LOG.error("%s: %r is not an address: left out", whose, address)
     return False
 
 

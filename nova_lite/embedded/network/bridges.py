@@ -45,7 +45,7 @@ class Bridges:
         self.host.route_to(str(cidr))
 
     def has_rules(self, bridge: str) -> bool:
-        """False when somebody has flushed nftables since :meth:`ensure`."""
+        """False when nftables was flushed since :meth:`ensure`."""
         return self.host.run("nft", "list", "table", "ip", check_name(bridge), check=False).returncode == 0
 
     def remove(self, bridge: str) -> None:

@@ -39,7 +39,7 @@ class Lease:
 
     def __post_init__(self) -> None:
         if not _MAC.fullmatch(self.mac):
-            raise exception.InvalidInput(reason=f"{self.mac!r} is no hardware address")
+            raise exception.InvalidInput(reason=f"{self.mac!r} is not a hardware address")
         ipaddress.IPv4Address(self.address)
 
     def line(self) -> str:
@@ -58,7 +58,7 @@ class Dnsmasq:
         self._leases, self._pid, self._log = (self.directory / name for name in ("leases", "pid", "log"))
 
     def sync(self, network: dict[str, Any], leases: Iterable[Lease]) -> None:
-        """Make the running daemon fit: started, restarted or told to read its hosts again, only as far as needed."""
+        """Start or restart the daemon, or let it read its hosts again, as far as needed."""
         known = {lease.address: lease for lease in leases}
         self.directory.mkdir(parents=True, exist_ok=True)
         self._bound_log()

@@ -1,7 +1,5 @@
-"""The data of volumes in files: raw and sparse, made whole or not at all.
-
-Whoever makes a file holds a lock on its ``.part`` until it is done. So anybody can tell a file that is being made from one
-whose maker died: :meth:`DataFile.progress`.
+"""The data of volumes in files: raw and sparse, complete or absent. The process that makes a file holds a lock on its ``.part``
+until the end. So a file that is being made can be told from one whose process died: :meth:`DataFile.progress`.
 """
 from __future__ import annotations
 
@@ -59,13 +57,13 @@ class DataFile:
         durable.put_in_place(self._part, self.path)
 
     def finish(self) -> None:
-        """Give the claim up, after the record tells how it ended."""
+        """Release the claim, after the record has the result."""
         self._part.unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.close()
 
     def progress(self) -> Progress:
-        """How the making stands, whichever process began it."""
+        """The progress of the file, whichever process began it."""
         try:
             with open(self._part, "rb") as part:
                 fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)

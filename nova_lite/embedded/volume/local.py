@@ -158,7 +158,7 @@ class LocalVolumes:
         return volume.public()
 
     def extend(self, context: RequestContext, volume_id: str, size: int) -> None:
-        """Let a volume that nobody uses grow to ``size`` GiB."""
+        """Let an unused volume grow to ``size`` GiB."""
         with self._lock.held():
             volume = self._visible(context, volume_id)
             if volume.status != AVAILABLE:
@@ -177,8 +177,8 @@ class LocalVolumes:
             self._volumes.write(volume_id, volume)
 
     def delete(self, context: RequestContext, volume_id: str) -> None:
-        """Remove data and record; InvalidVolume while the volume is in use or being made, or has snapshots. One that was cut
-        off can be run again."""
+        """Remove data and record; InvalidVolume while the volume is in use or being made, or has snapshots. An interrupted
+        delete can be run again."""
         with self._lock.held():
             try:
                 volume = self._visible(context, volume_id)

@@ -83,7 +83,7 @@ def policy(asked: Asked) -> Policy:
         raise exception.InvalidHardware(reason="Cannot set cpu thread pinning policy in a non dedicated cpu pinning policy")
     emulator = among(asked, "hw:emulator_threads_policy", asked.spec("hw:emulator_threads_policy"), ("share", ISOLATE))
     if emulator == ISOLATE:
-        raise exception.InvalidHardware(reason="hw:emulator_threads_policy=isolate: the emulator gets no CPU of its own here")
+        raise exception.InvalidHardware(reason="hw:emulator_threads_policy=isolate: a CPU for the emulator is not offered")
     return Policy(dedicated, threads or PREFER)
 
 

@@ -36,7 +36,8 @@ def check(asked: Asked) -> None:
         among(asked, name, asked.property(name), allowed)
     machine = asked.property("hw_machine_type")
     if machine is not None and re.fullmatch(r"[A-Za-z0-9._-]+", machine) is None:
-        raise exception.InvalidHardware(reason=f"Invalid image metadata. Error: hw_machine_type={machine} is no machine type")
+        raise exception.InvalidHardware(reason="Invalid image metadata. Error: "
+                                               f"hw_machine_type={machine} is not a machine type")
     for name in ("hw_rng:rate_bytes", "hw_rng:rate_period"):
         asked.number(name)
     tpm(asked)

@@ -59,7 +59,7 @@ def address_parts(address: str) -> tuple[str, str, str, str]:
     """Domain, bus, slot and function, as hexadecimal digits. Raises ValueError for what is no address."""
     match = _ADDRESS.fullmatch(address.lower())
     if match is None:
-        raise ValueError(f"{address!r} is no PCI address")
+        raise ValueError(f"{address!r} is not a PCI address")
     domain, bus, slot, function = match.groups()
     return domain, bus, slot, function
 
@@ -80,7 +80,7 @@ def _device_spec(entry: Mapping[str, Any]) -> DeviceSpec:
     elif re.fullmatch(r"[^:]+:[^:]+", str(address)):        # Nova takes an address without its domain
         address = f"0000:{address}"
     if not re.fullmatch(r"[0-9a-f*?:.\[\]-]+", str(address).lower()):
-        raise _wrong("device_spec", entry, "address is no address or pattern such as 0000:0a:00.*")
+        raise _wrong("device_spec", entry, "address is not an address or a pattern such as 0000:0a:00.*")
     return DeviceSpec(**{name: str(entry.get(name, "*")).lower() for name in ("vendor_id", "product_id")},
                       address=str(address).lower())
 

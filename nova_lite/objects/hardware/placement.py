@@ -98,9 +98,11 @@ def place(demand: numa.Demand, cells: Sequence[HostCell]) -> tuple[BoundCell, ..
 
 def _matched(guest: int, hosts: int, taken: dict[int, int], fit: Callable[[int, int], BoundCell | None],
              seen: set[int]) -> bool:
-    """Find the guest's node one of the host's, for which others may have to go to another. A tenant may ask for any number of
-    nodes, so not all orders are tried: where one fits does not depend on where the others are, and what was ``seen`` once needs
-    no second look."""
+    """Assign a node of the host to a node of the guest; other nodes may have to change theirs.
+
+    A tenant may ask for any number of nodes, so not all orders are tried: whether a node fits does not depend on the places of
+    the others, and a node in ``seen`` need not be tried again.
+    """
     for host in sorted(range(hosts), key=lambda number: number in taken):       # free ones first
         if host in seen or fit(guest, host) is None:
             continue

@@ -113,7 +113,7 @@ class Chunked:
     def _size(self, line: bytes) -> None:
         match = _SIZE.fullmatch(line)
         if match is None:
-            raise BadRequest("the size of a chunk is no hexadecimal number")
+            raise BadRequest("the size of a chunk is not a hexadecimal number")
         self._left = int(match[1], 16)
         self._overhead = max(0, self._overhead + len(line) + _LINE_ENDS - self._left)
         if self._overhead > OVERHEAD_BYTES:
@@ -134,7 +134,7 @@ class Chunked:
         if self._trailers > TRAILERS or self._trailer_bytes > LINE_BYTES:
             raise HeadTooLarge()
         if not _TRAILER.fullmatch(line):
-            raise BadRequest("a trailer is no header")
+            raise BadRequest("a trailer is not a header")
 
 
 class Body(io.RawIOBase):

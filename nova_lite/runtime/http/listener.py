@@ -23,7 +23,7 @@ from nova_lite import exception
 from nova_lite.runtime.http.sockets import SEND_SECONDS, linger, network_of, refusal, send_all, tell_failed_tls
 
 LOG = log.getLogger(__name__)
-_LOOK_SECONDS = 0.25        # between two looks whether the listener shall stop
+_LOOK_SECONDS = 0.25        # between two checks whether the listener has to stop
 _OTHER_FILES = 512          # files of a process besides its clients: database, broker, logs
 HANDSHAKE_SECONDS = 10.0
 

@@ -41,7 +41,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def tls_context(certificate: str, key: str = "") -> ssl.SSLContext:
-    """The context of PEM files; the key may stand in the certificate's file. Raises ConfigError."""
+    """The context of PEM files; the key may be in the file of the certificate. Raises ConfigError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key or None)

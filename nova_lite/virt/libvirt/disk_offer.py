@@ -27,7 +27,7 @@ from nova_lite.virt.libvirt import copying, images
 
 LOG = log.getLogger(__name__)
 USER = "nova-lite"          # the identity of the key in TLS
-ROOT = "disk"               # the file that may stand on a base image
+ROOT = "disk"               # the file that may have a base image
 BASE = "base"               # the export that is the backing file of the root disk
 _SERVES = retry.Schedule((0.0,) * 4)        # a port that was free may be taken a moment later
 _STOP_SECONDS = 10.0

@@ -29,7 +29,7 @@ class DiskStore:
 
     # whose they are -----------------------------------------------------------------------------------------------------
     def own(self, uuid: str) -> None:
-        """The guest is this host's: so are its disks, whoever had them."""
+        """The guest is at this host: make this host the owner of its disks, whoever was."""
 
     def claim(self, uuid: str) -> None:
         """The guest is about to start here: take the ownership of disks without an owner. Raises for disks of another host."""

@@ -89,7 +89,7 @@ class LibvirtDriver:
                                         lambda uuid: console.pty(Guest(self._connection, uuid)))
 
     def stop_host(self) -> None:
-        """Let go of libvirt; the guests run on."""
+        """Disconnect from libvirt; the guests run on."""
         if self._serial is not None:
             self._serial.stop()
         if self._watcher is not None:
@@ -244,7 +244,7 @@ class LibvirtDriver:
         GuestDisks(self._guest(instance)).resize(device.serial, size)
 
     def mount_share(self, instance: Instance, share: ShareAttachment) -> None:
-        """Guests get no files of the host so far, so a host does not tell the trait that would have it asked."""
+        """Not supported: guests get no files of the host, so the host does not report the trait for it."""
         raise exception.NotImplementedByDriver(what="shares of files")
 
     def unmount_share(self, instance: Instance, share: ShareAttachment) -> None:
@@ -361,7 +361,7 @@ class LibvirtDriver:
             self._guest(instance).pause()
 
     def unpause(self, instance: Instance) -> None:
-        """Let the CPUs go on."""
+        """Let the CPUs run."""
         with self._working(instance, states.RUNNING):
             self._guest(instance).unpause()
             self.unquiesce(instance)
@@ -376,7 +376,7 @@ class LibvirtDriver:
         with self._working(instance, states.RUNNING):
             if self.power_state(instance) is None:
                 self._domains.start(instance, network_info)
-            self._taps.make(instance, network_info)     # the host may have started anew meanwhile
+            self._taps.make(instance, network_info)     # the host may have restarted meanwhile
             self._domains.boot(instance)
             self._guest(instance).unpause()
             self.unquiesce(instance)        # memory that was saved with file systems frozen

@@ -48,7 +48,7 @@ def grow(path: pathlib.Path, size: int, passphrase: str) -> None:
 
 
 def rebase(path: pathlib.Path, passphrase: str, base: pathlib.Path, base_format: str) -> None:
-    """Let an overlay stand on another copy of its base image. Raises VirtDriverError."""
+    """Change the base of an overlay to another copy of its base image. Raises VirtDriverError."""
     _run("rebase", passphrase, "-u", "--image-opts", "-F", base_format, "-b", base, _opened(path))
 
 

@@ -55,7 +55,7 @@ def of_all(devices: Iterable[BlockDevice]) -> list[tuple[BlockDevice, Encryption
 
 
 def secret_uuid(instance: Instance, volume_id: str) -> str:
-    """The same whoever asks, another for each server and volume."""
+    """The same for every caller, and different for each server and volume."""
     return str(uuid.uuid5(_OURS, f"{instance.uuid} {volume_id}"))
 
 
@@ -65,7 +65,7 @@ def of_disks(instance: Instance) -> Encryption | None:
     if not hardware.encrypts_disks(instance.flavor, instance.image):
         return None
     if not instance.disks_key_id:
-        raise exception.DriverRefusal(what="Encrypted disks", reason="no key of them is known")
+        raise exception.DriverRefusal(what="Encrypted disks", reason="they have no key")
     return Encryption(instance.disks_key_id, secret_uuid(instance, _DISKS))
 
 

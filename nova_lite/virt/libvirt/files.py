@@ -27,7 +27,7 @@ BINDING = "binding.json"
 ASIDE = "_resize"       # after the uuid: set aside by a move, for a revert
 GONE = ".gone"         # after the name of a directory whose removal has begun: no guest has it
 BEGUN = ".begun"       # after the name of a directory that is being made, and is renamed when it is complete: no guest has it
-_BEGUN_SECONDS = 3600   # after these nobody is at it any more, also where the clocks of hosts differ
+_BEGUN_SECONDS = 3600   # after this time no process works on the directory, also where the clocks of hosts differ
 EPHEMERALS = tuple(f"disk.eph{number}" for number in range(MAX_LOCAL))
 SWAP = "disk.swap"
 POOLED = frozenset(("disk", *EPHEMERALS, SWAP))      # the disks that may be in a pool instead of the directory
@@ -118,7 +118,7 @@ class GuestDirectory:
 
     @property
     def disk_format(self) -> str:
-        """The format in which the guest's root disk was made; empty: nobody has written it down."""
+        """The format in which the guest's root disk was made; empty: not recorded."""
         return self.record.disk_format
 
     def note_format(self, disk_format: str) -> None:
@@ -130,12 +130,12 @@ class GuestDirectory:
 
     @property
     def base(self) -> str | None:
-        """The name of the base image that the guest's root disk was made on; empty: it was made on none. None: nobody has
-        written it down."""
+        """The name of the base image of the guest's root disk; empty: it was made without one. None: not recorded."""
         return self.record.base
 
     def note_base(self, base: str) -> None:
-        """Write it down, before there is a disk. The header of the disk is the guest's word, once it has taken over QEMU."""
+        """Record the base before the disk is made. The header of the disk may be written by the guest, once it controls
+        QEMU."""
         self.note(base=base)
 
     def is_of(self, host: str) -> bool:

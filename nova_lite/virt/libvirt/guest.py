@@ -20,7 +20,7 @@ T = TypeVar("T")
 # libvirt's virDomainState -> power_state; blocked and "being shut down" still run
 POWER_STATES = {0: states.NOSTATE, 1: states.RUNNING, 2: states.RUNNING, 3: states.POWER_PAUSED, 4: states.RUNNING,
                 5: states.SHUTDOWN, 6: states.CRASHED, 7: states.POWER_SUSPENDED}
-LOOKS = retry.every(0.5)        # looks at what libvirt does
+LOOKS = retry.every(0.5)        # reads of the state of a job
 ASK_AGAIN = 10.0        # a guest that is just booting misses the power button
 PULLS = retry.Schedule((1.0, 1.0))      # tries to end a process
 
@@ -39,7 +39,7 @@ class Guest:
         return self._connection.uri
 
     def power_state(self) -> int | None:
-        """None: libvirt does not know the domain."""
+        """None: libvirt does not have the domain."""
         return self.do(lambda domain: POWER_STATES.get(domain.state()[0], states.NOSTATE))
 
     def is_active(self) -> bool:
@@ -47,7 +47,7 @@ class Guest:
         return bool(self.do(lambda domain: domain.isActive()))
 
     def xml(self) -> str:
-        """As it is now, without its secrets; empty when libvirt does not know it."""
+        """The present XML, without secrets; empty when libvirt does not have the domain."""
         return self.do(lambda domain: domain.XMLDesc(0)) or ""
 
     def define(self, xml: str) -> None:
@@ -61,7 +61,7 @@ class Guest:
         then."""
         flags = self.lib.VIR_DOMAIN_START_PAUSED if paused else 0
         self.settle()
-        # its memory may be large: that is read while nothing else is heard on this connection
+        # a large memory takes long to read, which blocks the shared connection
         reads_memory = bool(self.do(lambda domain: domain.hasManagedSaveImage(0)))
         self.do(self._unless(self._has_started, lambda domain: domain.createWithFlags(flags)), must_exist=True, once=True,
                 lasts=reads_memory)
@@ -137,7 +137,7 @@ class Guest:
         self.do(self._unless(lambda domain: domain.state()[0] == paused, lambda domain: domain.suspend()), must_exist=True)
 
     def unpause(self) -> None:
-        """Let its CPUs go on, if they are stopped."""
+        """Let its CPUs run, if they are stopped."""
         paused = self.lib.VIR_DOMAIN_PAUSED
         self.do(self._unless(lambda domain: domain.state()[0] != paused, lambda domain: domain.resume()), must_exist=True)
         self.do(lambda domain: paused_copy.forget(self.lib, domain))

@@ -58,7 +58,7 @@ class GuestDevices:
         config, live = self.lib.VIR_DOMAIN_AFFECT_CONFIG, self.lib.VIR_DOMAIN_AFFECT_LIVE
         if self.guest.power_state() == states.POWER_PAUSED and self.find(key, live) is not None:
             raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}",
-                                            reason="the guest is paused and cannot let go of it: unpause it first")
+                                            reason="the guest is paused and cannot release it: unpause it first")
         if (saved := self._saved()) is not None and self.element(saved, key) is not None:
             raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}", reason=_SAVED)
         self._let_go(key)
@@ -73,10 +73,10 @@ class GuestDevices:
             self._ask(found, live)
             if self._gone_within(key, ASK_EVERY):
                 return
-            LOG.warning("The guest does not let go of %s %s: asking again", self.kind, key,
+            LOG.warning("The guest has not released %s %s: asking again", self.kind, key,
                         extra={"instance_uuid": self.guest.uuid})
         raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}",
-                                        reason=f"the guest did not let go of it within {ASKS * ASK_EVERY:.0f} seconds")
+                                        reason=f"the guest did not release it within {ASKS * ASK_EVERY:.0f} seconds")
 
     def _both(self) -> tuple[int, int]:
         return self.lib.VIR_DOMAIN_AFFECT_LIVE, self.lib.VIR_DOMAIN_AFFECT_CONFIG

@@ -54,11 +54,11 @@ class Record:
         read."""
         said: Any = json.loads(text)
         if not isinstance(said, dict) or said.pop("version", None) != VERSION:
-            raise ValueError(f"it is no record of version {VERSION}")
+            raise ValueError(f"it is not a record of version {VERSION}")
         try:
             record = cls(**{**said, "state": State(said["state"])})
         except (KeyError, TypeError) as error:
-            raise ValueError(f"it is no record of version {VERSION}: {error}") from error
+            raise ValueError(f"it is not a record of version {VERSION}: {error}") from error
         if record.host and record.state is State.UNKNOWN:
             raise ValueError("it names a host and no state")
         if record.server != server:

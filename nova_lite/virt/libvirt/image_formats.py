@@ -34,7 +34,7 @@ def pretended(path: str | os.PathLike[str]) -> str:
 
 
 def refusal(path: str | os.PathLike[str], claimed: str) -> str:
-    """Why oslo.utils does not take a file for an image of this format that stands alone; empty: it does. Raises OSError."""
+    """Why oslo.utils does not accept a file as a self-contained image of this format; empty: it does. Raises OSError."""
     with open(path, "rb") as stream:
         wrapper = format_inspector.InspectWrapper(stream)
         try:
@@ -61,7 +61,7 @@ def refusal(path: str | os.PathLike[str], claimed: str) -> str:
 
 
 def overlay_refusal(path: str | os.PathLike[str]) -> str:
-    """The same for a qcow2 disk that may stand on another file. Raises OSError."""
+    """The same for a qcow2 disk that may have a base image. Raises OSError."""
     try:
         format_inspector.QcowInspector.from_file(os.fspath(path)).safety_check()
     except format_inspector.SafetyCheckFailed as error:

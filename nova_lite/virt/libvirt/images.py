@@ -29,7 +29,7 @@ EXTERNAL_DATA = 1 << 2
 _LUKS = 2                   # method of encryption
 _LONGEST_NAME = 1023        # of a backing file, by the format's rules
 _LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
-OVERLAY = "qcow2"     # the format of disks that may stand on a base image
+OVERLAY = "qcow2"     # the format of disks that may have a base image
 _OVERLAYS = ("disk", "disk.rescue")     # in the format that is written down; others are raw unless they are encrypted
 _ENCRYPTED = (*_OVERLAYS, *EPHEMERALS, SWAP)     # config drives never are
 _LOOKS = 100
@@ -104,7 +104,7 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
         if header.external_data:
             raise refuse("its data is in another file")
         if header.encrypted:
-            raise refuse("it is encrypted, and nobody has its key")
+            raise refuse("it is encrypted, and its key is not known")
     second = concurrency.native(image_formats.refusal, path, claimed)
     if second:
         raise refuse(second)
@@ -141,9 +141,9 @@ def base_of(disk: pathlib.Path, disk_format: str, made_on: str | None) -> pathli
         return None
     base, bases = pathlib.Path(header.backing_name), disk.parent.parent / BASES
     if "\0" in header.backing_name or not base.is_absolute() or (found := base.resolve()).parent != bases.resolve():
-        raise OSError(f"{disk} stands on {base}, which is no base image of this host")
+        raise OSError(f"{disk} stands on {base}, which is not a base image of this host")
     if made_on not in (None, found.name):
-        LOG.error("%s stands on %s, and was made on %s: its guest may have taken over QEMU", disk, base, made_on or "none")
+        LOG.error("%s is based on %s, but was made on %s: its guest may have taken over QEMU", disk, base, made_on or "none")
         raise exception.DriverRefusal(what="Opening a disk", reason="it names another base image than the one it was made on")
     return base
 

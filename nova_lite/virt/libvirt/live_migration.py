@@ -232,7 +232,7 @@ class LiveMigrations:
         elif time.monotonic() > deadline:
             lost = f"it could not be taken up for {REST_SECONDS / 3600:g} hours"
         else:
-            LOG.warning("the copy is taken up again in a moment: %s", error or "nobody waited for its end",
+            LOG.warning("the copy will be resumed: %s", error or "its end was not waited for",
                         extra={"instance_uuid": instance.uuid})
             lost = self._pause(guest, report)
         if lost:
@@ -243,7 +243,7 @@ class LiveMigrations:
         return lost
 
     def _pause(self, guest: Guest, report: Report) -> str:
-        """Why nobody will have the rest; empty: the pause is over."""
+        """Why the rest is lost; empty: the pause is over."""
         until = time.monotonic() + _MEND_SECONDS
         while True:
             if report(migration_job.progress(migration_job.statistics(guest), in_post_copy=True)) == GIVE_UP:
@@ -283,17 +283,17 @@ class LiveMigrations:
         to take it up may hang: then until it is given up, or ``deadline``."""
         done, tried, reported = set[str](), set[str](), 0.0
         while True:
-            has_ended = call is None or call.ended     # before the look at the job: a call ends after its job
+            has_ended = call is None or call.ended     # before the job is read: a call ends after its job
             job, memory = migration_job.statistics(guest), post_copy.of(guest) if plan.post_copy else WHOLE
             if memory != WHOLE:
                 self._note_post_copy(instance, plan)
             if memory == BROKEN and BROKEN not in tried:
-                LOG.error("the copy broke after the guest had gone on at %s: it stands still on both hosts", plan.address,
+                LOG.error("the copy broke after the guest had begun to run at %s: it is stopped on both hosts", plan.address,
                           extra={"instance_uuid": instance.uuid})
                 tried.add(BROKEN)
             if memory == SPLIT and call is not None:
                 call.flowed = True
-            # libvirt may go on with a copy though the connection was lost on which it was asked for
+            # libvirt may continue a copy though the connection of its caller was lost
             goes_on = job and memory != BROKEN and (call is None or isinstance(call.error, ConnectionLost))
             if has_ended and not goes_on:
                 return ABORT in done
@@ -318,7 +318,7 @@ class LiveMigrations:
         files = self._files(instance)
         record = files.record
         if not record.post_copy and record.host in ("", self._name):
-            LOG.info("live migration: the guest goes on at %s", plan.address, extra={"instance_uuid": instance.uuid})
+            LOG.info("live migration: the guest runs on at %s", plan.address, extra={"instance_uuid": instance.uuid})
             files.note(post_copy=True)
 
     def _intervene(self, guest: Guest, instance: Instance, wanted: str, plan: Plan, again: bool) -> bool:
@@ -330,7 +330,7 @@ class LiveMigrations:
             elif plan.post_copy and self._conf.libvirt.live_migration_permit_post_copy:
                 guest.do(lambda domain: domain.migrateStartPostCopy(0))
             else:
-                guest.pause()       # a guest that does not run changes nothing any more; it goes on at the destination
+                guest.pause()       # a stopped guest changes nothing any more; it continues at the destination
         except exception.VirtDriverError as error:
             LOG.log(logging.DEBUG if again else logging.WARNING, "live migration: %s: %s", wanted, error,
                     extra={"instance_uuid": instance.uuid})

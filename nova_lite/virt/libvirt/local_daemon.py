@@ -58,7 +58,7 @@ stdio_handler = "logd"
 remote_display_port_min = {consoles}
 remote_display_port_max = {consoles_end}
 """
-# Private daemons of one machine do not look for free ports among the same numbers: libvirt's search is no reservation.
+# Private daemons of one machine use different ranges of ports: libvirt's search for a free port reserves none.
 _CONSOLES, _RANGES, _RANGE = 5900, 250, 100
 
 
@@ -110,7 +110,7 @@ class LocalDaemon:
         return self.uri
 
     def stop(self, destroy_guests: bool = True) -> None:
-        """End the daemons that :meth:`start` started, and their guests unless told otherwise."""
+        """Stop the daemons that :meth:`start` started, and their guests unless stated otherwise."""
         if destroy_guests and _answers(self.uri):
             concurrency.native(_destroy_all, load_libvirt(), self.uri)
         self._end_daemons()
@@ -155,15 +155,15 @@ class LocalDaemon:
         if self._netns:
             lines += [f"mkdir -p {base}/cgroup", f"mount --rbind /sys/fs/cgroup {base}/cgroup", "mount -t sysfs sysfs /sys",
                       f"mount --move {base}/cgroup /sys/fs/cgroup"]
-        # libvirt asks for its own name again and again, also while a guest stands still: no name server knows it
+        # libvirt resolves its own host name often, also while a guest is stopped; no name server has it
         lines += [f"{{ echo 127.0.1.1 {shlex.quote(self._hostname)}; cat /etc/hosts; }} > {base}/hosts",
                   f"mount --bind {base}/hosts /etc/hosts"]
         for name, target in _BOUND.items():
             lines += [f"mkdir -p {target}", f"mount --bind {base}/{name} {target}"]
         if user == _QEMU_USER and not _opens_kvm():
-            # libvirt would ask QEMU anew what it can, again and again: it asks with other rights than guests have
+            # libvirt would probe QEMU again and again, since it does so with other rights than those of guests
             lines.append(f"touch {base}/kvm && chmod 0600 {base}/kvm && mount --bind {base}/kvm {_KVM}")
-        if self.pid("virtlogd") is None:        # else guests that run say to it what is to be written down
+        if self.pid("virtlogd") is None:        # a virtlogd that runs keeps the logs of running guests
             lines.append(f"virtlogd -d -p {base}/run/virtlogd.pid")
         lines.append(f"libvirtd -d -f /etc/libvirt/libvirtd.conf -p {base}/run/libvirtd.pid")
         return "\n".join(lines)
@@ -194,7 +194,7 @@ class LocalDaemon:
 
 
 def _path() -> str:
-    """Daemons live in sbin, which is not in everybody's PATH."""
+    """The daemons are in sbin, which may not be in PATH."""
     return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
 

@@ -20,7 +20,7 @@ from nova_lite.virt.libvirt.encryption import Encryption
 LOG = log.getLogger(__name__)
 BLANK = 1 << 20             # bytes from the beginning that must be zeros
 SECTOR = 512                # bytes that are written all or not at all
-# of which the first sector is full as long as the rest of the header is written, so that nobody takes half a header for data
+# its first sector is full while the rest of the header is written, so that half a header is not taken for data
 BEGUN = ord("N")
 _NOT_LUKS = "not in LUKS format"
 

@@ -12,7 +12,7 @@ from nova_lite import exception, retry
 
 LOG = log.getLogger(__name__)
 SECONDS = 120.0             # for one call that only reads the storage
-# milliseconds of work to try a passphrase: ours are random keys, which nobody guesses at any speed
+# milliseconds of work to try a passphrase: ours are random keys, which cannot be guessed
 ITERATION = 100
 # QEMU measures how fast the machine is; on a busy one its clock of the thread's work now and then does not move meanwhile
 _UNMEASURED = "Unable to get accurate CPU usage"
@@ -49,7 +49,7 @@ def create(secrets: Mapping[str, str], *arguments: str | os.PathLike[str],
     """qemu-img create of what is encrypted."""
     return retry.poll(
         lambda: run(secrets, "qemu-img", "create", "-q", *arguments, keep=keep), lambda made: _UNMEASURED not in made.stderr,
-        _CREATES, before_pause=lambda: LOG.info("qemu-img could not measure the speed of this machine: once more"))
+        _CREATES, before_pause=lambda: LOG.info("qemu-img could not measure the speed of this machine: trying again"))
 
 
 def failed(what: str, done: subprocess.CompletedProcess[str]) -> exception.VirtDriverError:

@@ -51,14 +51,14 @@ def freeze(guest: Guest, files: GuestDirectory, instance: Instance) -> None:
     if not guest_config.has_agent(instance):
         raise exception.QemuGuestAgentNotEnabled()
     if not thaw(guest, files):
-        raise exception.InstanceQuiesceFailed(reason="what an older snapshot has frozen could not be thawed")
+        raise exception.InstanceQuiesceFailed(reason="file systems that an older snapshot has frozen could not be thawed")
     files.frozen.touch(mode=0o600)
     began = time.monotonic()
     try:
         guest.do(_freeze, must_exist=True, lasts=True, once=True)
     except exception.VirtDriverError as error:
         if isinstance(error, ConnectionLost) or time.monotonic() - began >= FREEZE_SECONDS:
-            thaw(guest, files)      # the agent has heard it, and may still be at it
+            thaw(guest, files)      # the agent has the command, and may still work on it
         else:                       # it is not there, or has said no
             files.frozen.unlink(missing_ok=True)
         raise exception.InstanceQuiesceFailed(reason=error) from error

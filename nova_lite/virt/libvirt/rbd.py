@@ -17,7 +17,7 @@ from nova_lite.virt.libvirt import copying, images
 
 QUERY_SECONDS = 60.0            # for calls that copy nothing: else a call would wait for ever while the cluster is away
 CLUSTER_SECONDS = 10.0          # for questions about the cluster: a host's signs of life wait for the answer
-WHILE_BUSY = retry.every(2.0, timeout=60.0)     # Ceph knows half a minute after its end that a killed QEMU has closed an image
+WHILE_BUSY = retry.every(2.0, timeout=60.0)     # Ceph notices half a minute later that a killed QEMU has closed an image
 _NOT_THERE, _BUSY = 2, 16       # exit statuses of rbd: errnos
 
 
@@ -109,7 +109,8 @@ class Pool:
             self._rbd("snap", "rm", "--no-progress", self._spec(image, name), lasts=True)
 
     def roll_back(self, image: str, name: str) -> None:
-        """To the content and the size of then. Cut off it is a mixture, and to be done again."""
+        """Restore the content and the size of the snapshot. After an interruption the image is a mixture, and this must be run
+        again."""
         self._rbd("snap", "rollback", "--no-progress", self._spec(image, name), lasts=True)
 
     # what is written on an image ----------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
 
-POLL = 0.3              # seconds between looks at a backup job
+POLL = 0.3              # seconds between two reads of a backup job
 STOP_TIMEOUT = 60.0     # seconds that a job may take to end after it was aborted
 
 
@@ -65,13 +65,13 @@ def tidy(root: pathlib.Path, host: str, connection: Connection, drop: Callable[[
             guest, files = Guest(connection, uuid), GuestDirectory(root, uuid)
             if uuidutils.is_uuid_like(uuid) and files.is_of(host) and quiesce.thaw(guest, files, 0):
                 drop(guest, files)
-                LOG.info("What was left of a snapshot was removed", extra={"instance_uuid": uuid})
+                LOG.info("Removed the rest of a snapshot", extra={"instance_uuid": uuid})
         except (exception.VirtDriverError, OSError) as error:
-            LOG.error("What is left of a snapshot was not removed: %s", error, extra={"instance_uuid": uuid})
+            LOG.error("The rest of a snapshot was not removed: %s", error, extra={"instance_uuid": uuid})
 
 
 def _copy_live(instance: Instance, guest: Guest, files: GuestDirectory, disk_format: str, check: Checker) -> bool:
-    """False when the guest went off meanwhile: then nobody holds its disk any more."""
+    """False when the guest went off meanwhile: then no process holds its disk any more."""
     job = BackupJob(guest)
 
     def copy() -> None:
@@ -113,7 +113,7 @@ class BackupJob:
             time.sleep(POLL)
         ended = self._stats(self._lib.VIR_DOMAIN_JOB_STATS_COMPLETED)
         if not ended.get("type"):
-            raise ConnectionLost(uri=self._guest.uri, reason="libvirtd was started anew, and knows no job that has ended")
+            raise ConnectionLost(uri=self._guest.uri, reason="libvirtd was started again, and has no record of the job")
         if ended.get("type") != self._lib.VIR_DOMAIN_JOB_COMPLETED:
             raise exception.VirtDriverError(what="Copying the disk", reason=ended.get("errmsg") or "the backup job was ended")
 
@@ -123,7 +123,7 @@ class BackupJob:
         asked = False
         while self._is_running():
             if not asked:
-                LOG.warning("Ending a backup job that nobody waits for", extra={"instance_uuid": self._guest.uuid})
+                LOG.warning("Ending an abandoned backup job", extra={"instance_uuid": self._guest.uuid})
                 self._guest.do(self._abort)
                 asked = True
             elif time.monotonic() > deadline:

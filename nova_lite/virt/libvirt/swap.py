@@ -19,7 +19,7 @@ from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
 LOG = log.getLogger(__name__)
-POLL = 0.3                  # seconds between looks at the job
+POLL = 0.3                  # seconds between two reads of the job
 _READY, _PIVOTS = "yes", "pivot"        # states of a libvirt job: both disks are the same; the guest changes to the new one
 _PORTS = {"nbd": "10809", "iscsi": "3260", "rbd": "6789"}
 
@@ -52,7 +52,7 @@ def _swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Note
 
 
 def _configure(guest: Guest, old: BlockDevice, xml: str) -> None:
-    """The configuration of the next start. An older version took a disk from that which the guest did not let go."""
+    """The configuration for the next start. An older version removed a disk from it that the guest had not released."""
     flag = guest.lib.VIR_DOMAIN_AFFECT_CONFIG
     is_there = GuestDisks(guest).find(old.serial, flag) is not None
     guest.do(lambda domain: (domain.updateDeviceFlags if is_there else domain.attachDeviceFlags)(xml, flag) and None,
@@ -60,7 +60,7 @@ def _configure(guest: Guest, old: BlockDevice, xml: str) -> None:
 
 
 def _disk(guest: Guest, old: BlockDevice) -> etree._Element:
-    """As it is now, under the name by which the guest knows it."""
+    """Its present XML, by the name that the guest has for it."""
     domain = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_LIVE)
     found = None if domain is None else GuestDisks.element(domain, old.serial)
     if found is None:
@@ -103,11 +103,11 @@ def _mirror(guest: Guest, old: BlockDevice, wanted: etree._Element, target: str,
     flags = lib.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | lib.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
     flags |= getattr(lib, "VIR_DOMAIN_BLOCK_COPY_SYNCHRONOUS_WRITES", 0)        # since libvirt 8.0
     if _info(guest, target):
-        LOG.warning("Ending a copy of %s that nobody waits for", target, extra={"instance_uuid": guest.uuid})
+        LOG.warning("Ending an abandoned copy of %s", target, extra={"instance_uuid": guest.uuid})
         guest.do(lambda domain: domain.blockJobAbort(target, 0) and None)
     guest.do(lambda domain: domain.blockCopy(target, xml, {}, flags) and None, must_exist=True, once=True)
     while True:
-        has_job = bool(_info(guest, target))       # before the look at the disk: a job ends after it is ready
+        has_job = bool(_info(guest, target))       # before the disk is read: a job ends after it is ready
         if _mirror_of(_disk(guest, old), wanted) == _READY:
             return
         if not has_job:
@@ -121,7 +121,7 @@ def _change_over(guest: Guest, old: BlockDevice, wanted: etree._Element, target:
     try:
         guest.do(lambda domain: domain.blockJobAbort(target, lib.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT) and None, must_exist=True,
                  once=True)
-    except ConnectionLost:      # it is looked at again
+    except ConnectionLost:      # it is read again
         raise
     except exception.VirtDriverError:
         disk = _disk(guest, old)

@@ -102,7 +102,7 @@ class Taps:
         done = run(*_VSCTL, "--format=json", "--columns=name,external_ids", "find", "Interface",
                    f'external_ids:{_MAKER}="{self._host}"', check=False)
         if done.returncode:
-            LOG.warning("Open vSwitch does not say which taps it has: %s", done.stderr.strip())
+            LOG.warning("Open vSwitch does not list its taps: %s", done.stderr.strip())
             return []
         found = []
         for name, (_, ids) in json.loads(done.stdout)["data"]:

@@ -72,5 +72,5 @@ def _checked(archive: tarfile.TarFile, uuid: str) -> list[tarfile.TarInfo]:
     for member in members:
         parts = member.name.split("/")
         if not (member.isdir() or member.isreg()) or parts[0] != uuid or ".." in parts:
-            raise OSError(f"{member.name} cannot be a part of what a TPM remembers")
+            raise OSError(f"{member.name} cannot be a part of the state of a TPM")
     return members
