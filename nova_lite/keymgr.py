@@ -36,7 +36,7 @@ class KeyManager:
 
     @property
     def is_set_up(self) -> bool:
-        """Whether there can be keys at all; nobody is asked."""
+        """Whether there can be keys at all; without a call of the key manager."""
         if self._is_fixed:
             return bool(self._conf.key_manager.fixed_key)
         return importlib.util.find_spec("castellan") is not None
@@ -132,7 +132,7 @@ class KeyManager:
             raise exception.EncryptionKeyNotFound(key_id=key_id) from error
         except exception.NovaLiteError:
             raise
-        except Exception as error:      # each of its backends has errors of its own; none tells a key
+        except Exception as error:      # each of its backends has its own errors; none contains a key
             LOG.warning("%s: %s: %s", what, type(error).__name__, error)
             raise exception.ServiceUnavailable(what="The key manager", reason=f"{what}: {error}",
                                                public="The key manager is unavailable") from error

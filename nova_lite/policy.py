@@ -40,10 +40,8 @@ class Policy:
         return rule in self.enforcer.registered_rules
 
     def can(self, context: RequestContext, rule: str, target: dict[str, Any] | None = None, fatal: bool = True) -> bool:
-        """Whether ``context`` passes ``rule`` on ``target`` (project_id and user_id of the resource; None: its own).
-
-        A rule that nobody registered is denied. Raises PolicyNotAuthorized when ``fatal``.
-        """
+        """Whether ``context`` passes ``rule`` on ``target`` (project_id and user_id of the resource; None: its own). An unknown
+        rule is denied. Raises PolicyNotAuthorized when ``fatal``."""
         if time.monotonic() >= self._next_refresh:
             self._refresh()
         if target is None:

@@ -13,7 +13,7 @@ from stevedore import extension, named
 _LIBRARIES = {"DEFAULT": ("oslo.log", "oslo.messaging"), "oslo_messaging": ("oslo.messaging",),
               "oslo_concurrency": ("oslo.concurrency",), "oslo_policy": ("oslo.policy",),
               "keystone_authtoken": ("keystonemiddleware.auth_token",)}
-# where the service user's credentials stand, which keystoneauth reads
+# groups with credentials of the service user, which keystoneauth reads
 _CREDENTIALS = ("service_user", "keystone_authtoken")
 # their options depend on a plugin, or are a WSGI filter's own
 _OPEN = {"barbican", "barbican_service_user", "cors", "healthcheck", "key_manager", "oslo_limit", "oslo_middleware", "vault"}
@@ -65,7 +65,7 @@ def _value(sections: Sections, group: str, name: str) -> str:
 def exposed(conf: cfg.ConfigOpts) -> list[str]:
     """The files of ``conf``, and those with secrets that it names, which every user of this machine can read."""
     named = [conf.database.secret_keys_file, conf.vnc.vencrypt_client_key]
-    # a key may stand in the file of its certificate
+    # a key may be in the file of its certificate
     named += [group.tls_key_file or group.tls_cert_file for group in (conf.api, conf.console)]
     if conf.database.connection.startswith(_SQLITE):        # it contains data for guests
         named.append(conf.database.connection.removeprefix(_SQLITE).partition("?")[0])

@@ -65,7 +65,7 @@ class Handler(websocketproxy.ProxyRequestHandler):
         """Without more of the request than is useful."""
         super().send_error(code, message and message[:_REASON], explain)
 
-    # websockify's, which Nova's clients look for
+    # the name of websockify, which Nova's clients expect
     server_version = "WebSockify"
     server: Any
 

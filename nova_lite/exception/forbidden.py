@@ -34,7 +34,7 @@ class StorageLimitExceeded(OverQuota):
 
 
 class StorageFull(OverQuota):
-    """Told like a quota, as Glance does: the user has to use less."""
+    """Reported like a quota, as in Glance: the user has to use less."""
 
     msg_fmt = "Storage is full: there is too little room left on its disk."
 
@@ -59,7 +59,7 @@ class HostNotAllowed(Forbidden):
 
 
 class MessageReplayed(HostNotAllowed):
-    """A signed message has come before."""
+    """A signed message was received before."""
 
 
 class SharesNotSupported(Forbidden):

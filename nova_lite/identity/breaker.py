@@ -73,7 +73,7 @@ class Breaker:
                 raise exception.ServiceUnavailable(**self._why.kwargs)
 
     def failed(self, error: exception.ServiceUnavailable, began: float) -> None:
-        """No answer came to a call that ``began`` then: nobody asks again for a while, unless others were answered since."""
+        """A call that ``began`` then got no answer: refuse calls for a while, unless others were answered since."""
         with self._changed:
             if self._answered_at > began:
                 return

@@ -110,12 +110,13 @@ class Client:
         return answer
 
     def pieces(self, answer: requests.Response) -> Iterator[bytes]:
-        """The body of an answer to a call with ``stream``. Raises ServiceUnavailable when it breaks off or stands still."""
+        """The body of an answer to a call with ``stream``. Raises ServiceUnavailable when it is interrupted or makes no
+        progress."""
         try:
             with answer:
                 yield from answer.iter_content(CHUNK)
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            LOG.warning("%s: the body of %s broke off: %s", self._name, answer.url, error)
+            LOG.warning("%s: the body of %s was interrupted: %s", self._name, answer.url, error)
             raise exception.ServiceUnavailable(what=self._name, reason="its answer broke off") from error
 
     def _try(self, method: str, path: str, user: str | None, headers: Mapping[str, str], arguments: dict[str, Any],
@@ -237,10 +238,8 @@ class Client:
 
 
 def make_session(conf: cfg.ConfigOpts, groups: Sequence[str] = (GROUP, FALLBACK)) -> session.Session:
-    """A session as the service user: ``[service_user]``, or ``[keystone_authtoken]`` where that names none.
-
-    ``groups``: where to look for credentials. Raises ConfigError when none has any.
-    """
+    """A session as the service user: ``[service_user]``, or ``[keystone_authtoken]`` where that has no credentials. ``groups``:
+    the groups to search for credentials. Raises ConfigError when none has any."""
     # read apart from ``conf``: keystonemiddleware and we ourselves have options of the same names in these groups
     read = cfg.ConfigOpts()
     read([], default_config_files=conf.config_file or [], default_config_dirs=conf.config_dir or [])

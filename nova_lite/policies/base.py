@@ -43,7 +43,7 @@ class Rule:
     operations: tuple[str, ...] = ()
 
     def default(self, operations: Iterable[str] = ()) -> policy.DocumentedRuleDefault:
-        """The rule as oslo.policy knows it; ``operations`` are those of its routes."""
+        """The rule in the form of oslo.policy; ``operations`` are those of its routes."""
         pairs = [operation.partition(" ")[::2] for operation in dict.fromkeys((*operations, *self.operations))]
         return policy.DocumentedRuleDefault(self.name, self.check, self.description,
                                             [{"method": method, "path": path} for method, path in pairs],
@@ -66,7 +66,7 @@ def member(name: str, description: str, *operations: str) -> Rule:
 
 
 def reader(name: str, description: str, *operations: str) -> Rule:
-    """A rule for whoever may read a project."""
+    """A rule for users who may read a project."""
     return Rule(name, "rule:project_reader_or_admin", description, operations)
 
 

@@ -47,7 +47,7 @@ def seed(conf: cfg.ConfigOpts, db: Database, image: str = "") -> None:
 
 
 def _is_new(connection: sa.Connection) -> bool:
-    """Whether nobody has ever used the database: there is no flavor, and never was a server."""
+    """Whether the database was never used: there is no flavor, and never was a server."""
     return not flavors.list_all(connection) and connection.scalar(sa.select(models.instances.c.id).limit(1)) is None
 
 
