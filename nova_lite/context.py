@@ -5,7 +5,7 @@ from typing import Any
 
 from oslo_context import context
 
-SENDER = "nova_lite_sender"     # the key of a message's context that says who sent it
+SENDER = "nova_lite_sender"     # the key of a message's context that names the sender
 
 
 class RequestContext(context.RequestContext):

@@ -1,4 +1,4 @@
-"""Keys of users: fingerprints of what they bring, pairs made for them."""
+"""Key pairs of users: fingerprints of imported keys, and generated pairs."""
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,6 @@
-"""Files that outlive the loss of power: whole or not there, and there once they were said to be; and what of others a killed
-process has left."""
+"""Files that survive a loss of power: a file is complete or does not exist, and exists once its writer has returned. Also
+removes what killed processes have left of such files.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -22,12 +23,13 @@ _DAY = 86400
 
 @contextlib.contextmanager
 def written_whole(path: pathlib.Path, *, mode: int = 0o600, unique: bool = False, sync: bool = True) -> Iterator[pathlib.Path]:
-    """The name of a temporary file beside ``path`` that becomes ``path`` when the block succeeds, and vanishes when not. It is
-    there, empty, with ``mode``, so that whoever writes it leaves it closed to others.
+    """The name of a temporary file beside ``path``, which becomes ``path`` when the block succeeds, and is removed when it does
+    not.
 
-    It is on the disk before it has its name: after a loss of power, too, ``path`` is whole or not there. ``sync`` False: only
-    after the end of a process. ``unique``: others may write the same path at the same time, so the temporary name is a new one.
-    Else what a killed process left under it is thrown away first.
+    The file exists, empty, with ``mode``, so that other users cannot read it while it is written. It is on the disk before it
+    gets its name, so after a loss of power ``path`` is complete or does not exist. ``sync`` False: it survives only the end of
+    the process. ``unique``: other writers may write the same path at the same time, so the temporary name is a new one. Else a
+    file that a killed process left under it is deleted first.
     """
     part = path.with_name(path.name + (f".{uuid.uuid4()}" if unique else "") + PART)
     if not unique:
@@ -49,14 +51,14 @@ def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def write_new(path: pathlib.Path, text: str) -> bool:
-    """Write a file unless there is one of this name: of several that do so at the same time one does it. Raises OSError."""
+    """Write a file unless it exists: of several simultaneous writers one succeeds. Raises OSError."""
     return concurrency.native(_write_new, path, text)
 
 
 def sweep(directory: pathlib.Path, data: str) -> None:
     """Of a directory of records (``<id>.json``) with their data (``<id>`` and this suffix), whose lock the caller holds, remove
-    what killed writers have left: temporary files, and data without a record. What is younger than a day, or locked, may be in
-    work; what cannot be removed is logged."""
+    what killed writers have left: temporary files, and data without a record. Files younger than a day, or locked, may be in
+    use. A failure is logged."""
     temporary = [*directory.glob("*.part"), *directory.glob("*.part.*")]
     for path in [*temporary, *(path for path in directory.glob(f"*{data}") if not path.with_suffix(".json").exists())]:
         try:
@@ -67,7 +69,7 @@ def sweep(directory: pathlib.Path, data: str) -> None:
         except FileNotFoundError:
             continue        # its writer lives, and is done
         except OSError as error:
-            LOG.warning("what a killed process has left cannot be removed: %s", error)
+            LOG.warning("files of a killed process cannot be removed: %s", error)
 
 
 def _put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:

@@ -9,9 +9,9 @@ MOST_LEVELS = 64
 
 
 def loads(text: str | bytes) -> Any:
-    """As ``json.loads``, for UTF-8 and for at most 64 levels of lists and objects: what is deeper ends the recursion of the
-    next reader. Numbers that are none (NaN, Infinity) are refused, as Python refuses those of 4300 digits. Raises ValueError.
-    Texts may hold NUL and halves of surrogate pairs, see :func:`check_texts`."""
+    """As ``json.loads``, for UTF-8 and at most 64 levels of lists and objects: deeper ones exceed the recursion limit of later
+    readers. Refuses NaN and Infinity; Python refuses numbers of 4300 digits. Raises ValueError. Texts may contain NUL and
+    surrogates, see :func:`check_texts`."""
     text = text.decode("utf-8") if isinstance(text, bytes) else text
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)

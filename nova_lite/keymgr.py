@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class KeyManager:
-    """What ``[key_manager]`` says."""
+    """The key manager of ``[key_manager]``."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
@@ -36,17 +36,15 @@ class KeyManager:
 
     @property
     def is_set_up(self) -> bool:
-        """Whether there can be keys at all; nobody is asked."""
+        """Whether there can be keys at all; without a call of the key manager."""
         if self._is_fixed:
             return bool(self._conf.key_manager.fixed_key)
         return importlib.util.find_spec("castellan") is not None
 
     def passphrase(self, key_id: str) -> str:
-        """What opens LUKS, as Nova and Cinder make it: the key's bytes in hexadecimal digits.
-
-        Raises EncryptionKeyNotFound for a key that is not there, ServiceUnavailable when the key manager does not answer or
-        refuses, ConfigError for what the operator has to mend.
-        """
+        """The passphrase of LUKS in the form of Nova and Cinder: the key's bytes as hexadecimal digits. Raises
+        EncryptionKeyNotFound for a key that does not exist, ServiceUnavailable when the key manager does not answer or refuses,
+        ConfigError for a mistake in the options."""
         if self._is_fixed or self._conf.key_manager.fixed_key and key_id == FIXED_KEY_ID:
             return self._fixed(key_id)
         found = self._ask_in_time(
@@ -76,7 +74,7 @@ class KeyManager:
         try:
             self._ask_in_time(f"deleting key {key_id}", lambda backend, context: backend.delete(context, key_id), key_id)
         except exception.EncryptionKeyNotFound:
-            LOG.info("key %s is gone already", key_id)
+            LOG.info("key %s does not exist any more", key_id)
 
     @property
     def _is_fixed(self) -> bool:
@@ -95,7 +93,7 @@ class KeyManager:
         return made
 
     def _ask_in_time(self, what: str, question: Callable[[Any, Any], T], key_id: str = "") -> T:
-        """castellan sets no limit to its requests: one that does not come back is left to itself."""
+        """castellan sets no time limit: a call that does not return is abandoned."""
         from nova_lite.identity.keystone import UNHURRIED  # 6 MiB, for those who have keys
 
         answers: queue.Queue[tuple[T | None, Exception | None]] = queue.Queue()
@@ -134,7 +132,7 @@ class KeyManager:
             raise exception.EncryptionKeyNotFound(key_id=key_id) from error
         except exception.NovaLiteError:
             raise
-        except Exception as error:      # each of its backends has errors of its own; none tells a key
+        except Exception as error:      # each of its backends has its own errors; none contains a key
             LOG.warning("%s: %s: %s", what, type(error).__name__, error)
             raise exception.ServiceUnavailable(what="The key manager", reason=f"{what}: {error}",
                                                public="The key manager is unavailable") from error

@@ -21,10 +21,10 @@ Key = tuple[tuple[str, Any], ...]
 
 
 class Policy:
-    """The rules of one process; a changed policy.yaml is read again by itself.
+    """The rules of one process; a changed policy.yaml is read again automatically.
 
-    oslo.policy looks at its files, and at the signature of each check, whenever it is asked: 0.3 ms, a hundred times for a list
-    of a hundred servers. So the files are looked at once a second, and an answer holds until then.
+    Each check of oslo.policy examines its files and the signature of the check: 0.3 ms, a hundred times for a list of a hundred
+    servers. So the files are examined once a second, and results are cached until then.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, rules: Sequence[policy.RuleDefault]) -> None:
@@ -40,10 +40,8 @@ class Policy:
         return rule in self.enforcer.registered_rules
 
     def can(self, context: RequestContext, rule: str, target: dict[str, Any] | None = None, fatal: bool = True) -> bool:
-        """Whether ``context`` passes ``rule`` on ``target`` (project_id and user_id of the resource; None: its own).
-
-        A rule that nobody registered is denied. Raises PolicyNotAuthorized when ``fatal``.
-        """
+        """Whether ``context`` passes ``rule`` on ``target`` (project_id and user_id of the resource; None: its own). An unknown
+        rule is denied. Raises PolicyNotAuthorized when ``fatal``."""
         if time.monotonic() >= self._next_refresh:
             self._refresh()
         if target is None:
@@ -91,7 +89,7 @@ class Policy:
 
 
 def credentials(context: RequestContext) -> tuple[dict[str, Any], Key]:
-    """What rules may look at, and the same as a key; worked out once per context."""
+    """The attributes that rules may use, and the same as a key; computed once per context."""
     known = context.__dict__.get(_CREDENTIALS)
     if known is None:
         values = dict(context.to_policy_values())

@@ -40,9 +40,9 @@ SYSTEM = Clock()
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to try again. ``pauses``: seconds after the first try, the second, and so on. ``endless``: the last pause is used
-    again and again; else the try after the last pause is the last one. ``timeout``: seconds after the beginning of the first
-    try from which there is no further one."""
+    """The times of further tries. ``pauses``: seconds after the first try, the second, and so on. ``endless``: the last pause
+    is repeated; else the try after the last pause is the last one. ``timeout``: seconds after the beginning of the first try;
+    no try begins later."""
 
     pauses: tuple[float, ...]
     endless: bool = False
@@ -63,10 +63,11 @@ def every(seconds: float, timeout: float = math.inf) -> Schedule:
 def on_error(step: Callable[[], T], errors: Errors, schedule: Schedule, clock: Clock = SYSTEM, *,
              sleep: Callable[[float], None] | None = None,
              before_pause: Callable[[Exception, float], None] | None = None) -> T:
-    """The result of ``step``, which is tried again after ``errors``; it must be one that can be run twice.
+    """The result of ``step``, which is tried again after ``errors``; it must be one that can be run twice. Raises the last
+    error at the end of the schedule.
 
-    Raises the last error when the schedule is at its end. ``before_pause`` gets the error and the seconds of the pause that
-    follows. ``sleep`` pauses instead of the clock. What either of them raises ends the retries.
+    ``before_pause`` gets the error and the seconds of the next pause. ``sleep`` pauses in place of the clock. An exception of
+    either ends the retries.
     """
     matches: Callable[[Any], bool] = (lambda error: isinstance(error, errors)) if isinstance(errors, type | tuple) else errors
 
@@ -84,10 +85,8 @@ def on_error(step: Callable[[], T], errors: Errors, schedule: Schedule, clock: C
 
 def poll(look: Callable[[], T], is_end: Callable[[T], bool], schedule: Schedule, clock: Clock = SYSTEM, *,
          before_pause: Callable[[], object] | None = None) -> T:
-    """What ``look`` returns, as soon as that ``is_end``; at the end of the schedule, whatever it returns then.
-
-    What ``look`` or ``before_pause`` raises ends the polling.
-    """
+    """The result of ``look``, as soon as it ``is_end``; at the end of the schedule its result at that time. An exception of
+    ``look`` or ``before_pause`` ends the polling."""
     def is_to_retry(state: tenacity.RetryCallState) -> bool:
         outcome = state.outcome
         return outcome is not None and not outcome.failed and not is_end(outcome.result())

@@ -1,6 +1,6 @@
-"""Who asks: the filters of the three authentication strategies, and the one that makes a context of what they found.
+"""Authentication: the filters of the three strategies, and the filter that makes a context of their result.
 
-Each strategy leaves keystonemiddleware's ``X-*`` headers in the environ; :class:`ContextFilter` alone reads them.
+Each strategy leaves keystonemiddleware's ``X-*`` headers in the environ; only :class:`ContextFilter` reads them.
 """
 from __future__ import annotations
 

@@ -72,11 +72,11 @@ def metadata_factory(global_conf: dict[str, str], **_local: str) -> Application:
 
 
 def application_of(name: str) -> Application:
-    """The application of a server that is not ours, with the options of the file that :data:`CONF_VARIABLE` names. A mistake of
-    the operator, or a neighbour that does not answer, is one line on stderr and the end of the process (SystemExit)."""
+    """The application for another WSGI server, with the options of the file that :data:`CONF_VARIABLE` names. A mistake in the
+    options, or a service that does not answer, is one line on stderr and the end of the process (SystemExit)."""
     from nova_lite.runtime import concurrency
 
-    # the server made its threads long ago: it is too late for green ones, unless it says that it has them
+    # the server has made its threads: green ones are possible only if the server uses them already
     os.environ.setdefault(concurrency.VARIABLE, "threading")
     concurrency.setup()
     from nova_lite.runtime import checks, service

@@ -1,4 +1,6 @@
-"""nova-lite-api-metadata: what guests read at 169.254.169.254. It asks the conductor; it knows no database."""
+"""nova-lite-api-metadata: the documents for guests at 169.254.169.254. It has no access to the database: it calls the
+conductor.
+"""
 from __future__ import annotations
 
 from nova_lite.runtime import checks, service

@@ -1,4 +1,4 @@
-"""nova-lite-policy: sample, check and explain the rules of who may do what."""
+"""nova-lite-policy: sample, check and explain the policy rules."""
 from __future__ import annotations
 
 from oslo_config import cfg

@@ -54,7 +54,7 @@ def _greet(conf: cfg.ConfigOpts) -> None:
         demo.run(conf, _say)
     except exception.NovaLiteError as error:
         LOG.exception("the demo guest did not come up")
-        _say(f"The demo guest did not come up: {error}. The cloud goes on serving; its log says more.")
+        _say(f"The demo guest did not come up: {error}. The cloud keeps running; see its log.")
 
 
 def _say(text: str) -> None:

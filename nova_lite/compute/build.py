@@ -1,4 +1,4 @@
-"""Builds on a host: ports, volumes, then the guest. Every step finds what an earlier run of it left and goes on from there."""
+"""Builds on a host: ports, volumes, then the guest. Each step finds what an earlier run has made, and continues from there."""
 from __future__ import annotations
 
 import dataclasses
@@ -21,7 +21,7 @@ LOG = log.getLogger(__name__)
 
 
 def run(work: Work) -> None:
-    """Build one server; its end, good or bad, is told to the conductor."""
+    """Build one server, and report the result to the conductor."""
     extra = {"instance_uuid": work.instance.uuid}
     try:
         with work.host.events.listen(work.instance.uuid) as listener:
@@ -60,7 +60,8 @@ def _build(work: Work, listener: Listener) -> None:
 
 
 def fetcher(work: Work, image: ImageMeta | None) -> Fetcher:
-    """Downloads images, checked against what the API saw of ``image``: nobody may put another in its place meanwhile."""
+    """Downloads images, and checks them against the checksums in ``image``: an image that was replaced since the request is
+    refused."""
     def fetch(image_id: str, path: str) -> None:
         try:
             work.host.image.download(work.context, image_id, path, image if image and image.id == image_id else None)
@@ -91,8 +92,9 @@ def guest_files(work: Work, vifs: list[VIF]) -> GuestFiles:
 
 
 def leave(work: Work) -> None:
-    """The action is somebody else's. What is here is this host's next worker's, unless the server is another host's now: then
-    its guest runs there, or will, with the ports and volumes that it has. For one that was deleted nobody comes any more."""
+    """The lease of the action is lost. If the server still belongs to this host, the host's next worker needs what is here. If
+    another host has the server, its guest runs there with the ports and volumes, so the guest here is removed. If the server
+    was deleted, its ports are released too."""
     host, instance = work.host, work.instance
     try:
         now = Instance.from_primitive(host.conductor.get_instance(work.context, instance.uuid))
@@ -101,34 +103,34 @@ def leave(work: Work) -> None:
         gone = False
     except exception.InstanceNotFound:
         gone = True
-    LOG.info("%s while this host built it: nothing of it stays here", "deleted" if gone else "given to another",
+    LOG.info("%s while this host built it: removing it here", "deleted" if gone else "given to another",
              extra={"instance_uuid": instance.uuid})
     try:
         guest_removal.destroy(host, instance)
         if gone:
             host.network.deallocate(work.context, instance)
-    except exception.NovaLiteError as error:        # the next look at the host's guests finds the rest
-        LOG.error("what this host has of it is not removed: %s", error, extra={"instance_uuid": instance.uuid})
+    except exception.NovaLiteError as error:        # the next comparison of guests and servers removes the rest
+        LOG.error("the guest was not removed here: %s", error, extra={"instance_uuid": instance.uuid})
 
 
 def _clean_up(work: Work) -> None:
-    """Nothing half-made stays behind. What cannot be removed now is logged; the delete of the server tries again. Raises
-    GuestRemains: no other host may have the server then, nor anybody its volumes."""
+    """Remove all that was made. What cannot be removed now is logged; the delete of the server tries again. Raises
+    GuestRemains: then no other host may build the server, and its volumes stay in use."""
     instance = work.instance
     try:
         guest_removal.destroy_failed(work, work.guest_may_run)
-        # ports and volumes are the server's, not this host's: another host may use them by now if the lease was lost
+        # this write fails when the lease is lost: another host may use the ports and volumes by now
         work.update(volumes.columns(instance), [*states.BUILD_STATES, states.DELETING])
         delete.give_back(work)
     except exception.GuestRemains:
         raise
     except Exception as error:
-        LOG.error("clean-up after a failed build did not end well: %s", error, extra={"instance_uuid": instance.uuid},
+        LOG.error("clean-up after a failed build failed: %s", error, extra={"instance_uuid": instance.uuid},
                   exc_info=needs_stack(error))
 
 
 def _another_host_may_do_better(error: Exception) -> bool:
-    """Errors of the request (4xx) and aborted builds are the same everywhere."""
+    """Errors of the request (4xx) and aborted builds would be the same on any host."""
     if isinstance(error, exception.BuildAborted):
         return False
     return not (isinstance(error, exception.NovaLiteError) and error.code < 500)

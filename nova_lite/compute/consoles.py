@@ -30,8 +30,8 @@ class Consoles:
 
     @expected
     def get_console(self, context: RequestContext, instance_uuid: str, protocol: str, console_type: str) -> dict[str, Any]:
-        """``objects.Console`` as a dictionary, with ``base_url``. Raises ConsoleTypeUnavailable for what is not enabled here,
-        ConsoleTypeInvalid for a type that is none of this protocol, and what the driver raises."""
+        """``objects.Console`` as a dictionary, with ``base_url``. Raises ConsoleTypeUnavailable for a protocol that is not
+        enabled here, ConsoleTypeInvalid for a type of another protocol, and the errors of the driver."""
         if protocol not in self._urls:
             raise exception.ConsoleTypeUnavailable(console_type=console_type)
         if console_type not in self._urls[protocol]:

@@ -13,7 +13,8 @@ LOG = log.getLogger(__name__)
 
 
 def run(work: Work) -> None:
-    """Delete one server. Raises what the hypervisor or a neighbour raised; nothing is forgotten then."""
+    """Delete one server. Raises the error of the hypervisor or of another service; then the record of the server stays
+    complete."""
     host, instance = work.host, work.instance
     guest_removal.destroy(host, instance)
     shares.release_all(host, instance)
@@ -27,14 +28,15 @@ def run(work: Work) -> None:
 
 
 def give_back(work: Work) -> None:
-    """Attachments and ports: a neighbour that is down must not keep what the other holds. Raises the first error."""
+    """Release attachments and ports. When one service is down, the resources of the other are still released. Raises the first
+    error."""
     host, instance, first = work.host, work.instance, None
     for what, step in (("volumes", lambda: release.release_all(host.volume, instance)),
                        ("ports", lambda: host.network.deallocate(work.context, instance))):
         try:
             step()
         except exception.NovaLiteError as error:
-            LOG.warning("its %s were not given back: %s", what, error, extra={"instance_uuid": instance.uuid})
+            LOG.warning("its %s were not released: %s", what, error, extra={"instance_uuid": instance.uuid})
             first = first or error
     if first is not None:
         raise first

@@ -1,7 +1,6 @@
-"""The key of a server's own disks, where they are encrypted: one for all of them, made at the build, deleted with the server.
-
-Its id stands in the server's record before anything is encrypted with it, so whoever builds the server next, here or elsewhere,
-finds it. The key itself is nowhere but in the key manager.
+"""The key of a server's encrypted disks: one key for all of them, made at the build, deleted with the server. Its id is written
+to the server's record before anything is encrypted with it. So the next builder of the server, on this host or another, finds
+it. Only the key manager stores the key itself.
 """
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ LOG = log.getLogger(__name__)
 
 
 def ensure(work: Work) -> None:
-    """Give the server that is built a key, unless it has one or needs none. Raises what ``KeyManager.create`` raises,
+    """Create a key for the server, unless it has one or needs none. Raises the errors of ``KeyManager.create``,
     UnexpectedTaskState or LeaseLost: then stop."""
     instance = work.instance
     if instance.disks_key_id or not hardware.encrypts_disks(instance.flavor, instance.image):
@@ -28,14 +27,15 @@ def ensure(work: Work) -> None:
     noted = {**instance.system_metadata, DISKS_KEY: key_id}
     try:
         work.update({"system_metadata": noted}, list(states.BUILD_STATES))
-    except (exception.LeaseLost, exception.NovaLiteError):     # who has the server now does not know this key
+    except (exception.LeaseLost, exception.NovaLiteError):     # the new owner of the server does not have this key
         _discard(keys, key_id, instance)
         raise
     instance.system_metadata = noted
 
 
 def delete(conf: cfg.ConfigOpts, instance: Instance) -> None:
-    """Nobody will read the disks any more. One that is gone is no error. Raises what ``KeyManager.delete`` raises."""
+    """Delete the key: the disks are no longer needed. A key that does not exist is no error. Raises the errors of
+    ``KeyManager.delete``."""
     if instance.disks_key_id:
         KeyManager(conf).delete(instance.disks_key_id)
 

@@ -1,8 +1,8 @@
-"""Evacuation: a server of a host that is down is built anew here, with its ports and volumes.
-
-Until the guest runs here the server is the old host's, so that a failure leaves it there. When that host comes back, it is told
-to turn its copy off as soon as this one was named, and to remove it as soon as this one has begun: there is never a second one
-(``conductor/power_states.py``). To begin is to make what files are here nobody's: shared ones are the old host's before.
+"""Evacuation: a server of a host that is down is built again here, with its ports and volumes. Until the guest runs here the
+record of the server names the old host, so after a failure the server is still there. When the old host starts again, it turns
+its guest off as soon as this host was chosen, and removes the guest as soon as this host has begun: the guest never runs twice
+(``conductor/power_states.py``). The evacuation begins by taking the ownership of files on shared storage away from the old
+host.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(work: Work) -> None:
     """Build the guest here. Raises what went wrong, with nothing left here; the server is in ERROR then."""
     before = work.instance
     try:
-        work.update({}, [*work.verb.working])      # what another host has come to is not made nobody's
+        work.update({}, [*work.verb.working])      # files that another host owns by now keep their owner
         work.host.driver.live.adopt(before)
         # only now: from here on the old host removes what is its own. Who lost the action meanwhile binds no port
         work.update_migration({"status": objects.PRE_MIGRATING})
@@ -69,7 +69,7 @@ def _build(work: Work, listener: Listener) -> dict[str, object]:
     try:
         volumes.release_others(host, server)
     except exception.NovaLiteError as error:       # what the old host had of them; the delete finds it
-        LOG.warning("volumes of the old host are not given back yet: %s", error, extra={"instance_uuid": server.uuid})
+        LOG.warning("volumes of the old host were not released yet: %s", error, extra={"instance_uuid": server.uuid})
     # The last step, and only of who still holds the action: once the files are this host's, removing its guest removes them,
     # and on shared storage there are no others.
     work.update({}, [*work.verb.working, None])
@@ -96,7 +96,7 @@ def _clean(work: Work, before: Instance) -> None:
 
     def end() -> None:
         with work.removing_guest(work.guest_may_run):
-            host.driver.live.adopt(before)      # files on shared storage are nobody's again: they must outlive this guest
+            host.driver.live.adopt(before)      # files on shared storage lose their owner again: they must outlive this guest
             host.driver.destroy(server, server.network_info)
 
     def attempt(step: Callable[[], object]) -> None:
@@ -114,4 +114,4 @@ def _clean(work: Work, before: Instance) -> None:
     # what follows is the server's, wherever it is built now
     attempt(lambda: work.update({}, [*work.verb.working, None, states.DELETING]))
     attempt(lambda: volumes.release_others(host, before))
-    attempt(lambda: host.network.move(admin_context(), before, before.host or ""))      # there they are looked for
+    attempt(lambda: host.network.move(admin_context(), before, before.host or ""))      # the next run searches for them there

@@ -1,6 +1,5 @@
-"""What other services tell of a host's servers, and the builds and moves that wait for it.
-
-An event that is lost costs nothing but time: who waits also asks for the ports' states every few seconds.
+"""The events of other services about this host's servers, and the builds and moves that wait for them. A lost event only costs
+time: a waiting build also reads the states of the ports every few seconds.
 """
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _ACTIVE, _ERROR = "ACTIVE", "ERROR"
 
 
 class Listener:
-    """What one build has heard of its ports."""
+    """The events that one build has received about its ports."""
 
     def __init__(self, network: NetworkAPI, timeout: float, fatal: bool) -> None:
         self._network, self._timeout, self._fatal = network, timeout, fatal
@@ -48,10 +47,10 @@ class Listener:
 
     def wait_at_destination(self, instance: Instance, ports: Collection[str], check: Callable[[], object],
                             remind: Callable[[], object]) -> None:
-        """Before a running guest comes to this host: until Neutron says that its ports are wired here. The ports' states are of
-        no use: they are those of the source. ``check`` is called every few seconds, and what it raises ends the wait.
-        ``remind`` lets Neutron tell its agent of the ports again. Raises MigrationError when a port is not wired in time or
-        never will be, unless that is not fatal."""
+        """Wait, before a running guest comes to this host, until Neutron reports that its ports are wired here. The states of
+        the ports are those of the source, so they are not used. ``check`` is called every few seconds; its exception ends the
+        wait. ``remind`` makes Neutron notify its agent again. Raises MigrationError when a port is not wired in time, unless
+        that is not fatal."""
         wanted = set(ports) if self._timeout else set()
         began = reminded = time.monotonic()
         while not self._is_told(wanted, POLL_SECONDS) and time.monotonic() - began < self._timeout:
@@ -68,7 +67,7 @@ class Listener:
         reason = "; ".join(reasons) or _late(self._timeout, wanted - self._heard)
         if self._fatal:
             raise exception.MigrationError(reason=reason)
-        LOG.warning("%s; the guest comes all the same (vif_plugging_is_fatal = false)", reason,
+        LOG.warning("%s; the guest moves nevertheless (vif_plugging_is_fatal = false)", reason,
                     extra={"instance_uuid": instance.uuid})
 
     def _is_told(self, ports: set[str], seconds: float) -> bool:
@@ -89,7 +88,7 @@ class Listener:
             self._changed.notify_all()
 
     def interrupt(self) -> None:
-        """Whoever waits need not do so any longer."""
+        """End the wait: the server is being deleted."""
         with self._changed:
             self._interrupted = True
             self._changed.notify_all()
@@ -118,7 +117,7 @@ class Listener:
         try:
             found = self._network.port_states(context, left)
         except exception.NovaLiteError as error:    # the event may come all the same
-            LOG.warning("the ports' states are not known: %s", error, extra={"instance_uuid": instance.uuid})
+            LOG.warning("the states of the ports could not be read: %s", error, extra={"instance_uuid": instance.uuid})
             return
         with self._changed:
             for port_id in left:
@@ -138,7 +137,7 @@ class Listener:
 
 
 def _late(timeout: float, ports: Collection[str]) -> str:
-    return f"Neutron did not say within {timeout} s that port {', '.join(sorted(ports))} is wired"
+    return f"Neutron did not report within {timeout} s that port {', '.join(sorted(ports))} is wired"
 
 
 class ExternalEvents:

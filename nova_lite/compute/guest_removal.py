@@ -1,6 +1,5 @@
-"""The one way in which a guest leaves a host: it ends, then its nics are unplugged, then its volumes are disconnected.
-
-Each part can be run twice. What the network and the Volume service know of the server is not changed.
+"""The one way to remove a guest from a host: the guest ends, then its nics are unplugged, then its volumes are disconnected.
+Each part can be run twice. The records of the Network and Volume services are not changed.
 """
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The name that this host's guests know it by: with another one none of them would be its own.
-
-``<state_path>/hosts`` has an empty file for each name that a compute daemon had there; several hosts may share it.
+"""The name under which this host's guests were made. A daemon with another name would not recognise them.
+``<state_path>/hosts`` has an empty file for each name that a compute daemon had there; several hosts may share the directory.
 """
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ QUEUE = "images"
 
 
 def fetch(host: Host, context: RequestContext, image_id: str, waited: bool = False) -> None:
-    """Fetch one image into the cache of this host, unless it is there. What goes wrong is logged, nobody waits for it."""
+    """Fetch one image into the cache of this host, unless it is there. An error is only logged: no request waits for it."""
     try:
         image = host.image.get(context, image_id)
         host.driver.cache_image(image, lambda wanted, path: host.image.download(context, wanted, path))

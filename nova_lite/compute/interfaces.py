@@ -1,8 +1,8 @@
-"""Nics of a server that is there: attached to its guest and detached from it.
+"""Attaches nics to the guest of a server, and detaches them.
 
-The way of a nic is: a port bound to this host, written down with the server, plugged, given to the guest; undone in the reverse
-order. Each step can be run twice: the key of the request says which nic an earlier run has made. What cannot be undone at once
-stays written down, so that a detach or the server's delete finds it.
+The order is: bind a port to this host, write the nic to the server's record, plug it, give it to the guest. A detach does the
+reverse. Each step can be run twice: the key of the request identifies the nic of an earlier run. A nic that cannot be removed
+at once stays in the record, so that a detach or the delete of the server finds it.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ABOUT_TO_BE = "null"            # the type of a nic whose port is not bound yet
 
 
 def attach(work: Work) -> None:
-    """Give the guest a nic. When that fails, the port is given back and the server is as before."""
+    """Attach a nic to the guest. After a failure the port is released, and the server is as before."""
     request = NetworkRequest.from_primitive(work.action.arguments["request"])
     vif = next((v for v in work.instance.network_info if v.key == request.key), None)
     if vif is None and any(v.id == request.port_id for v in work.instance.network_info):
@@ -40,7 +40,7 @@ def attach(work: Work) -> None:
 
 def _attach(work: Work, request: NetworkRequest, vif: VIF | None) -> None:
     host, instance = work.host, work.instance
-    if vif is None and request.port_id:     # before it is bound: whoever deletes the server must know whose port it is
+    if vif is None and request.port_id:     # before the port is bound: the delete of the server must find it
         vif = VIF(request.port_id, request.network_id or "", request.network_name or "", "", ABOUT_TO_BE,
                   preserve_on_delete=True, tag=request.tag, active=False, key=request.key)
         _write_down(work, vif)
@@ -79,12 +79,12 @@ def _fail(work: Work, error: Exception, updates: dict[str, Any]) -> None:
 
 
 def changed(port_id: str, values: dict[str, Any] | None) -> dict[str, Any]:
-    """What the end of an action changes: one nic (None: it is removed) and nothing else."""
+    """The change that the end of an action writes: one nic (None: it is removed)."""
     return {"nic": {"id": port_id, "values": values}}
 
 
 def detach(work: Work) -> None:
-    """Take a nic from the guest and give its port back; a guest that does not let go keeps it."""
+    """Detach a nic from the guest and release its port. A guest that does not release the nic keeps it."""
     port_id = work.action.arguments["port_id"]
     vif = next((v for v in work.instance.network_info if v.id == port_id), None)
     if vif is None:
@@ -106,7 +106,7 @@ def _take_back(work: Work, vif: VIF) -> None:
 
 def _again(work: Work, give_back: Callable[[], None]) -> None:
     def tell(error: Exception, pause: float) -> None:
-        LOG.warning("its port is given back in %s s: %s", pause, error, extra={"instance_uuid": work.instance.uuid})
+        LOG.warning("its port is released in %s s: %s", pause, error, extra={"instance_uuid": work.instance.uuid})
 
     retry.on_error(give_back, exception.ServiceUnavailable, RELEASES, work.host.clock, before_pause=tell)
 

@@ -1,4 +1,4 @@
-"""What this process holds: the actions whose leases its heartbeats renew."""
+"""The actions of this process, whose leases its heartbeats renew."""
 from __future__ import annotations
 
 import os
@@ -22,7 +22,8 @@ class Leases:
             return sorted(self._ids)
 
     def take(self, action_ids: Iterable[int]) -> list[int]:
-        """Note these as in flight; returns those that were not: whoever works on the others looks again afterwards."""
+        """Note these actions as in flight. Returns those that were not: the worker of the others claims them again when it
+        ends."""
         asked = set(action_ids)
         with self._lock:
             new = asked - self._ids
@@ -31,8 +32,8 @@ class Leases:
         return sorted(new)
 
     def drop(self, action_ids: Iterable[int]) -> list[int]:
-        """Nothing is done with these any more. Returns those that were asked for again meanwhile: an action that this host has
-        handed over to itself comes back before its worker has put it down."""
+        """These actions are no longer in flight. Returns those that were asked for again meanwhile: an action that this host
+        has handed over to itself is back before its worker has dropped it."""
         dropped = set(action_ids)
         with self._lock:
             again = dropped & self._again

@@ -1,7 +1,7 @@
-"""Live migration on both hosts. The action goes from one to the other; ``Action.step`` says what is next: a row of
-``operations/steps.py``. What each does is in ``docs/operations.md``.
+"""Live migration on both hosts. The action goes from one host to the other; ``Action.step`` names the next step: a row of
+``operations/steps.py``. ``docs/operations.md`` describes each step.
 
-Each step asks the hypervisor where the guest is before it does anything, so it can be run again after a kill at any point.
+Each step asks the hypervisor where the guest is before it does anything. So it can be run again after a kill at any point.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ROLLBACK_SECONDS = 60.0        # that libvirt may take to see that nothing come
 
 
 def run(work: Work) -> None:
-    """The next step. What it raises ends the move; the server is where :func:`settle` says then."""
+    """Do the next step. An exception ends the move; :func:`settle` gives the state of the server."""
     step = work.action.step or ""
     LOG.info("live migration: %s", step, extra={"instance_uuid": work.instance.uuid})
     STEPS[step](work)
@@ -54,7 +54,7 @@ def settled(work: Work) -> dict[str, object]:
 def _prepare(work: Work) -> None:
     work.event = "compute_pre_live_migration"
     host, plan = work.host, _plan(work)
-    if host.driver.live.has_come(work.instance):        # while nobody looked
+    if host.driver.live.has_come(work.instance):        # meanwhile
         work.hand_over("copy", {"has_come": True})
         return
     if host.driver.live.post_copy(work.instance) != WHOLE:
@@ -100,8 +100,9 @@ def _announce(work: Work) -> None:
 
 
 def _wire_again(work: Work, server: Instance) -> None:
-    """Nobody has said that the nics are wired. The agent of a host that a guest has left a moment ago takes the nic of that guest
-    away, late: it may have taken the new one, which has the same name. OVN has said it to an earlier run of this step."""
+    """Make the nics anew, because nobody has said that they are wired. On Open vSwitch, the agent of a host that a guest has
+    just left removes the nic of that guest late; this may be the new nic, which has the same name. On OVN, an earlier run of
+    this step may have used up the message."""
     work.host.driver.live.wire(server, server.network_info)
     _announce(work)
 
@@ -158,8 +159,9 @@ def _has_arrived(work: Work, deadline: float) -> bool:
 
 
 def _lost(work: Work) -> None:
-    """The source is dead. A guest that is not here goes on there, should the source come back: only it can tidy up after the
-    copy, so it gets the action, which waits for it. The same holds when half of the guest is here and half of it there."""
+    """The source is dead. If the guest is not here, it may run there when the source comes back, and only the source can clean
+    up after the copy. So the source gets the action, which waits for it. The same applies when one half of the guest is here
+    and the other there."""
     work.event = "compute_post_live_migration_at_destination"
     came, source = _has_switched(work), _move(work).source_compute
     try:
@@ -183,8 +185,8 @@ def _alone(work: Work) -> None:
 
 
 def _keep_post_copy_guest(work: Work) -> None:
-    """The source asks for the guest anew, but it has gone on here: it lost its power before the switch was written down, and
-    its half of the memory. The disks that the guest has written since are here."""
+    """The source asks for the guest again, but the guest runs here: the source lost power before the switch was recorded, and
+    with it its half of the memory. The disks that the guest has written since are here."""
     move = _move(work)
     work.update_migration({"facts": {**(move.facts or {}), objects.WENT_ON: True}})
     try:
@@ -269,9 +271,9 @@ def _has_switched(work: Work) -> bool:
 
 
 def _switch(work: Work) -> None:
-    """The guest has gone: first of all that is written down, so that nothing that fails from here on looks for it here. What
-    os-resetState made of the server, or what was begun with it since, changes nothing about where its guest is; a delete looks
-    on both hosts. Raises LeaseLost, InstanceNotFound, or UnexpectedTaskState for a delete."""
+    """The guest has left: record that first, so that a later failure does not look for the guest here. os-resetState, or
+    another operation on the server, does not change where the guest is; a delete searches both hosts. Raises LeaseLost,
+    InstanceNotFound, or UnexpectedTaskState for a delete."""
     place = _place(work)
     try:
         work.update(place, [*work.verb.working, None])
@@ -283,8 +285,8 @@ def _switch(work: Work) -> None:
 
 
 def _leave(work: Work, lost: str | None = None) -> None:
-    """The ports follow at once, then this host forgets the guest. What fails is found when the host looks at its guests.
-    ``lost``: why the other half of it will not get the rest."""
+    """Move the ports at once, then remove the guest from this host. What fails is found by the next comparison of guests and
+    servers. ``lost``: why the other half will not get the rest."""
     host, move, here = work.host, _move(work), _as_left(work)
     _try(work, "its ports do not follow yet",       # the destination does it again
          lambda: host.network.move(admin_context(), work.instance, move.dest_compute or ""))
@@ -311,7 +313,7 @@ def _place(work: Work) -> dict[str, Any]:
 
 
 def _now_here(work: Work, step: str) -> None:
-    """The server changes its place in one write, and goes on at ``step``."""
+    """Write the new host of the server in one write, and continue at ``step``."""
     _switch(work)
     work.hand_over(step)
 
@@ -323,7 +325,7 @@ def _settle(work: Work) -> None:
         _copy(work)
         return
     host.driver.live.stay(work.instance, _plan(work))
-    # what the destination has not given back, or had no time to
+    # attachments that the destination has not released
     _try(work, _CLEAN_UP, lambda: volumes.release_others(host, work.instance))
     # a port that seems to leave is not wired any more: the guest would have no network after its next start
     _try(work, _CLEAN_UP, lambda: retry_until_available(
@@ -332,7 +334,7 @@ def _settle(work: Work) -> None:
 
 
 def _reporter(work: Work) -> Report:
-    """Tells how far the copy is; the ports follow as soon as the guest goes on at its new host."""
+    """Reports the progress of the copy. The ports are bound to the new host as soon as the guest runs there."""
     followed = False
 
     def report(progress: Progress) -> str | None:
@@ -353,7 +355,7 @@ def _report(work: Work, progress: dict[str, Any]) -> str | None:
     try:
         return work.update_migration(progress)
     except exception.ConductorAway as error:
-        LOG.warning("no conductor hears how far the copy is: %s", error, extra={"instance_uuid": work.instance.uuid})
+        LOG.warning("the progress of the copy could not be reported: %s", error, extra={"instance_uuid": work.instance.uuid})
         return None
 
 
@@ -363,7 +365,7 @@ def _waits(work: Work) -> bool:
     try:
         return bool(work.ask_other_host("waits_for_rest"))
     except (exception.HostSilent, exception.ConductorAway, exception.NovaLiteError) as error:
-        LOG.warning("%s does not say whether the other half of the guest is there: %s", there, error,
+        LOG.warning("%s does not answer whether the other half of the guest is there: %s", there, error,
                     extra={"instance_uuid": work.instance.uuid})
         return True
 

@@ -31,7 +31,7 @@ from nova_lite.objects import states
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
-from nova_lite.objects.network import PortNews
+from nova_lite.objects.network import PortState
 from nova_lite.rpc import cloud_id, sender
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.rpc.port_store import RpcPortStore
@@ -65,7 +65,7 @@ class _Claimed(NamedTuple):
 
     @classmethod
     def read(cls, answer: dict[str, Any], asked: float) -> _Claimed:
-        """From what the conductor answers. Raises KeyError and kin for what only another version understands."""
+        """From the answer of the conductor. Raises KeyError and similar errors for an answer of another version."""
         action, moving = Action.from_primitive(answer["action"]), answer.get("migration")
         operations.of(action)       # raises KeyError
         return cls(action, Instance.from_primitive(answer["instance"]), Migration.from_primitive(moving) if moving else None,
@@ -73,7 +73,7 @@ class _Claimed(NamedTuple):
 
 
 class ComputeManager:
-    """The server side of ``rpc/compute.py`` for one host. It knows the broker and the hypervisor, no database."""
+    """The server side of ``rpc/compute.py`` for one host. It has no access to the database."""
 
     def __init__(self, conf: cfg.ConfigOpts, transport: messaging.RPCTransport, host: str,
                  clock: retry.Clock = retry.SYSTEM) -> None:
@@ -85,7 +85,7 @@ class ComputeManager:
                          volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf, share_base.load(conf),
                          vendor_data=vendor_data.load(conf), clock=clock)
         self._stopping = self.host.stopping
-        self._cloud: str | None = None      # known when a conductor has told it
+        self._cloud: str | None = None      # known from the first answer of a conductor
         self._queues = ServerQueues()
         self._nics = NicComparison(self.host, self._look_at_nics, self._later)
         self.callers = Callers(conf, RULES, ControlPlane(conf, host))
@@ -121,31 +121,31 @@ class ComputeManager:
         self._recovery.start()
 
     def stop(self) -> None:
-        """Let what runs end; its leases are renewed until then. The guests run on."""
+        """Wait for the work that runs, and renew its leases until then. The guests run on."""
         self._stopping.set()
         self.conductor.disable_retries()
         for pool in (self._claims, self._builds, self._lasting, self._copies, self._sources, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)
-        self._give_back(self.leases.in_flight())        # what waited for a thread: nobody works on it
+        self._give_back(self.leases.in_flight())        # actions that waited for a thread
         self._recovery.join(JOIN_SECONDS)
         self.host.driver.stop_host()
 
     def _give_back(self, action_ids: list[int]) -> None:
-        """Actions that were taken up and never begun: nobody died over them, unless there is no conductor to tell."""
+        """Release actions that were claimed and not begun. This counts as no attempt, unless no conductor answers."""
         def tell() -> None:
             try:
                 self.conductor.release_actions(action_ids, self.host.owner, _GIVE_BACK_SECONDS)
             except messaging.MessagingException as error:
-                LOG.warning("actions %s are not given back: %s", action_ids, error)
+                LOG.warning("actions %s were not released: %s", action_ids, error)
 
-        if action_ids:      # a broker that is away is waited for, and a stop must not be
+        if action_ids:      # in a thread: the call may wait for the broker, and the stop must not
             teller = threading.Thread(target=tell, name="give-back", daemon=True)
             teller.start()
             teller.join(_GIVE_BACK_SECONDS)
             self.leases.drop(action_ids)
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
-        """(seconds, function) of what has to be run again and again."""
+        """(seconds, function) of the periodic work."""
         loops: list[tuple[float, Callable[[], None]]] = [(self._interval, self._heartbeat),
                                                          (TIDY_INTERVAL, self.host.driver.tidy),
                                                          (RULES_INTERVAL, self._look_at_rules),
@@ -169,11 +169,11 @@ class ComputeManager:
                 self._take_up(found.waiting)
                 self._sync_power_states()
                 return
-            except (exception.ConductorAway, messaging.MessagingException) as error:       # the conductor went again
+            except (exception.ConductorAway, messaging.MessagingException) as error:
                 LOG.warning("recovery failed; again in %s s: %s", RECOVERY_PAUSE, error)
             except Exception as error:
                 if self._stopping.is_set():
-                    LOG.debug("recovery was cut off by the stop: %s", error)
+                    LOG.debug("recovery was interrupted by the stop: %s", error)
                 else:
                     LOG.exception("recovery failed; again in %s s", RECOVERY_PAUSE)
             self._stopping.wait(RECOVERY_PAUSE)
@@ -186,11 +186,11 @@ class ComputeManager:
         report: dict[str, Any] = {"host": self.host.name, "owner": self.host.owner, "actions": self.leases.in_flight()}
         try:
             inventory = self.host.driver.inventory().to_primitive()
-        except exception.VirtDriverError:       # what is under way may not need it: an image is uploaded, a volume waited for
+        except exception.VirtDriverError:       # work under way may go on without the hypervisor, such as an upload
             self.conductor.heartbeat(admin_context(), {**report, "seen": False})
             raise
         if inventory != self._last_inventory or self._reports % _FULL_REPORT_EVERY == 0:
-            # the uptime is always another one: it goes along, but is no reason to report
+            # the uptime always differs: it is sent along, but is no reason for a full report
             report |= {"inventory": {**inventory, "host_ip": self.conf.my_ip, "uptime": self.host.driver.uptime()},
                        "ratios": {"cpu": compute.cpu_allocation_ratio, "ram": compute.ram_allocation_ratio,
                                   "disk": compute.disk_allocation_ratio},
@@ -222,25 +222,26 @@ class ComputeManager:
             self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
 
     def _later(self, instance_uuid: str, function: Callable[[bool], None]) -> None:
-        """In the server's queue."""
+        """Put a function into the server's queue."""
         if not self._stopping.is_set():
             self._queues.submit(instance_uuid, self._pool, function)
 
     def _soon(self, instance_uuid: str, function: Callable[[bool], None]) -> None:
-        """In the server's queue; another host waits for it."""
+        """Put a function for which another host waits into the server's queue."""
         if not self._stopping.is_set():
             self._queues.submit(instance_uuid, self._sources, function)
 
     def _remove(self, server: Instance) -> None:
-        """In the server's queue, if it is still so then."""
+        """Remove a guest, in the server's queue, if it is still unexpected then."""
         self._later(server.uuid, lambda _waited: recovery.remove(self.host, server))
 
     def _turn_off(self, instance_uuid: str) -> None:
-        """In the server's queue, if its guest still must be off then."""
+        """Turn a guest off, in the server's queue, if it still must be off then."""
         self._later(instance_uuid, lambda _waited: recovery.turn_off(self.host, instance_uuid))
 
     def _power_changed(self, instance_uuid: str, power_state: int) -> None:
-        """Called by the driver when a guest changes by itself. Looked at again when no operation works on the server."""
+        """Called by the driver when the power state of a guest changes by itself. It is read again when no operation works on
+        the server."""
         if not self._stopping.is_set():
             self._queues.submit(instance_uuid, self._pool, lambda _waited: self._tell_power_state(instance_uuid))
 
@@ -255,16 +256,16 @@ class ComputeManager:
 
     # actions --------------------------------------------------------------------------------------------------------
     def _take_up(self, action_ids: Iterable[int]) -> None:
-        """Work on actions; those that are at work already are dropped again. Returns at once."""
+        """Claim actions and work on them. Actions that are already in flight are skipped. Returns at once."""
         mine = self.leases.take(action_ids) if not self._stopping.is_set() else []
         if mine:
             try:
                 self._claims.submit(self._claim, mine)
-            except RuntimeError:        # shut down in between: whoever starts next takes them up
+            except RuntimeError:        # shut down meanwhile: the next daemon claims them
                 self.leases.drop(mine)
 
     def _claim(self, action_ids: list[int]) -> None:
-        """Claim actions and queue each behind what is done with its server."""
+        """Claim actions, and put each into the queue of its server."""
         left = set(action_ids)
         try:
             for claimed in self._claimed(action_ids):
@@ -272,9 +273,9 @@ class ComputeManager:
                     self._queue(claimed)
                     left.discard(claimed.action.id)
         except exception.Interrupted as error:
-            LOG.warning("actions %s were not claimed; they are taken up again: %s", sorted(left), error)
+            LOG.warning("actions %s were not claimed; they will be claimed again: %s", sorted(left), error)
         except Exception:
-            LOG.exception("actions %s were not claimed; they are taken up again", sorted(left))
+            LOG.exception("actions %s were not claimed; they will be claimed again", sorted(left))
         finally:
             self.leases.drop(left)
 
@@ -285,7 +286,8 @@ class ComputeManager:
 
     @staticmethod
     def _read(action_id: int, answer: dict[str, Any] | None, asked: float) -> _Claimed | None:
-        """None as well for what is not understood here: it is left to its lease, and costs no other action its own."""
+        """None for an answer that this version does not understand: the lease of that action runs out, and the other actions go
+        on."""
         try:
             return _Claimed.read(answer, asked) if answer is not None else None
         except Exception:
@@ -310,34 +312,35 @@ class ComputeManager:
         if self._stopping.is_set():
             return      # see _give_back
         try:
-            # what came before us has changed the server; and while we waited for a thread the action may have been ended, as
-            # the server is evacuated from this host, which nobody heard of
+            # the work before this one may have changed the server; and while the action waited for a thread it may have been
+            # ended, as when the server is evacuated from this host
             is_old = time.monotonic() - claimed.asked >= self.conf.conductor.lease_seconds / 2
             now = self._claimed([action.id])[0] if waited or is_old else claimed
             if now is not None:
                 verbs.carry_out(self.host, *now)
         except exception.Interrupted as error:
-            LOG.warning("action %s is left for whoever holds it next: %s", action.id, error,
+            LOG.warning("action %s is left to its next worker: %s", action.id, error,
                         extra={"instance_uuid": claimed.instance.uuid})
         except Exception:
-            LOG.exception("action %s was not finished; it is taken up again", action.id,
+            LOG.exception("action %s was not finished; it will be claimed again", action.id,
                           extra={"instance_uuid": claimed.instance.uuid})
         finally:
             self._take_up(self.leases.drop([action.id]))
 
     # RPC ------------------------------------------------------------------------------------------------------------
     def wake(self, context: RequestContext, action_ids: Sequence[int]) -> None:
-        """Actions wait for this host. One that is not ready yet learns of them when it is, or by its next report."""
+        """Claim actions that wait for this host. A host that is not ready yet finds them at the end of its start, or in the
+        answer to its next report."""
         if self._ready.is_set():
             self._take_up(action_ids)
 
     def look_for_left_behind(self, context: RequestContext, instance_uuids: list[str]) -> None:
-        """Servers that may have left something here were deleted, or are evacuated: nothing of them stays."""
+        """Remove what this host may have of servers that were deleted or evacuated."""
         for uuid in instance_uuids:
             self._later(uuid, partial(recovery.drop_left_behind, self.host, uuid))
 
     def external_instance_event(self, context: RequestContext, events: list[dict[str, Any]]) -> None:
-        """What other services tell of this host's servers. A build hears it at once, all else is queued."""
+        """Events of other services. A waiting build gets its event at once, all others are queued."""
         for event in events:
             uuid, name, tag = event["server_uuid"], event["name"], event.get("tag")
             LOG.info("event %s %s: %s", name, event["status"], tag or "", extra={"instance_uuid": uuid})
@@ -345,7 +348,7 @@ class ComputeManager:
             if name in (external_events.CHANGED, external_events.DELETED):
                 self._look_at_nics(uuid, name, tag)
 
-    def _look_at_nics(self, uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortNews] | None = None) -> None:
+    def _look_at_nics(self, uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortState] | None = None) -> None:
         if self._network_refresh.request(uuid, event, port_id, ports):
             self._queues.submit(uuid, self._pool, partial(self._network_refresh.run, uuid))
 

@@ -28,7 +28,7 @@ from nova_lite.operations import steps
 from nova_lite.virt.driver import Checker, Fetcher, Waiter
 
 LOG = log.getLogger(__name__)
-PAUSE = 0.2             # seconds between two questions whether the old host has let go; it takes its time to answer
+PAUSE = 0.2             # seconds between two questions to the old host, which answers after a while
 _DELETED = (states.DELETING, states.SOFT_DELETING)
 
 
@@ -93,7 +93,7 @@ def _advance(work: Work, task_state: str, status: str, **updates: Any) -> None:
 
 
 def _before_it_runs(work: Work, listener: Listener) -> Waiter:
-    """Its network is ready, and no delete has the server: nothing runs on ports and volumes that are given back."""
+    """The network of the guest is ready, and no delete has begun: no guest runs with ports and volumes that are released."""
     wait = listener.waiter(admin_context(), work.instance, work.instance.network_info)
 
     def ready() -> None:
@@ -132,14 +132,14 @@ def _still_wanted(work: Work) -> Checker:
 
 
 def _tell_arrival(work: Work) -> None:
-    """A host that does not hear it shows the disks until the move is confirmed or reverted."""
+    """A host that misses this call serves the disks until the move is confirmed or reverted."""
     if _move(work).source_compute != work.host.name:
         work.ask_other_host("arrived")
 
 
 def _undo(work: Work, error: Exception) -> None:
-    """Nothing of the server stays here, and the old host brings its guest back. Raises LeaseLost, or what keeps the guest here
-    from being removed: then nobody may start the other one."""
+    """Remove the server from this host, and let the old host bring its guest back. Raises LeaseLost, or the error that keeps
+    the guest here: then the other guest must not be started."""
     if isinstance(error, exception.InstanceNotFound):
         _drop_received(work)
         work.fail(error, {})
@@ -148,9 +148,9 @@ def _undo(work: Work, error: Exception) -> None:
         _drop_received(work)
         work.fail(error, {})
         return
-    if isinstance(error, exception.UnexpectedTaskState):    # declared idle by os-resetState: there is a guest to bring back
+    if isinstance(error, exception.UnexpectedTaskState):    # declared idle by os-resetState: the guest has to be brought back
         work.update({"task_state": states.RESIZE_MIGRATING}, [None])
-    # whoever runs this again finds half a guest here, or none, and may not go on with it
+    # a later run finds half a guest here, or none, and must not continue with it
     work.update_migration({"facts": {**(_move(work).facts or {}), objects.UNDO_BEGUN: exception.public_of(error)}})
     _give_back(work, exception.public_of(error))
 
@@ -173,7 +173,7 @@ def _drop_received(work: Work) -> None:
 
 # the old host ---------------------------------------------------------------------------------------------------------------
 def _undone(work: Work) -> None:
-    """The move failed, and nothing is left of it elsewhere: the guest goes on where it was."""
+    """The move failed, and no other host has files of it: the guest runs on where it was."""
     vm_state = (_move(work).facts or {}).get("vm_state", states.ACTIVE)
     power_on = vm_state != states.STOPPED
     _restore_at_source(work, power_on)
@@ -201,7 +201,8 @@ def _restore_at_source(work: Work, power_on: bool) -> None:
 
 
 def _ignore_network_failure(work: Work, wait: Waiter | None) -> Waiter | None:
-    """A guest that comes home starts also where nobody says that its network is ready: it has nowhere else to go."""
+    """A guest that returns to its old host is started even when the network is not reported as ready: no other host could start
+    it."""
     if wait is None:
         return None
 
@@ -216,8 +217,8 @@ def _ignore_network_failure(work: Work, wait: Waiter | None) -> Waiter | None:
 
 # the user's word ------------------------------------------------------------------------------------------------------------
 def confirm(work: Work) -> None:
-    """On the old host: what was kept to go back is not needed any more. Raises Conflict where a revert has begun, and the new
-    host does not say that the guest is still there."""
+    """On the old host: remove what was kept for a revert. Raises Conflict where a revert has begun, and the new host does not
+    answer that the guest is still there."""
     _check_not_gone(work)
     work.host.driver.drop_aside(work.instance)
     instance = work.instance
@@ -226,7 +227,7 @@ def confirm(work: Work) -> None:
 
 
 def revert(work: Work) -> None:
-    """On the new host the guest is removed; then on the old one it goes on as it was."""
+    """On the new host the guest is removed; then it is started on the old host."""
     instance, move = work.instance, _move(work)
     if work.action.step != steps.RETURN:
         with work.step("compute_revert_resize"):
@@ -260,7 +261,8 @@ def _remove_at_destination(work: Work) -> None:
 
 
 def _check_not_gone(work: Work) -> None:
-    """A revert that was given up may have removed the guest: then what this host keeps is all that there is of it."""
+    """Raise Conflict when a revert that was given up may have removed the guest: then the files that this host has set aside
+    are the only copy."""
     move = _move(work)
     if move.reverting and not _holds(work, move.dest_compute)["guest"]:
         raise exception.Conflict(f"A revert has removed the guest from host {move.dest_compute}: it can only be reverted.")
@@ -274,8 +276,8 @@ def _holds(work: Work, host: str | None) -> dict[str, bool]:
         found: dict[str, bool] = work.ask_other_host("holds")
         return found
     except exception.HostSilent as error:
-        raise exception.Conflict(f"Host {host} does not answer, so nobody knows what it has of the server.",
-                                 "A host does not answer, so nobody knows what it has of the server.") from error
+        raise exception.Conflict(f"Host {host} does not answer, so it is not known what it has of the server.",
+                                 "A host does not answer, so it is not known what it has of the server.") from error
 
 
 def settle_confirm(work: Work) -> dict[str, Any]:
@@ -290,7 +292,7 @@ def settle_revert(work: Work) -> dict[str, Any]:
         return {}
     power_state = work.host.driver.power_state(work.instance)
     if power_state is None:
-        raise exception.DriverRefusal(what="Revert", reason="the guest is gone from here, and the way back is not finished")
+        raise exception.DriverRefusal(what="Revert", reason="the guest is gone from here, and its revert is not finished")
     return {"vm_state": states.RESIZED, "power_state": power_state}
 
 

@@ -12,30 +12,32 @@ from nova_lite.compute.external_events import DELETED
 from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, PortNews
+from nova_lite.objects.network import VIF, PortState
 
 LOG = log.getLogger(__name__)
 
 
 @dataclass
 class _Pending:
-    """``gone`` are ports that were deleted; ``ports`` is what the network says of all the server's ports, None when it has not
-    been asked since the last event."""
+    """``gone``: ports that were deleted. ``ports``: the Network service's present data of all ports of the server; None when it
+    was not read since the last event."""
 
     gone: set[str] = field(default_factory=set)
-    ports: Mapping[str, PortNews] | None = None
+    ports: Mapping[str, PortState] | None = None
 
 
 class NetworkInfoRefresh:
-    """The events of one server that are queued together are one refresh: it asks the network for its state, not for changes."""
+    """Joins the queued events of one server to one refresh, which reads the present state from the Network service."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}         # by server
 
-    def request(self, instance_uuid: str, event: str, port_id: str | None, ports: Mapping[str, PortNews] | None = None) -> bool:
-        """Note an event; True when a look has to be queued for it. ``ports``: what the network says already."""
+    def request(self, instance_uuid: str, event: str, port_id: str | None,
+                ports: Mapping[str, PortState] | None = None) -> bool:
+        """Note an event. True when a refresh has to be queued. ``ports``: the data of the ports, when the caller has read
+        them."""
         with self._lock:
             is_new = instance_uuid not in self._pending
             asked = self._pending.setdefault(instance_uuid, _Pending(ports=ports))
@@ -46,7 +48,7 @@ class NetworkInfoRefresh:
             return is_new
 
     def run(self, instance_uuid: str, _waited: bool = False) -> None:
-        """Ask the network and tell the conductor what is new. A failure is logged: the next event brings another look."""
+        """Read the ports, and report changes to the conductor. A failure is logged: the next event starts another refresh."""
         with self._lock:
             asked = self._pending.pop(instance_uuid, _Pending())
         try:
@@ -54,15 +56,15 @@ class NetworkInfoRefresh:
         except exception.InstanceNotFound:
             LOG.debug("the server is gone", extra={"instance_uuid": instance_uuid})
         except Exception:
-            LOG.exception("the server's nics were not looked at", extra={"instance_uuid": instance_uuid})
+            LOG.exception("the server's nics were not refreshed", extra={"instance_uuid": instance_uuid})
 
     def _refresh(self, instance_uuid: str, asked: _Pending) -> None:
         host, context = self._host, admin_context()
         instance = Instance.from_primitive(host.conductor.get_instance(context, instance_uuid))
         if instance.host != host.name or not instance.network_info:
             return
-        if not asked.gone and asked.ports == {vif.id: vif.news() for vif in instance.network_info}:
-            return      # the record knows it all
+        if not asked.gone and asked.ports == {vif.id: vif.port_state() for vif in instance.network_info}:
+            return      # the record is up to date
         vifs = [vif for vif in host.network.refresh(context, instance) if vif.id not in asked.gone]
         for vif in instance.network_info:
             if vif.id in asked.gone:
@@ -72,8 +74,8 @@ class NetworkInfoRefresh:
             host.conductor.network_info_changed(context, instance_uuid, host.name, [v.to_primitive() for v in vifs])
 
     def _detach(self, instance: Instance, vif: VIF) -> None:
-        """The nic of a port that was deleted, before the record forgets it: its address may be another guest's by now. Of a
-        guest that does not let go the next start is without it."""
+        """Detach the nic of a deleted port, before the record loses it: its address may be assigned to another guest. A guest
+        that does not release the nic loses it at its next start."""
         extra = {"instance_uuid": instance.uuid}
         LOG.info("port %s was deleted: its nic is taken from the guest", vif.id, extra=extra)
         for step in (self._host.driver.detach_interface, self._host.network.unplug):

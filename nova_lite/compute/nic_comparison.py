@@ -1,10 +1,9 @@
-"""Compares the ports of a host's servers with those of a minute ago: news of the network that were lost are found by it.
+"""Compares the ports of a host's servers with those of a minute ago, to find lost events of the Network service.
 
-The network is asked once per host and round, whatever the number of servers. A server whose ports are new or have changed since
-the round before is looked at: its record is read, and the network is asked again only when the record says something else.
-
-A port that is said to leave, though its server is on no way, is what a live migration has left that was cut off: Neutron's
-agent would not wire it when the guest starts again. It is bound to this host anew.
+The service is asked once per host and round, whatever the number of servers. For a server whose ports are new or have changed,
+the record is read; the service is asked again only when the record differs. A port that is marked as leaving, though its server
+does not move, is left over from a live migration that was interrupted: Neutron's agent would not wire it at the next start of
+the guest. It is bound to this host again.
 """
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ from nova_lite.compute.external_events import CHANGED, DELETED
 from nova_lite.compute.work import Host, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import PortNews
+from nova_lite.objects.network import PortState
 
 LOG = log.getLogger(__name__)
 
 
 class Tell(Protocol):
-    """Does what the event of a server would have done. ``ports``: what the network says of all its ports."""
+    """Does what an event about a server would do. ``ports``: the present data of all its ports."""
 
     def __call__(self, instance_uuid: str, event: str, port_id: str | None,
-                 ports: Mapping[str, PortNews] | None = None, /) -> None: ...
+                 ports: Mapping[str, PortState] | None = None, /) -> None: ...
 
 
 class NicComparison:
@@ -36,21 +35,21 @@ class NicComparison:
 
     def __init__(self, host: Host, tell: Tell, later: Callable[[str, Callable[[bool], None]], None]) -> None:
         self._host, self._tell, self._later = host, tell, later
-        self._seen: Mapping[str, Mapping[str, PortNews]] = {}
+        self._seen: Mapping[str, Mapping[str, PortState]] = {}
         self._suspects: set[str] = set()
         self._queued: set[str] = set()      # that wait in their queue
 
     def suspect(self, instance_uuid: str) -> None:
-        """No host takes this server: a check that was cut off may have left bindings, which the ports do not tell."""
+        """No host accepts this server: an interrupted check may have left bindings, which the ports do not show."""
         self._suspects.add(instance_uuid)
 
     def run(self) -> None:
-        """One round. The first one after the start of the daemon looks at each server."""
+        """One round. The first round after the start of the daemon checks every server."""
         context, host = admin_context(), self._host
         try:
             now = host.network.host_ports(context, host.name)
             gone = {port: server for server, ports in self._seen.items() for port in ports if port not in now.get(server, ())}
-            # a port that left this host, or its server, was not deleted: the server's other hosts look after it
+            # a port that left this host, or its server, was not deleted: the other hosts handle it
             there = host.network.port_states(context, sorted(gone)) if gone else {}
         except exception.NovaLiteError as error:
             LOG.warning("the ports of this host were not compared; the next round does it: %s", error)
@@ -69,7 +68,8 @@ class NicComparison:
         self._suspects.intersection_update(now)
 
     def _rebind(self, instance_uuid: str, _waited: bool = False) -> None:
-        """In the server's queue. What fails, or what works on the server now, leaves it to the next round."""
+        """Bind the port again, in the server's queue. After a failure, or while an operation works on the server, the next
+        round tries again."""
         host, context, extra = self._host, admin_context(), {"instance_uuid": instance_uuid}
         self._queued.discard(instance_uuid)
         try:

@@ -1,4 +1,4 @@
-"""Power operations on a host, one line each: what the driver does. The table of verbs says where the server ends."""
+"""Power operations on a host: one driver call each. The table of verbs says in which state the server ends."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -38,8 +38,8 @@ def _reboot_hard(work: Work, timeout: int) -> None:
             _bind(work)
         except (exception.UnexpectedTaskState, exception.InstanceNotFound):
             raise
-        except exception.NovaLiteError as error:        # it starts as it ran
-            LOG.warning("nobody knows whether its ports are here: %s", error, extra={"instance_uuid": work.instance.uuid})
+        except exception.NovaLiteError as error:        # the guest starts with the ports that it had
+            LOG.warning("its ports were not bound again: %s", error, extra={"instance_uuid": work.instance.uuid})
     with _mended(work):
         _plug(work)
         shares.mount_all(work.host, work.instance)
@@ -73,7 +73,8 @@ def _trigger_crash_dump(work: Work, timeout: int) -> None:
 
 @contextmanager
 def _mended(work: Work) -> Iterator[None]:
-    """A guest that its hypervisor does not know is one whose move broke off half-way home: ports and volumes come first."""
+    """When the hypervisor does not have the guest, a move back to this host was interrupted: bind the ports and connect the
+    volumes first."""
     unknown = work.host.driver.power_state(work.instance) is None
     if unknown:
         _bind(work)
@@ -84,7 +85,7 @@ def _mended(work: Work) -> Iterator[None]:
 
 
 def _bind(work: Work) -> None:
-    """The ports are bound to this host, and nowhere else."""
+    """Bind the ports to this host and to no other."""
     instance = work.instance
     before = [vif.to_primitive() for vif in instance.network_info]
     instance.network_info = work.host.network.move(admin_context(), instance, work.host.name)
@@ -104,7 +105,7 @@ VERBS: dict[str, Callable[[Work, int], None]] = {
 
 
 def run(work: Work) -> None:
-    """Carry one out. A guest may take ``[compute] shutdown_timeout`` seconds to shut down."""
+    """Do one power operation. A guest has ``[compute] shutdown_timeout`` seconds to shut down."""
     verb = work.verb
     VERBS[verb.name](work, work.host.conf.compute.shutdown_timeout)
     has_shares = ACTIVE if verb.ends_in == states.ACTIVE else INACTIVE

@@ -17,7 +17,7 @@ class Queries:
     """The part of the server side of ``rpc/compute.py`` that answers at once."""
 
     def __init__(self, host: Host, was_checked: Callable[[str], None]) -> None:
-        """``was_checked`` hears of a server here that no host takes: a check that was cut off may have left something."""
+        """``was_checked`` is called for a server here that no host accepts: an interrupted check may have left bindings."""
         self.host, self._was_checked = host, was_checked
 
     @expected
@@ -55,14 +55,15 @@ class Queries:
     @expected
     def check_live_migration(self, context: RequestContext, instance_uuid: str, there: dict[str, Any], block: bool | None,
                              over_commit: bool) -> dict[str, Any]:
-        """``objects.guest_moves.Plan``: how this host would take a guest. Raises MigrationPreCheckError and its kin."""
+        """``objects.guest_moves.Plan``: how this host would receive a guest. Raises MigrationPreCheckError and similar
+        errors."""
         instance = self._instance(context, instance_uuid)
         plan = self.host.driver.live.check(instance, SourceFacts.from_primitive(there), block, over_commit)
         self._check_network(instance)
         return plan.to_primitive()
 
     def _check_network(self, instance: Instance) -> None:
-        """Only the network knows whether a port can be bound here, and it knows by trying."""
+        """Try to bind the ports to this host: only the Network service can decide that."""
         network, here = self.host.network, self.host.name
         try:
             network.expect(admin_context(), instance, here)
@@ -85,12 +86,12 @@ class Queries:
 
     @expected
     def quiesce(self, context: RequestContext, instance_uuid: str) -> None:
-        """Freeze a guest's file systems: an open action of the API says so, and that is where the thaw is not forgotten."""
+        """Freeze a guest's file systems. An open action of the API guarantees that they are thawed."""
         self.host.driver.quiesce(self._instance(context, instance_uuid))
 
     @expected
     def unquiesce(self, context: RequestContext, instance_uuid: str) -> None:
-        """Let them go on."""
+        """Thaw a guest's file systems."""
         self.host.driver.unquiesce(self._instance(context, instance_uuid))
 
     def _instance(self, context: RequestContext, instance_uuid: str) -> Instance:

@@ -1,8 +1,8 @@
-"""Rebuilds on a host: the guest goes, its root disk is made anew, the guest comes back with all else that it had.
+"""Rebuilds on a host: the guest ends, its root disk is made again, and the guest starts with the rest that it had.
 
-The task_state says how far it has come, so a second run begins where the first one ended. The image is fetched while the old
-guest still runs: one that cannot be had costs nobody a disk. Nor does one of which this host can make no guest, or a guest that
-does not end: then the server has its old image.
+The task_state shows how far the rebuild is, so a second run continues there. The image is fetched while the old guest still
+runs: when the image cannot be fetched, no disk is lost. Nor is a disk lost when this host cannot make a guest of the image, or
+when the old guest does not end: then the server keeps its old image.
 """
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nova_lite.objects.volume import ERROR
 
 LOG = log.getLogger(__name__)
 DOWNLOADING = "downloading"
-REIMAGES = retry.every(1.0, timeout=1800.0)     # looks at a volume while the Volume service writes an image onto it
+REIMAGES = retry.every(1.0, timeout=1800.0)     # reads of a volume while the Volume service writes an image onto it
 _ASKED = "reimage_asked"        # in the action's arguments, from just before it asks the Volume service
 
 
 def run(work: Work) -> None:
-    """Rebuild one server. It ends as it was: running, or stopped. Raises what went wrong: it is in ERROR then, unless it has
-    its guest yet, as its host cannot make the new one."""
+    """Rebuild one server. It ends running or stopped, as it was before. Raises the error: then the server is in ERROR, unless
+    it still has its old guest because this host cannot make the new one."""
     instance = work.instance
     if instance.task_state == states.REBUILDING:
         try:
@@ -65,8 +65,8 @@ def _stay(work: Work, error: Exception, vm_state: str) -> None:
     try:
         power_state = work.host.driver.power_state(instance)
         updates["power_state"] = states.NOSTATE if power_state is None else power_state
-    except exception.VirtDriverError as unknown:        # what did not let it go may not tell of it either
-        LOG.warning("its power state is not known: %s", unknown, extra={"instance_uuid": instance.uuid})
+    except exception.VirtDriverError as unknown:        # the cause of the failure may also prevent this
+        LOG.warning("its power state could not be read: %s", unknown, extra={"instance_uuid": instance.uuid})
     work.fail(error, updates)
 
 

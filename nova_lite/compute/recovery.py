@@ -1,4 +1,4 @@
-"""What a host does when its daemon starts: it takes up what the one before left, and makes guests and servers agree."""
+"""What a host does when its daemon starts: it continues the open actions, and compares guests with servers."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ LOG = log.getLogger(__name__)
 
 
 class Found(NamedTuple):
-    """What a host that starts has heard from the conductor."""
+    """The conductor's answer to a host that starts."""
 
-    cloud: str | None       # the id of its cloud; an older conductor tells none
-    waiting: list[int]      # the actions that wait for this host
-    unexpected: list[Instance]  # the servers whose guests must not be here
-    went_down: list[str]    # the servers whose guests are to run again (:func:`resume`)
+    cloud: str | None       # the id of its cloud; an older conductor sends none
+    waiting: list[int]      # actions that wait for this host
+    unexpected: list[Instance]  # servers whose guests must be removed
+    went_down: list[str]    # servers whose guests are started again (:func:`resume`)
 
 
 def run(conf: cfg.ConfigOpts, host: Host) -> Found:
-    """Bring host and database together."""
+    """Compare host and database."""
     context = admin_context()
     host.network.init_host(host.name)
     guests = host.driver.power_states()
@@ -42,21 +42,21 @@ def run(conf: cfg.ConfigOpts, host: Host) -> Found:
 
 
 class Findings:
-    """What looks at all guests find that somebody has to see to, in the log."""
+    """Logs differences between guests and servers that an operator has to resolve."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._told: dict[str, list[str]] = {}
 
     def tell(self, found: Mapping[str, Any]) -> None:
-        """``found``: what the conductor answered. What may be the only copy of a server is told at each look, the rest when it
-        has changed."""
+        """``found``: the conductor's answer. A guest that may be the only copy of a server is logged each time, other
+        differences when they change."""
         for one in found.get("unexplained", ()):
             LOG.error("its guest is here, and by the database it never was a server of this host, %s: the guest is left alone. "
                       "Was [DEFAULT] host changed, is this the hypervisor of another host, or was an old database restored?",
                       self._host.name, extra={"instance_uuid": one["uuid"]})
         for name, words in (("unknown", "guests of no server, which are left alone: %s"),
-                            ("missing", "servers whose guests are not there: %s (a hard reboot makes them anew)")):
+                            ("missing", "servers whose guests are not there: %s (a hard reboot makes them again)")):
             uuids = sorted(found.get(name, ()))
             if uuids != self._told.get(name, []):
                 LOG.warning(words, ", ".join(uuids) or "none any more")
@@ -64,8 +64,9 @@ class Findings:
 
 
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
-    """What a move has left of a server here goes, when the server has settled elsewhere or is gone; its guest, too, should it
-    have come. Of one that has settled here, with its guest, only what was set aside goes. In the server's queue."""
+    """Remove what a move has left of a server here, when the server is at rest on another host or deleted; also its guest, if
+    it is here. When the server is at rest on this host, with its guest, only the files that were set aside are removed. Runs in
+    the server's queue."""
     context = admin_context()
     try:
         guests = host.driver.power_states()
@@ -75,30 +76,31 @@ def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
         if uuid not in host.driver.left_behind():
             return
         if uuid in host.conductor.not_wanted(context, host.name, [uuid]):
-            LOG.info("removing what its move has left here", extra={"instance_uuid": uuid})
+            LOG.info("removing files that its move has left here", extra={"instance_uuid": uuid})
             host.driver.drop_left_behind(uuid)
         elif uuid in guests and uuid in host.conductor.settled_here(context, host.name, [uuid]):
-            LOG.info("removing what a move has set aside here", extra={"instance_uuid": uuid})
+            LOG.info("removing files that a move has set aside here", extra={"instance_uuid": uuid})
             host.driver.drop_aside(Instance.from_primitive(host.conductor.get_instance(context, uuid)))
     except Exception:
-        LOG.exception("removing it failed; the next look tries again", extra={"instance_uuid": uuid})
+        LOG.exception("the removal failed; the next comparison tries again", extra={"instance_uuid": uuid})
 
 
 def remove(host: Host, server: Instance) -> None:
-    """The server was deleted, or moved away, while this host was not there. In the server's queue: it may have come back."""
+    """Remove the guest of a server that was deleted, or that moved away, while this daemon did not run. Runs in the server's
+    queue: the server may have returned."""
     try:
         if server.uuid not in host.conductor.not_wanted(admin_context(), host.name, [server.uuid]):
             return
-        LOG.warning("removing the guest of a server that is not of this host any more", extra={"instance_uuid": server.uuid})
+        LOG.warning("removing the guest of a server that is no longer at this host", extra={"instance_uuid": server.uuid})
         guest_removal.destroy(host, server)
     except Exception:
-        LOG.exception("removing it failed; the next look tries again", extra={"instance_uuid": server.uuid})
+        LOG.exception("the removal failed; the next comparison tries again", extra={"instance_uuid": server.uuid})
 
 
 def turn_off(host: Host, uuid: str) -> None:
-    """The server was soft-deleted while this host was not there, or is back on its shelf after an unshelve that broke off: what
-    it wrote there would be lost when it is offloaded. Or another host is about to build it anew, perhaps with the disks that
-    are here. In the server's queue: it may have been restored."""
+    """Turn off the guest of a server that was soft-deleted while this daemon did not run, or whose unshelve was interrupted:
+    its disk would be lost at the next offload. Or another host is about to build the server again, perhaps with the same disks.
+    Runs in the server's queue: the server may have been restored."""
     try:
         if uuid in host.conductor.must_be_off(admin_context(), host.name, [uuid]):
             server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
@@ -108,15 +110,15 @@ def turn_off(host: Host, uuid: str) -> None:
     except exception.InstanceNotFound:
         LOG.info("deleted meanwhile", extra={"instance_uuid": uuid})
     except Exception:
-        LOG.exception("turning it off failed; the next look tries again", extra={"instance_uuid": uuid})
+        LOG.exception("turning the guest off failed; the next comparison tries again", extra={"instance_uuid": uuid})
 
 
 def resume(host: Host, uuid: str, _waited: bool = False) -> None:
-    """The guest ran before the host went down. In the server's queue: it may be on its way to another host by now."""
+    """Start a guest that ran before the host went down. Runs in the server's queue: the guest may be moving by now."""
     try:
         server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
         if not _should_run(host, server) or uuid in host.conductor.must_be_off(admin_context(), host.name, [uuid]):
-            LOG.info("its guest is not to be started here any more", extra={"instance_uuid": uuid})
+            LOG.info("its guest must not be started here any more", extra={"instance_uuid": uuid})
             return
         LOG.info("starting the guest, which ran before the host went down", extra={"instance_uuid": uuid})
         for vif in server.network_info:
@@ -125,7 +127,7 @@ def resume(host: Host, uuid: str, _waited: bool = False) -> None:
     except exception.InstanceNotFound:
         LOG.info("deleted meanwhile", extra={"instance_uuid": uuid})
     except Exception:
-        LOG.exception("it does not start; its server becomes SHUTOFF", extra={"instance_uuid": uuid})
+        LOG.exception("the guest does not start; its server becomes SHUTOFF", extra={"instance_uuid": uuid})
 
 
 def _should_run(host: Host, server: Instance) -> bool:

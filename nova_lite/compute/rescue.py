@@ -13,8 +13,8 @@ LOG = log.getLogger(__name__)
 
 
 def rescue(work: Work) -> None:
-    """Boot it from the image of the action. Raises what went wrong: the server is in ERROR then, as in Nova. A rescue that an
-    earlier run of this action has begun goes on; one of an older action is not what the user has asked for now."""
+    """Boot the server from the image of the action. Raises the error: then the server is in ERROR, as in Nova. A rescue that an
+    earlier run of this action has begun continues. The rescue of an older action is not used: its image may differ."""
     host, instance = work.host, work.instance
     if work.guest_may_run and host.driver.is_rescued(instance):
         work.succeed()
@@ -22,7 +22,7 @@ def rescue(work: Work) -> None:
         return
     image = ImageMeta.from_primitive(work.action.arguments["image"])
     fetch = build.fetcher(work, image)
-    host.driver.cache_image(image, fetch)       # while the guest still runs: an image that is gone stops nobody
+    host.driver.cache_image(image, fetch)       # while the guest still runs: a missing image must not stop it
     if host.driver.power_state(instance) is not None:
         host.driver.power_off(instance, host.conf.compute.shutdown_timeout)
     _plug(work)

@@ -1,7 +1,5 @@
-"""Who may call which method of a compute host, in one table: the control plane, and nobody else.
-
-Another compute host asks the conductor (``conductor/between_hosts.py``). A method that is not in the table is refused, whoever
-calls it (``runtime/rpc_callers.py``).
+"""Who may call which method of a compute host, in one table: the control plane only. Another compute host asks the conductor
+(``conductor/between_hosts.py``). A method that is not in the table is refused for all callers (``runtime/rpc_callers.py``).
 """
 from __future__ import annotations
 
@@ -10,15 +8,15 @@ from nova_lite.runtime.rpc_callers import ANYBODY, CONTROL, Rule
 RULES: dict[str, Rule] = {
     # what it answers is no secret
     "cloud": ANYBODY,
-    # what has to be done stands in the action
+    # the action says what has to be done
     "wake": CONTROL,
-    # what others tell of servers, ports, images
+    # notifications about servers, ports, images
     "look_for_left_behind": CONTROL, "external_instance_event": CONTROL, "refresh_security_rules": CONTROL,
     "cache_images": CONTROL,
-    # what users want to know
+    # queries of users
     "get_console_output": CONTROL, "get_diagnostics": CONTROL, "check_admin_password": CONTROL, "get_console": CONTROL,
     "validate_console": CONTROL,
-    # a guest that stands still for a snapshot
+    # freezing a guest for a snapshot
     "quiesce": CONTROL, "unquiesce": CONTROL,
     # moves
     "live_migration_facts": CONTROL, "live_migration_refused": CONTROL, "check_live_migration": CONTROL,

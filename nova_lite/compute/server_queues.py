@@ -1,4 +1,4 @@
-"""One queue per server: what is done with a server is serialised, and what is queued holds no thread."""
+"""One queue per server: the operations on a server run one after the other. An operation in a queue holds no thread."""
 from __future__ import annotations
 
 import threading
@@ -36,7 +36,7 @@ class ServerQueues:
     def _start(self, instance_uuid: str, pool: Executor, task: Task, waited: bool) -> None:
         try:
             pool.submit(self._run, instance_uuid, pool, task, waited)
-        except RuntimeError:        # the pool is shut down: whoever starts next takes up what is left
+        except RuntimeError:        # the pool is shut down: the next daemon does the rest
             with self._lock:
                 del self._queues[instance_uuid]
 

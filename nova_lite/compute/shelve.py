@@ -1,8 +1,6 @@
-"""Shelving on a host: the disk becomes an image, the guest goes, and some day it is built from that image again.
-
-shelve powers the guest off and copies its disk; offloading takes all that is left of it from the host, but for what the server
-keeps elsewhere: its ports, and its volumes, which stay reserved for it. unshelve starts a guest that is still here, or builds
-one on the host that the scheduler has found. The task_state says how far each has come.
+"""Shelving on a host. shelve powers the guest off and makes an image of its disk. Offloading removes the guest from the host;
+the server keeps its ports, and its volumes stay reserved. unshelve starts a guest that is still here, or builds one on the host
+that the scheduler has chosen. The task_state shows how far each has got.
 """
 from __future__ import annotations
 
@@ -19,7 +17,14 @@ from nova_lite.compute.work import Work, needs_stack
 from nova_lite.context import admin_context
 from nova_lite.objects import states
 from nova_lite.objects.image import ImageMeta
-from nova_lite.objects.instance import SHELVED_IMAGE, UNSHELVED_HOST, UNSHELVED_IMAGE, Instance, has_unshelved, off_the_shelf
+from nova_lite.objects.instance import (
+    SHELVED_IMAGE,
+    UNSHELVED_HOST,
+    UNSHELVED_IMAGE,
+    Instance,
+    has_unshelved,
+    without_shelving_keys,
+)
 from nova_lite.virt.driver import wanted
 
 LOG = log.getLogger(__name__)
@@ -78,7 +83,7 @@ def _offload(work: Work) -> None:
 
 # unshelve ----------------------------------------------------------------------------------------------------------------
 def unshelve(work: Work) -> None:
-    """Start the guest, or build it from its image; after that nobody needs the image."""
+    """Start the guest, or build it from its image; then delete the image."""
     instance = work.instance
     image_id = instance.system_metadata.get(SHELVED_IMAGE)
     if not has_unshelved(instance):
@@ -94,7 +99,7 @@ def unshelve(work: Work) -> None:
         try:
             _bring_up(work, image, bool(image_id))
             if image_id:
-                # before its image goes: from here on the guest's disk is the only copy, whoever runs this again
+                # before its image is deleted: from here on the guest's disk is the only copy, also for a later run
                 _note(work, UNSHELVED_IMAGE, image_id)
         except exception.LeaseLost:
             if _is_offloaded(work):
@@ -102,19 +107,20 @@ def unshelve(work: Work) -> None:
             raise
     if image_id:
         snapshot.discard(work, image_id)
-    work.succeed({"launched_at": units.utcnow().isoformat(), "system_metadata": off_the_shelf(instance),
+    work.succeed({"launched_at": units.utcnow().isoformat(), "system_metadata": without_shelving_keys(instance),
                   **volumes.columns(instance)})
     LOG.info("unshelved", extra={"instance_uuid": instance.uuid})
 
 
 def _bring_up(work: Work, image: ImageMeta | None, from_image: bool) -> None:
-    """The guest runs here, with nics and volumes. ``from_image`` without an image: only one that is here can be started."""
+    """Start the guest here, with nics and volumes. ``from_image`` without an image: only a guest that is here can be
+    started."""
     instance = work.instance
     with work.host.events.listen(instance.uuid) as listener:
         is_here = work.host.driver.power_state(instance) is not None
         if _is_offloaded(work):
             instance.network_info = work.host.network.move(work.context, instance, work.host.name)
-        if _is_offloaded(work) or not is_here:      # an offload that broke off may have let go of some volumes
+        if _is_offloaded(work) or not is_here:      # an interrupted offload may have disconnected some volumes
             volumes.connect_all(work, None)
             work.update({"network_info": [v.to_primitive() for v in instance.network_info], **volumes.columns(instance)},
                         [states.UNSHELVING])
@@ -133,9 +139,8 @@ def _bring_up(work: Work, image: ImageMeta | None, from_image: bool) -> None:
 
 
 def _note(work: Work, key: str, value: str) -> None:
-    """Write down that the guest is here, or (before its first instruction) will be: who finds this host dead leaves the server
-    where it is, and who runs this again has its volumes as they are by now. Raises as :meth:`Work.check`, which it stands for.
-    """
+    """Record that the guest is here, or may run from now on: when this host dies, the server stays here, and a second run finds
+    the volumes. Raises as :meth:`Work.check`, which it replaces."""
     instance = work.instance
     noted = {**instance.system_metadata, key: value}
     # None: declared idle by os-resetState, which makes the guest no less real
@@ -148,7 +153,7 @@ def _is_offloaded(work: Work) -> bool:
 
 
 def _image(work: Work, image_id: str) -> ImageMeta:
-    """The data of the snapshot with what the server's own image says of the machine."""
+    """The properties of the snapshot, with those of the server's image that describe the machine."""
     found = work.host.image.get(admin_context(), image_id)
     own = work.instance.image
     return dataclasses.replace(found, properties=own.properties) if own is not None else found
@@ -156,11 +161,11 @@ def _image(work: Work, image_id: str) -> ImageMeta:
 
 # failures ----------------------------------------------------------------------------------------------------------------
 def settle_unshelve(work: Work) -> dict[str, Any]:
-    """A server that was not brought back is on its shelf again: it can be tried again."""
+    """The server stays shelved after a failure, so that the user can try again."""
     if has_unshelved(work.instance):        # the guest runs, and its image may be gone
-        return {"vm_state": states.ACTIVE, "system_metadata": off_the_shelf(work.instance)}
+        return {"vm_state": states.ACTIVE, "system_metadata": without_shelving_keys(work.instance)}
     if not _is_offloaded(work) and work.host.driver.power_state(work.instance) is not None:
-        work.host.driver.power_off(work.instance, 0)    # what it wrote on its shelf would be lost when it is offloaded
+        work.host.driver.power_off(work.instance, 0)    # what a shelved server writes is lost at its offload
     _undo(work)
     return _place(work)
 
@@ -178,15 +183,15 @@ def settle_shelve(work: Work) -> dict[str, Any]:
 def _place(work: Work) -> dict[str, Any]:
     if _is_offloaded(work):
         known = {key: value for key, value in work.instance.system_metadata.items() if key != UNSHELVED_HOST}
-        # whatever could not be given back: the next host must not take it for its own connection
+        # even if some were not released: the next host must not use these connections
         volumes.forget_connections(work.instance)
         return {**OFF_THE_HOST, "system_metadata": known, **volumes.columns(work.instance)}
     return {"vm_state": states.SHELVED, "power_state": states.SHUTDOWN}
 
 
 def _undo(work: Work) -> None:
-    """Nothing half-made stays on the host that was to have the server. What cannot be removed now, the next look at the host's
-    guests finds; GuestRemains for a guest that may run on: on its shelf, the server could be brought back elsewhere."""
+    """Remove all that was made of the server on this host. What cannot be removed now is found by the next comparison of guests
+    and servers. Raises GuestRemains for a guest that may still run: a shelved server could be unshelved on another host."""
     if not _is_offloaded(work):
         return
     host, instance = work.host, work.instance

@@ -1,8 +1,7 @@
-"""Images of servers: the disk is copied on its host and uploaded into the image that the API has made for it.
+"""Images of servers: the host copies the disk, and uploads it to the image that the API has created.
 
-The image's record stands in the action's arguments, so a second run goes on with the first one's: an image that is active is
-done, one that has no data gets it, one that somebody has deleted ends the action. What fails leaves no image behind, and the
-server as it was.
+The id of the image is an argument of the action, so a second run continues with the same image. An active image is done. An
+image without data gets its data. A deleted image ends the action. A failure deletes the image, and leaves the server as it was.
 """
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ from nova_lite.volume import image_snapshots
 
 LOG = log.getLogger(__name__)
 CHUNK = units.MiB
-LOOK_SECONDS = 5.0              # while data flows, between looks whether the server is still ours
-UPLOADS = retry.Schedule((0.5, 1.0, 2.0, 4.0, 8.0, 15.0))    # looks at an upload that a killed run has left in Glance's hands
+LOOK_SECONDS = 5.0              # while data flows, between two checks of the lease
+UPLOADS = retry.Schedule((0.5, 1.0, 2.0, 4.0, 8.0, 15.0))    # reads of an upload that a killed run has begun
 SNAPSHOTS = retry.Schedule((0.5, 1.0, 2.0, *(5.0,) * 12))   # tries to delete a snapshot that may still be being made
 QUEUED, SAVING, ACTIVE = "queued", "saving", "active"
 BARE = "bare"
@@ -80,7 +79,7 @@ def make(work: Work, image_id: str, pending: str = states.IMAGE_PENDING_UPLOAD,
 
 
 def _settled(work: Work, image_id: str) -> ImageMeta:
-    """The image, after an upload that a killed run began has come to its end: Glance makes it queued again."""
+    """The image, after the upload of a killed run has ended: Glance sets it to queued again."""
     return retry.poll(lambda: work.host.image.get(admin_context(), image_id), lambda image: image.status != SAVING, UPLOADS,
                       work.host.clock)
 
@@ -108,8 +107,8 @@ def discard(work: Work, image_id: str) -> None:
 
 
 def end_of_volumes(work: Work) -> None:
-    """The end of what a request has left (``compute/api/volume_images.py``): the guest goes on, and the snapshots go, unless
-    there is an image that names them. Raises Conflict with what the request has failed with."""
+    """Finish a request that died (``compute/api/volume_images.py``): thaw the guest, and delete the snapshots, unless an image
+    names them. Raises Conflict with the error of the request."""
     images, arguments = work.host.image, work.action.arguments
     taken = arguments["snapshots"]
     work.host.driver.unquiesce(work.instance)
@@ -134,7 +133,7 @@ def _rotate(work: Work) -> None:
     found = [i for i in images.list(admin_context(), kept) if i.owner == work.instance.project_id and i.status == ACTIVE]
     found.sort(key=lambda image: (image.created_at, image.id == wanted["image_id"]), reverse=True)
     for old in found[int(wanted["rotation"]):]:
-        LOG.info("backup %s goes by rotation", old.id, extra={"instance_uuid": work.instance.uuid})
+        LOG.info("backup %s is deleted by rotation", old.id, extra={"instance_uuid": work.instance.uuid})
         try:
             images.delete(admin_context(), old.id)
         except (exception.ImageNotFound, exception.Forbidden, exception.Conflict) as error:

@@ -1,8 +1,8 @@
-"""A volume of a running guest exchanged for another: copied while the guest goes on, then the guest writes to the new one.
+"""Exchanges a volume of a running guest: the data is copied while the guest runs, then the guest changes to the new volume.
 
-The record of the device is changed when both volumes are the same, before the guest changes over: whenever the guest is started
-after that, it has the new one, and no run ever copies over what it has written there. So the record says which half is left:
-what comes before is undone when it fails, what comes after is only ever completed.
+The record of the device changes when both volumes have the same data, before the guest changes. From then on each start of the
+guest uses the new volume, and no run copies over what the guest has written there. So the record shows how far the exchange is:
+the first half is undone after a failure, the second half is always completed.
 """
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PAUSE = 2.0         # seconds between tries of what has to be
 
 
 def swap(work: Work) -> None:
-    """Exchange the volume and tell the Volume service how that ended. Raises what kept it from being done."""
+    """Exchange the volume, and report the result to the Volume service. Raises the error."""
     wanted = work.action.arguments
     device = next((d for d in work.instance.volumes if d.id == wanted["device_id"]), None)
     old = BlockDevice.from_primitive(wanted["old"])
     if "new_attachment_id" not in wanted:
         _give_back(work, replace(old, volume_id=wanted["new_volume_id"], attachment_id=None))
-    if device is None:              # the Volume service hears of it by the conductor (conductor/deferred_cleanup.py)
+    if device is None:              # the conductor reports it to the Volume service (conductor/deferred_cleanup.py)
         raise exception.VolumeNotAttached(instance_id=work.instance.uuid, volume_id=wanted["volume_id"])
     is_noted = device.volume_id == wanted["new_volume_id"]
     new = device if is_noted else replace(old, volume_id=wanted["new_volume_id"], attachment_id=wanted["new_attachment_id"],
@@ -55,14 +55,14 @@ class _Record:
             self.write(device)
 
     def write(self, device: BlockDevice) -> None:
-        """Also when it is there already: who has lost the action hears of it."""
+        """Write the record, even when it is written already: a worker that has lost its lease gets LeaseLost."""
         self._work.update_device(device.id, {"volume_id": device.volume_id, "attachment_id": device.attachment_id,
                                              "size": device.size, "connection_info": device.connection_info})
         self.device = device
 
 
 def _give_back(work: Work, new: BlockDevice) -> NoReturn:
-    """The request ended before it said that the new volume is reserved: who sent it takes it for failed. Raises Conflict."""
+    """The request died before it recorded that the new volume is reserved: its sender regards it as failed. Raises Conflict."""
     give_back(work.host, work.instance, new)
     raise exception.Conflict(f"volume {new.volume_id} was not reserved: the API that took the request stopped in between")
 
@@ -110,7 +110,7 @@ def _connect(work: Work, old: BlockDevice, new: BlockDevice) -> None:
 
 
 def _undo(work: Work, old: BlockDevice, new: BlockDevice) -> None:
-    """The guest has the old volume still. The error that is on its way counts, not one of this: the conductor does it again
+    """Keep the old volume. An error of the undo is only logged, since the first error counts: the conductor undoes it again
     (``conductor/deferred_cleanup.py``)."""
     host, instance = work.host, work.instance
     steps: list[Callable[[], object]] = [
@@ -138,9 +138,9 @@ def _complete(work: Work, old: BlockDevice, new: BlockDevice, record: _Record) -
 
 
 def _answered(work: Work, record: _Record, step: Callable[[], T]) -> T:
-    """What the Volume service says, whenever it is there: what a migration of its own waits for."""
+    """The answer of the Volume service, once it is available: a migration of the service waits for it."""
     def tell(error: Exception, _pause: float) -> None:
-        LOG.warning("the exchange of volume %s goes on later: %s", record.device.volume_id, error,
+        LOG.warning("the exchange of volume %s continues later: %s", record.device.volume_id, error,
                     extra={"instance_uuid": work.instance.uuid})
 
     def sleep(seconds: float) -> None:

@@ -1,7 +1,7 @@
-"""What a host does for each verb: its functions, and the one place that tells how an action of it ended.
+"""The functions of a host for each verb, and the one place that reports how an action ended.
 
-A family of verbs is a module of functions that take a :class:`Work`, do it, and say that it succeeded. What they raise ends the
-action: as a failure, with the server where ``Functions.settle`` finds it.
+A family of verbs is a module of functions. Each takes a :class:`Work`, does it, and reports success. An exception ends the
+action as a failure; ``Functions.settle`` gives the states of the server.
 """
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 
 LOG = log.getLogger(__name__)
-# the conductor did not answer, or failed itself: nothing is known of the step, so the action stays open and is run again
 
 
 def by_its_guest(work: Work) -> dict[str, Any]:
-    """Where a server is after an operation on its guest failed: what the guest says, ERROR when it has none."""
+    """The states of a server after an operation on its guest failed: those of the guest, or ERROR without a guest."""
     instance, state = work.instance, work.host.driver.power_state(work.instance)
     vm_state = {states.RUNNING: states.ACTIVE, states.POWER_PAUSED: states.PAUSED,
                 states.SHUTDOWN: states.SUSPENDED if instance.vm_state == states.SUSPENDED else states.STOPPED}.get(
@@ -51,13 +50,13 @@ def by_its_guest(work: Work) -> dict[str, Any]:
 
 
 def as_the_table_says(work: Work) -> dict[str, Any]:
-    """Nothing but what the table of verbs makes of a failure."""
+    """No columns: the table of verbs alone decides about a failure."""
     return {}
 
 
 @dataclass(frozen=True)
 class Functions:
-    """``settle`` answers the columns of a server on which the verb failed."""
+    """``settle`` returns the columns of a server on which the verb failed."""
 
     carry_out: Callable[[Work], None]
     settle: Callable[[Work], dict[str, Any]] = as_the_table_says
@@ -86,8 +85,8 @@ FUNCTIONS: dict[str, Functions] = {
 
 
 def carry_out(host: Host, action: Action, instance: Instance, migration: Migration | None, asked: float) -> None:
-    """Work on one action that this host holds, and ``asked`` for then (time.monotonic()). Raises Interrupted: the action stays
-    open."""
+    """Work on one action of this host; ``asked`` is when it was claimed (time.monotonic()). Raises Interrupted: the action
+    stays open."""
     work = Work(host, RequestContext.from_rpc(action.context or {}), action, instance, migration, asked)
     try:
         _carry_out(work, FUNCTIONS[action.verb])

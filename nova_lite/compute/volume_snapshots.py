@@ -1,5 +1,6 @@
-"""Snapshots of volumes that the Volume service cannot make alone, because a guest has the file open: its hypervisor makes them,
-and the Volume service is told how that ended."""
+"""Snapshots of volumes that the Volume service cannot make alone, because a guest has the file open: the hypervisor makes them,
+and the result is reported to the Volume service.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ def delete(work: Work) -> None:
 
 
 def _do(work: Work, carry_out: Callable[[BlockDevice], None], good: str, bad: str) -> None:
-    """``good``: the snapshot may go on to what it is to become; the Volume service looks at that itself."""
+    """``good``: whether the snapshot may continue; the Volume service checks the rest."""
     arguments, volumes = work.action.arguments, work.host.volume
     try:
         device = find(work.instance.block_devices, arguments["volume_id"])

@@ -1,8 +1,8 @@
-"""Volumes on a host: connected before a guest is built, attached to and detached from one that is there.
+"""Volumes on a host: connected before a guest is built, attached to and detached from a guest.
 
-The way of a volume is: reserved in the Volume service, connected to this host, given to the guest, completed; undone in the
-reverse order. Each step can be run twice, and what cannot be undone at once stays written down with the server, so that a
-detach or the server's delete finds it.
+The order is: reserve the volume in the Volume service, connect it to this host, give it to the guest, complete the attachment.
+A detach does the reverse. Each step can be run twice. A volume that cannot be released at once stays in the server's record, so
+that a detach or the delete of the server finds it.
 """
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ RELEASES = retry.Schedule((1.0, 2.0, 4.0, 8.0))      # tries to give a volume ba
 
 
 def columns(instance: Instance) -> dict[str, Any]:
-    """The block devices as a change of the server, {} where no volume is. The conductor takes of it what is a host's to say:
-    see ``instances.as_host_says``."""
+    """The block devices as a change of the server; {} without volumes. The conductor takes only the fields that a host may
+    write: see ``instances.as_host_says``."""
     return {"block_devices": [d.to_primitive() for d in instance.block_devices]} if instance.volumes else {}
 
 
 def changed(device_id: str, values: dict[str, Any] | None) -> dict[str, Any]:
-    """What the end of an action changes: one block device (None: it is removed) and nothing else."""
+    """The change that the end of an action writes: one block device (None: it is removed)."""
     return {"block_device": {"id": device_id, "values": values}}
 
 
 # builds -------------------------------------------------------------------------------------------------------------------
 def connect_all(work: Work, task_state: str | None = states.BLOCK_DEVICE_MAPPING) -> None:
-    """Connect every volume of a server that is built to this host; ``task_state`` None: the server keeps the one that it has.
-    Raises BuildAborted for a volume that was not made, InvalidVolume for one that somebody else has, UnexpectedTaskState when
+    """Connect every volume of a new server to this host. ``task_state`` None: the server keeps its task_state. Raises
+    BuildAborted for a volume that was not created, InvalidVolume for a volume that another server has, UnexpectedTaskState when
     the server is deleted meanwhile."""
     host, instance = work.host, work.instance
     if not instance.volumes:
@@ -66,8 +66,8 @@ def connect_all(work: Work, task_state: str | None = states.BLOCK_DEVICE_MAPPING
 
 
 def _usable_attachments(host: Host, context: RequestContext, instance: Instance) -> dict[str, Attachment]:
-    """The attachments that this build can go on with, by volume: reservations, and what an earlier run of it on this host
-    has connected (its connection_info is written down). Others were made for another host: they are given back."""
+    """The attachments that this build can use, by volume: reservations, and attachments that an earlier run on this host has
+    connected (the record has their connection_info). Attachments of other hosts are deleted."""
     connected = {d.attachment_id for d in instance.volumes if d.connection_info is not None}
     known: dict[str, Attachment] = {}
     for attachment in host.volume.attachments(context, instance.uuid):
@@ -80,8 +80,7 @@ def _usable_attachments(host: Host, context: RequestContext, instance: Instance)
 
 
 def _find_made(host: Host, context: RequestContext, instance: Instance, device: BlockDevice) -> str:
-    """The volume that the API has created, but not written down. Nobody but the API can create one: it takes the user's own
-    token."""
+    """The volume that the API has created, but not recorded. Only the API can create it: that takes the token of the user."""
     found = host.volume.find(context, release.metadata_of(instance.uuid, device))
     if not found:
         raise exception.BuildAborted(instance_id=instance.uuid, reason=f"the volume for {device.device_name} was not created: "
@@ -117,12 +116,12 @@ def _connected(host: Host, instance: Instance, device: BlockDevice, attachment: 
     serial = (device.connection_info or {}).get("serial")
     info = with_encryption(host, device, attachment.connection_info)
     device.connection_info = host.driver.connect_volume(instance, device, info)
-    if serial:      # a guest that runs knows an exchanged volume by that of the first one
+    if serial:      # a running guest has the serial number of the first volume
         device.connection_info = {**device.connection_info, "serial": serial}
 
 
 def with_encryption(host: Host, device: BlockDevice, info: dict[str, Any]) -> dict[str, Any]:
-    """What a host is to know of a connection, with ``encryption`` (all but the key itself) where it is encrypted."""
+    """A connection with ``encryption`` (without the key itself), where the volume is encrypted."""
     data = info.get("data") or {}
     if not data.get("encrypted"):
         return info
@@ -130,8 +129,8 @@ def with_encryption(host: Host, device: BlockDevice, info: dict[str, Any]) -> di
 
 
 def connect_missing(work: Work) -> None:
-    """Connect the volumes of a server that its host does not have, as after an operation that failed on the way. One without
-    an attachment is just being attached: the request waits for the Volume service, and the host comes after it."""
+    """Connect the volumes of a server that this host does not have, as after an interrupted operation. A volume without an
+    attachment is being attached by a request: it is skipped."""
     context = admin_context()
     for device in work.instance.volumes:
         if device.connection_info is None and device.volume_id is not None and device.attachment_id:
@@ -149,8 +148,8 @@ def complete_missing(work: Work) -> None:
 
 
 def release_from_host(work: Work, device: BlockDevice) -> None:
-    """The host gives a volume back that stays the server's: it is reserved for it, and nobody else gets it. The guest is gone.
-    Run again, it goes on with the reservation of the run before."""
+    """Disconnect a volume that the server keeps: it is reserved for the server, so that no other server can take it. The guest
+    is off. A second run uses the reservation of the first."""
     host, instance, context = work.host, work.instance, admin_context()
     if device.connection_info is not None:
         host.driver.disconnect_volume(instance, device)
@@ -168,9 +167,9 @@ def release_from_host(work: Work, device: BlockDevice) -> None:
 
 
 def connect_elsewhere(host: Host, instance: Instance, written: Sequence[BlockDevice] = ()) -> list[BlockDevice]:
-    """The server's devices with its volumes connected to this host, too, before its guest comes here. ``written``: what an
-    earlier run on this host has connected, which is used again. Any other attachment but those of the server's own record,
-    which is not changed, is given back: another host may have made it, with its connector."""
+    """The server's devices with its volumes connected to this host as well, before the guest comes here. ``written``: the
+    connections of an earlier run on this host, which are used again. Other attachments, except those in the server's record,
+    are deleted: another host may have made them. The record is not changed."""
     context = admin_context()
     known = host.volume.attachments(context, instance.uuid) if instance.volumes else []
     devices = [dataclasses.replace(d) for d in instance.block_devices]
@@ -188,8 +187,8 @@ def connect_elsewhere(host: Host, instance: Instance, written: Sequence[BlockDev
 
 
 def release_others(host: Host, instance: Instance) -> None:
-    """Give back the attachments of a server that are none of its devices': those of the host that it has left, or did not come
-    to."""
+    """Delete the attachments of a server that belong to none of its devices: those of the old host of a move, or of a host that
+    the server did not move to."""
     if instance.volumes:
         used = {d.attachment_id for d in instance.volumes}
         for attachment in host.volume.attachments(admin_context(), instance.uuid):
@@ -208,7 +207,8 @@ def complete_all(work: Work) -> None:
 
 
 def disconnect_all(driver: ComputeDriver, instance: Instance) -> None:
-    """After its guest is gone, the host lets go of a server's volumes; what the Volume service knows is not changed."""
+    """Disconnect the volumes of a server whose guest is gone from this host. The attachments in the Volume service are not
+    changed."""
     for device in instance.volumes:
         if device.connection_info is not None:
             driver.disconnect_volume(instance, device)
@@ -223,8 +223,8 @@ def forget_connections(instance: Instance) -> None:
 
 # a server that moves -------------------------------------------------------------------------------------------------------
 def take_along(work: Work) -> None:
-    """The old host has let go of the volumes of a server that moves: each is reserved anew before the old attachment is given
-    back, so that nobody else may take it in between. Raises ServiceUnavailable and kin."""
+    """Keep the volumes of a server that moves, after its old host has disconnected them: reserve each again before its old
+    attachment is deleted, so that no other server can take it. Raises ServiceUnavailable and similar errors."""
     host, instance, context = work.host, work.instance, admin_context()
     known = host.volume.attachments(context, instance.uuid) if instance.volumes else []
     for device in instance.volumes:
@@ -254,7 +254,7 @@ def attach(work: Work) -> None:
     if device is None:      # a detach was faster
         work.succeed()
         return
-    if device.attached:     # an earlier run of this came to its end, or the guest was made anew meanwhile
+    if device.attached:     # an earlier run has finished, or the guest was made again meanwhile
         work.succeed(changed(device.id, {"attachment_id": _keep_one(work, device)}))
         return
     host, instance, context = work.host, work.instance, admin_context()
@@ -290,7 +290,7 @@ def _reserved(host: Host, context: RequestContext, instance: Instance, device: B
 
 
 def _keep_one(work: Work, device: BlockDevice) -> str | None:
-    """The attachment with which the guest has the volume; the server's others are given back."""
+    """Keep the attachment with which the guest has the volume; delete the others of the server."""
     volume, context = work.host.volume, admin_context()
     mine = [a for a in volume.attachments(context, work.instance.uuid) if a.volume_id == device.volume_id]
     attached = [a.id for a in mine if a.status == ATTACHED]
@@ -302,7 +302,7 @@ def _keep_one(work: Work, device: BlockDevice) -> str | None:
 
 
 def detach(work: Work) -> None:
-    """Take a volume from the guest and give it back; a guest that does not let go keeps it."""
+    """Detach a volume from the guest and release it. A guest that does not release the volume keeps it."""
     device = _device(work)
     if device is None:
         work.succeed()
@@ -333,7 +333,7 @@ def _take_back(work: Work, device: BlockDevice) -> None:
 def give_back(host: Host, instance: Instance, device: BlockDevice) -> None:
     """All attachments of a server's volume, with retries. Raises ServiceUnavailable."""
     def tell(error: Exception, pause: float) -> None:
-        LOG.warning("volume %s is given back in %s s: %s", device.volume_id, pause, error,
+        LOG.warning("volume %s is released in %s s: %s", device.volume_id, pause, error,
                     extra={"instance_uuid": instance.uuid})
 
     retry.on_error(lambda: release.release_volume(host.volume, instance.uuid, device), exception.ServiceUnavailable,
@@ -346,9 +346,8 @@ def _device(work: Work) -> BlockDevice | None:
 
 
 def extend(work: Work) -> None:
-    """A volume of the server has grown: its record says so, and its guest sees it, if it has it now. Run again, or asked for
-    twice, it finds the size that the volume has then. While the Volume service is away the action waits, and holds up nothing:
-    each report of this host asks again."""
+    """A volume of the server has grown: change its record, and its guest if that has the volume now. A second run finds the
+    present size. While the Volume service is away the action waits, and each report of this host tries again."""
     device = find(work.instance.block_devices, work.action.arguments["volume_id"])
     if device is None:      # a detach was faster
         work.succeed()
@@ -356,7 +355,7 @@ def extend(work: Work) -> None:
     try:
         size = work.host.volume.get(admin_context(), device.volume_id or "").size
     except exception.ServiceUnavailable as error:
-        LOG.warning("volume %s has grown, which its guest hears later: %s", device.volume_id, error,
+        LOG.warning("volume %s has grown; its guest is notified later: %s", device.volume_id, error,
                     extra={"instance_uuid": work.instance.uuid})
         work.wait()
         return

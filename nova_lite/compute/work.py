@@ -1,4 +1,4 @@
-"""One action at work on this host: what its steps need, and what they tell the conductor."""
+"""One action at work on this host: what its steps use, and what they report to the conductor."""
 from __future__ import annotations
 
 import datetime
@@ -56,7 +56,7 @@ class Host:
 
 
 class Work:
-    """An action that this process holds, with its server (and its move, when it is one) as the database has it."""
+    """An action of this process, with its server (and its move, if it has one) as in the database."""
 
     def __init__(self, host: Host, context: RequestContext, action: Action, instance: Instance,
                  migration: Migration | None = None, asked: float = float("-inf")) -> None:
@@ -71,7 +71,8 @@ class Work:
 
     @contextmanager
     def step(self, event: str) -> Iterator[None]:
-        """A part of the work that os-instance-actions shows by itself; told with the end of the action, or its hand-over."""
+        """A part of the work that os-instance-actions shows as an event; reported with the end or the hand-over of the
+        action."""
         started = units.utcnow()
         try:
             yield
@@ -87,10 +88,13 @@ class Work:
                                             self.host.owner)
 
     def check(self) -> None:
-        """Before the first instruction of a guest that another host can be given: raises LeaseLost or UnexpectedTaskState when
-        this one shall not run it, or what says that no conductor answers. Nobody takes an action whose lease has just begun:
-        then nobody is asked, unless the disks may be seen by other hosts. Of these it is noted that the guest may run here:
-        who finds this host dead does not give them to another one."""
+        """Ask whether the guest may run, before its first instruction. Raises LeaseLost or UnexpectedTaskState when it may not,
+        and ConductorAway when no conductor answers.
+
+        A lease that has just begun cannot be lost, so the conductor is asked only when the lease is older. When other hosts can
+        reach the disks, the conductor is always asked, and records that the guest may run here: if this host dies, no other
+        host gets the server.
+        """
         expected = [*self.verb.working, None]      # None: declared idle by os-resetState
         if self.instance.volumes or self.verb.guest is operations.Guest.RETURNS:
             self.guest_begins()
@@ -98,7 +102,7 @@ class Work:
             self.update({}, expected)
 
     def guest_begins(self) -> None:
-        """Note that the guest of this action may run here from now on: see :attr:`guest_may_run`. Raises as ``check``."""
+        """Record that the guest of this action may run here from now on: see :attr:`guest_may_run`. Raises as ``check``."""
         expected = [*self.verb.working, None]
         self.host.conductor.instance_update(self.instance.uuid, {}, expected, self.action.id, self.host.owner,
                                             guest_begins=True)
@@ -111,8 +115,8 @@ class Work:
 
     @contextmanager
     def removing_guest(self, may_run: bool) -> Iterator[None]:
-        """The guest that failed here is removed. Where it ``may_run``, what is raised becomes GuestRemains: ports and volumes
-        stay its own then, and nobody else may begin it."""
+        """Around the removal of a guest that failed here. When the guest ``may_run``, an exception becomes GuestRemains: the
+        guest keeps its ports and volumes, and no other host may build the server."""
         try:
             yield
         except Exception as error:
@@ -121,7 +125,7 @@ class Work:
             raise exception.GuestRemains(operation=self.action.action, host=self.host.name, reason=error) from error
 
     def note(self, arguments: dict[str, Any]) -> None:
-        """Add to the action's arguments what whoever takes it up after us must know. Raises as :meth:`update`."""
+        """Add to the action's arguments what the next worker of the action needs. Raises as :meth:`update`."""
         self.host.conductor.instance_update(self.instance.uuid, {}, [*self.verb.working], self.action.id,
                                             self.host.owner, arguments=arguments)
         self.action.arguments = {**self.action.arguments, **arguments}
@@ -135,9 +139,10 @@ class Work:
         self.host.conductor.nic_update(self.instance.uuid, port_id, nic, self.action.id, self.host.owner)
 
     def update_migration(self, values: dict[str, Any]) -> str | None:
-        """Change the move that the action is: its status, its progress, its facts. Raises LeaseLost: then stop.
+        """Change the row of the move: its status, progress, facts. Raises LeaseLost: then stop.
 
-        Answers what somebody wants of it meanwhile: "abort", "force_complete", or None."""
+        Returns what the user wants of the move: "abort", "force_complete", or None.
+        """
         assert self.migration is not None
         wanted = self.host.conductor.migration_update(self.migration.id, values, self.action.id, self.host.owner)
         for name, value in values.items():
@@ -145,9 +150,9 @@ class Work:
         return wanted
 
     def hand_over(self, step: str, arguments: dict[str, Any] | None = None, updates: dict[str, Any] | None = None) -> None:
-        """The host of the move that does ``step`` goes on with the action; what was done so far is told as an event.
+        """Give the action to the host of the move that does ``step``. Reports what was done so far as an event.
 
-        ``arguments`` are added to the action's, ``updates`` go to the server. Raises LeaseLost: then stop.
+        ``arguments`` are added to those of the action, ``updates`` go to the server. Raises LeaseLost: then stop.
         """
         row = operations.named(self.verb.steps, step)
         assert row is not None
@@ -157,33 +162,33 @@ class Work:
                                       step)
 
     def ask_other_host(self, question: str) -> Any:
-        """What the other host of the move answers: see :meth:`ConductorAPI.ask_other_host`."""
+        """The other host's answer to a question: see :meth:`ConductorAPI.ask_other_host`."""
         return self.host.conductor.ask_other_host(self.action.id, self.host.owner, question)
 
     def wait(self, error: Exception | None = None) -> None:
-        """This host, and no other, takes the action up again; an error is told as an event, once. Nobody has died over it."""
+        """Release the action, for this host only, without counting an attempt. An error is reported as an event, once."""
         self.host.conductor.wait(self.action.id, self.host.owner, self._events(error) if error is not None else [])
 
     def succeed(self, updates: dict[str, Any] | None = None) -> None:
-        """The server ends where the table of operations says."""
+        """End the action with success: the server gets the states that the table of verbs names."""
         self.host.conductor.finish_action(self.action.id, self.host.owner, {**self._device_addresses(), **(updates or {})},
                                           self._events())
 
     def _device_addresses(self) -> dict[str, Any]:
-        """What the guest's metadata say of tagged devices, where the work has changed it."""
+        """The addresses of tagged devices for the guest's metadata, if they have changed."""
         instance = self.instance
         if not instance.has_device_tags:
             return {}
         try:
             found = self.host.driver.device_addresses(instance)
         except exception.NovaLiteError as error:
-            LOG.warning("where the guest finds its tagged devices is not known: %s", error,
+            LOG.warning("the addresses of its tagged devices are not known: %s", error,
                         extra={"instance_uuid": instance.uuid})
             return {}
         return {DEVICE_ADDRESSES: found} if found and found != instance.device_addresses else {}
 
     def fail(self, error: Exception, updates: dict[str, Any]) -> None:
-        """The server ends as ``updates`` say, with the error as its fault."""
+        """End the action with an error, which is the fault of the server. The server ends as ``updates`` say."""
         self.host.conductor.finish_action(self.action.id, self.host.owner, updates, self._events(error),
                                           error=exception.public_of(error))
 
@@ -193,7 +198,7 @@ class Work:
                                          self._events(error), reschedule)
 
     def _events(self, error: Exception | None = None) -> list[dict[str, Any]]:
-        """The steps, and an error that came outside of them; or the whole work as one where it has none."""
+        """The events of the steps, and an error that occurred outside of them. Without steps, one event for the whole work."""
         if self._steps and (error is None or error is self._told):
             return self._steps
         return [*self._steps, self._event_of(self.event, self.started, error)]
@@ -206,14 +211,15 @@ class Work:
 
 
 def retry_until_available(work: Work, step: Callable[[], T]) -> T:
-    """The result of ``step``, retried until the service that it asks is available; it must be one that can be run twice.
+    """Run ``step`` again until the service that it calls is available; return its result. The step must be one that can be run
+    twice.
 
-    For steps past the last undo of a move, which must not fail. After each pause the action must still be ours and the server
-    not be deleted: else LeaseLost, UnexpectedTaskState or InstanceNotFound. A stop of the daemon ends the retries (Stopping).
-    os-resetState does not end them: the guest is half-way.
+    For steps after the last point at which a move can be undone. After each pause the lease and the server are checked: raises
+    LeaseLost, UnexpectedTaskState or InstanceNotFound. A stop of the daemon ends the retries (Stopping). os-resetState does not
+    end them: the guest is half-way.
     """
     def tell(error: Exception, pause: float) -> None:
-        LOG.warning("'%s' goes on in %s s: %s", work.verb.name, pause, error, extra={"instance_uuid": work.instance.uuid})
+        LOG.warning("'%s' tries again in %s s: %s", work.verb.name, pause, error, extra={"instance_uuid": work.instance.uuid})
 
     def sleep(seconds: float) -> None:
         work.host.pause(seconds)
@@ -223,7 +229,7 @@ def retry_until_available(work: Work, step: Callable[[], T]) -> T:
 
 
 def ignore_conductor_outage(ask: Callable[[], object]) -> Callable[[], None]:
-    """``ask`` without ConductorAway: a long step goes on while the conductor does not answer."""
+    """``ask`` without ConductorAway: a long step continues while no conductor answers."""
     def check() -> None:
         try:
             ask()
@@ -233,12 +239,12 @@ def ignore_conductor_outage(ask: Callable[[], object]) -> Callable[[], None]:
 
 
 def needs_stack(error: Exception) -> bool:
-    """Whether the log is to have the stack of an error: one of ours, as of a neighbour that is down, says all by itself."""
+    """Whether the log gets the stack of an error. Errors of nova_lite, as of a service that is down, are clear without it."""
     return not isinstance(error, exception.NovaLiteError)
 
 
 def message_of(error: Exception) -> str:
-    """What an operator is told of an error."""
+    """The text of an error for operators."""
     return str(error) or type(error).__name__
 
 

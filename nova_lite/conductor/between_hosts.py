@@ -1,8 +1,8 @@
-"""What the two hosts of a move ask each other. They ask the conductor, which asks the other host: a compute host takes
+"""Questions between the two hosts of a move. A host asks the conductor, which asks the other host: a compute host takes
 messages of the control plane only.
 
-A host says which action it holds, and which question it asks. All else says the database: whether the action is its own, which
-the other host of the move is, of which server the question is. The few questions, and who may ask them, are in one table.
+A host names its action and the question. The database says the rest: whether the host has the action, which the other host of
+the move is, and which server it is about. One table has all questions, and which host may ask them.
 """
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from nova_lite.rpc.compute import ComputeAPI
 from nova_lite.rpc.conductor import ANSWER, BUSY, LOST, SILENT
 
 LOG = log.getLogger(__name__)
-SHARE = 4       # one of so many of the conductor's threads may wait for hosts: these ask the conductor before they answer
+SHARE = 4       # a quarter of the conductor's threads may wait for hosts; hosts call the conductor before they answer
 _AWAY = (messaging.MessagingTimeout, messaging.MessageDeliveryFailure, messaging.RemoteError)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A question: the host ``other`` is asked for an action, a move and the record of a server."""
+    """A question to host ``other`` about an action, its move and the record of its server."""
 
     other: str
     action: Action
@@ -47,7 +47,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Question:
-    """``kind``: the moves in which it is asked; ``by_source``, ``by_destination``: by which host of the move."""
+    """``kind``: the moves in which the question is allowed; ``by_source``, ``by_destination``: the host that may ask."""
 
     kind: MoveKind
     ask: Callable[[ComputeAPI, RequestContext, _Asked], Any]
@@ -113,7 +113,7 @@ class BetweenHosts:
 
     @contextmanager
     def _place(self) -> Iterator[bool]:
-        """Whether one more question may wait for its answer."""
+        """Whether one more thread may wait for an answer."""
         with self._lock:
             is_free = self._waiting < max(1, self._conf.executor_thread_pool_size // SHARE)
             self._waiting += is_free
@@ -125,7 +125,7 @@ class BetweenHosts:
 
 
 def _asked(conn: sa.Connection, caller: str | None, action_id: int, owner: str, name: str) -> _Asked:
-    """What is asked of whom. Raises LeaseLost, HostNotAllowed or InstanceNotFound."""
+    """The question and the host for it. Raises LeaseLost, HostNotAllowed or InstanceNotFound."""
     action, question = actions.get(conn, action_id), QUESTIONS.get(name)
     if action is None or action.state != objects.RUNNING or action.owner != owner:
         raise exception.LeaseLost(action_id=action_id, owner=owner)

@@ -1,5 +1,6 @@
-"""What others hold for a server without a host, or with a dead one, given back by the conductor: its volumes, the key of
-its disks, and the image of its shelf. Its ports: see ``leaked_resources.py``."""
+"""Releases what other services hold for a server without a host or with a dead one: its volumes, the key of its disks, and the
+image of a shelved server. For its ports see ``leaked_resources.py``.
+"""
 from __future__ import annotations
 
 import functools
@@ -20,27 +21,28 @@ from nova_lite.volume import release
 from nova_lite.volume.base import VolumeAPI
 
 LOG = log.getLogger(__name__)
-THREADS = 8             # servers whose volumes are given back at the same time
+THREADS = 8             # servers whose volumes are released at the same time
 
 
 class Cleanup:
-    """Everything here can be run twice, asks nobody for a server that needs nothing, and raises ServiceUnavailable."""
+    """Each method can be run twice, calls no service that is not needed, and raises ServiceUnavailable."""
 
     def __init__(self, conf: cfg.ConfigOpts, volume: VolumeAPI, clock: retry.Clock = retry.SYSTEM) -> None:
         self._conf, self._volume, self._clock, self._keys = conf, volume, clock, KeyManager(conf)
-        # neighbours may be slow, and neither the sweeper nor the placing of builds may wait for them
+        # other services may be slow; the sweeper and the placement of builds must not wait for them
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup")
 
     def later(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call ``function(*arguments)`` in a thread of these; it must not raise."""
+        """Call ``function(*arguments)`` in a thread of the pool. The function must not raise."""
         self._threads.submit(function, *arguments)
 
     def stop(self) -> None:
-        """Let what runs end."""
+        """Wait for the calls that run."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def delete(self, instance: Instance) -> None:
-        """Attachments, the volumes that go with the server, what a soft delete left of its shelf, and the key of its disks."""
+        """Release the attachments; delete the volumes that go with the server, the image that a soft delete left of a shelved
+        server, and the key of its disks."""
         release.release_all(self._volume, instance)
         release.delete_volumes(self._volume, instance, self._clock)
         if image_id := states.left_image(instance):
@@ -55,27 +57,27 @@ class Cleanup:
 
     @functools.cached_property
     def _image(self) -> image_base.ImageAPI:
-        """Not before somebody needs it: few do."""
+        """Made at the first use: few clouds need it."""
         return image_base.load(self._conf)
 
     def _delete_image(self, instance: Instance, image_id: str) -> None:
-        """As on a host: when that fails its owner has to delete it."""
+        """When this fails, the user has to delete the image, as on a host."""
         try:
             self._image.delete(admin_context(), image_id)
         except exception.ImageNotFound:
             return
         except exception.NovaLiteError as error:
-            LOG.warning("the image of its shelf, %s, could not be deleted: %s", image_id, error,
+            LOG.warning("image %s of the shelved server could not be deleted: %s", image_id, error,
                         extra={"instance_uuid": instance.uuid})
 
     def look_again(self, instance: Instance) -> None:
-        """Attachments, and volumes that nobody knows, of a server that was deleted some time ago. A volume that its user knows
-        stays: what the Volume service did not want to delete then may be used for something else by now."""
+        """Release the attachments, and delete volumes that the server has made unnoticed, of a server that was deleted some
+        time ago. Volumes that the record of the server names stay: the user may use them for another purpose by now."""
         release.release_all(self._volume, instance)
         release.delete_unknown(self._volume, instance, self._clock)
 
     def release(self, instance: Instance) -> None:
-        """Attachments alone."""
+        """Release the attachments only."""
         release.release_all(self._volume, instance)
 
     def detach(self, instance: Instance, device: BlockDevice) -> None:
@@ -83,7 +85,8 @@ class Cleanup:
         release.release_volume(self._volume, instance.uuid, device)
 
     def give_back(self, instances: Iterable[Instance]) -> None:
-        """The volumes of servers that will never be built, soon; what fails here their deletes do again."""
+        """Release the volumes of servers that will never be built, in a thread. The delete of a server repeats what fails
+        here."""
         for instance in instances:
             if instance.volumes:
                 self.later(self._give_back, instance)

@@ -1,4 +1,4 @@
-"""How actions end: what is written to the server and to the action, each in one transaction of the caller."""
+"""How actions end: what is written to the server and to the action. Each function runs in a transaction of its caller."""
 from __future__ import annotations
 
 import contextlib
@@ -13,16 +13,16 @@ from nova_lite.db import actions, claims, console_auth_tokens, hosts, instances,
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.action import Action
-from nova_lite.objects.instance import UNSHELVED_HOST, has_unshelved, off_the_shelf
+from nova_lite.objects.instance import UNSHELVED_HOST, has_unshelved, without_shelving_keys
 from nova_lite.operations import IfHostDies
 
 MESSAGE_LENGTH = 255
-RECLAIM = "reclaim"      # in the arguments of a delete that no user asks for: the time of a soft-deleted server is over
+RECLAIM = "reclaim"      # in the arguments of a delete that the conductor begins: the time of a soft-deleted server is over
 _CHANGES = (("block_device", instances.change_block_device), ("nic", instances.change_nic), ("share", instances.change_share))
 
 
 def fault(message: str, details: str = "", code: int = 500) -> dict[str, Any]:
-    """A fault as ``instances.fault`` holds it."""
+    """A fault, in the form of ``instances.fault``."""
     return {"code": code, "message": message[:MESSAGE_LENGTH], "details": details, "created": units.isotime(units.utcnow())}
 
 
@@ -32,7 +32,7 @@ def is_delete(action: Action) -> bool:
 
 
 def success(done: operations.Verb, updates: Mapping[str, Any]) -> dict[str, Any]:
-    """What a success writes to the server: where the table says that it ends, or only that it is idle again."""
+    """The columns of a server after a success: the states that the table of verbs names, or only an idle task_state."""
     if done.ends_in is None:
         return {"task_state": None, **updates}
     return {"vm_state": done.ends_in, "power_state": done.power_state, "task_state": None, "progress": 0, "fault": None,
@@ -40,7 +40,8 @@ def success(done: operations.Verb, updates: Mapping[str, Any]) -> dict[str, Any]
 
 
 def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
-    """The work is done: the server ends where the table says. A delete that came in between keeps the server."""
+    """End an action with success: the server gets the states that the table of verbs names. If a delete has begun meanwhile,
+    the server stays as it is."""
     done = operations.of(action)
     if is_delete(action):
         move_completion.deleted(conn, [action.instance_uuid])
@@ -55,24 +56,25 @@ def succeed(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> 
             if action.host:
                 hosts.reset_failed_builds(conn, action.host)
         close_consoles(conn, [action.instance_uuid], values)
-        if _update_unless_taken_over(conn, action, values):     # else who has taken it over ends its move
+        if _update_unless_taken_over(conn, action, values):     # else the other operation ends the move
             move_completion.succeeded(conn, action)
     actions.finish(conn, [action.id])
 
 
 def close_consoles(conn: sa.Connection, uuids: Sequence[str], values: Mapping[str, Any]) -> None:
-    """What was opened of a guest that stops or moves opens nothing any more."""
+    """Delete the console tokens of servers whose guest stops or moves."""
     if "host" in values or values.get("power_state", states.RUNNING) not in (states.RUNNING, states.POWER_PAUSED):
         console_auth_tokens.forget(conn, uuids)
 
 
 def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
          updates: Mapping[str, Any] | None = None) -> None:
-    """The work cannot be done: the server ends in ERROR, or where ``updates`` say, with a fault; a build holds no room, and has
-    no host: what a dead worker has left of its guest is unwanted there.
+    """End an action with an error. The server ends in ERROR, or as ``updates`` say, with a fault. A failed build has no room
+    and no host: what a dead worker has left of its guest is unexpected there.
 
-    What keeps a server's state leaves the server alone; what ends where it began leaves it idle, or in ERROR when ``updates``
-    say so. A soft-deleted server whose time is over, and whose delete told how it failed, is tried again.
+    A verb that keeps the server's state changes nothing of the server. A verb that sets the task_state only leaves the server
+    idle, or in ERROR when ``updates`` say so. A soft-deleted server whose time is over is deleted again later, when its delete
+    reported an error.
     """
     verb = operations.of(action)
     if verb.keeps_state:
@@ -88,13 +90,13 @@ def fail(conn: sa.Connection, action: Action, message: str, details: str = "",
         failure |= _as_offloaded(conn, action)
         if has_not_begun(action) or (verb.ends_in is not None and verb.fails_in is None):
             failure.pop("vm_state", None)
-            if states.SOFT_DELETED in verb.vm_states:       # who wanted it back gets the whole time to do so
+            if states.SOFT_DELETED in verb.vm_states:       # a failed restore starts the time until the delete again
                 failure["deleted_at"] = units.utcnow()
             actions.add_events(conn, [(action.id, actions.event(f"compute_{verb.event}", action.host, units.utcnow(),
                                                                 error=details or message))])
         failure |= move_completion.default_failure(action)
     elif action.arguments.get(RECLAIM) and _is_soft_deleted(conn, action):
-        failure.pop("vm_state", None)       # a neighbour was away: in ERROR nobody would look at it again
+        failure.pop("vm_state", None)       # another service was away: a server in ERROR would not be deleted later
     values: dict[str, Any] = {**failure, "task_state": None, **(updates or {})}
     if values.get("vm_state") == states.ERROR:
         values.setdefault("fault", fault(message, details))
@@ -119,22 +121,23 @@ def _is_soft_deleted(conn: sa.Connection, action: Action) -> bool:
 
 
 def has_not_begun(action: Action) -> bool:
-    """True for an action of a host which nobody there has taken up, so that its server can be taken for what it was."""
+    """True for an action that no worker of its host has claimed: its server can be left as it was."""
     return operations.of(action).if_host_dies is IfHostDies.FAIL_IF_BEGUN and action.stage == objects.COMPUTE and (
         action.state, action.attempts) == (objects.PENDING, 0)
 
 
 def guest_may_run(conn: sa.Connection, action: Action) -> bool:
-    """Whether the guest of a build or an evacuation may run on the action's host, be it dead or alive, with disks that other
-    hosts see: nobody else may run it, unless somebody has declared that host down, or has removed it."""
+    """Whether the guest of a build or an evacuation may run on the action's host, with disks that other hosts can reach. Then
+    no other host may run the guest, whether that host is dead or alive, until the host is declared down or its service is
+    deleted."""
     return operations.of(action).if_host_dies is IfHostDies.ANOTHER and action.stage == objects.COMPUTE and (
         action.arguments.get(objects.GUEST_AT) == action.host) and not all(
         service["forced_down"] for service in services.list_all(conn, action.host or "", services.COMPUTE))
 
 
 def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Mapping[str, Any]) -> None:
-    """A server that ends without a host holds no room, and its ports are bound nowhere: else a host that starts would make
-    rules for them again. One that somebody else has taken over in between still has its host."""
+    """Release the room and unbind the ports of servers that end without a host: else a host that starts would make packet
+    filters for them again. Servers that another operation has given a host meanwhile are left alone."""
     if "host" in values and values["host"] is None:
         found = instances.get_many(conn, instance_uuids, tags=False)
         away = [uuid for uuid, server in found.items() if server.host is None]
@@ -143,18 +146,18 @@ def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Ma
 
 
 def _as_offloaded(conn: sa.Connection, action: Action) -> dict[str, Any]:
-    """What has to do with a shelf and could not tell how it failed: its host is dead. A server that was on its shelf stays
-    there, for its image may be all that is left of it: it can be offloaded, or brought back, again. Once the guest of an
-    unshelve may have run it runs nowhere else, with the same volumes, and its image may be gone: so there the server stays."""
+    """The states of a server whose shelve, offload or unshelve had a dead host, which reported nothing. A server that was
+    shelved stays shelved, for its image may be the only copy: it can be offloaded or unshelved again. Once the guest of an
+    unshelve may have run, the server stays at that host: its volumes are in use there, and its image may be deleted."""
     verb = operations.of(action)
-    if verb.if_host_dies is not IfHostDies.SHELF or action.stage != objects.COMPUTE:
+    if verb.if_host_dies is not IfHostDies.STAY_SHELVED or action.stage != objects.COMPUTE:
         return {}
     server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
     if server is None:
         return {}
     may_run = "offloaded" in action.arguments and server.system_metadata.get(UNSHELVED_HOST) == action.host
     if verb.ends_in == states.ACTIVE and (has_unshelved(server) or may_run):
-        return {"vm_state": states.ACTIVE, "power_state": states.RUNNING, "system_metadata": off_the_shelf(server)}
+        return {"vm_state": states.ACTIVE, "power_state": states.RUNNING, "system_metadata": without_shelving_keys(server)}
     if "offloaded" in action.arguments:
         instances.forget_connections(conn, action.instance_uuid)
         return {"vm_state": states.SHELVED_OFFLOADED, "host": None, "node": None, "availability_zone": None}
@@ -162,8 +165,8 @@ def _as_offloaded(conn: sa.Connection, action: Action) -> dict[str, Any]:
 
 
 def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any]) -> None:
-    """Apply ``updates["block_device"]``, ``["nic"]`` and ``["share"]``: {"id", "values"}, values None to remove it. A server
-    that is gone needs none. And what a host knows besides, in ``system_metadata``."""
+    """Apply ``updates["block_device"]``, ``["nic"]`` and ``["share"]``: {"id", "values"}; values None removes the device. Also
+    write ``system_metadata``. Nothing is done for a server that is deleted."""
     for name, apply in _CHANGES:
         change = updates.get(name)
         if change is not None:
@@ -174,10 +177,10 @@ def change_device(conn: sa.Connection, action: Action, updates: Mapping[str, Any
 
 
 def cancel(conn: sa.Connection, action: Action) -> None:
-    """The server is deleted, or was declared idle: the action ends, the server stays as it is, with its own room."""
+    """End an action whose server is deleted or was declared idle. The server stays as it is, and keeps its own room."""
     if operations.of(action).new_server:
         found = instances.get_many(conn, [action.instance_uuid], lock=True).get(action.instance_uuid)
-        if found is None or found.host is None:     # what has a host keeps its room there until it is deleted
+        if found is None or found.host is None:     # a server with a host keeps its room there until it is deleted
             claims.release(conn, action.instance_uuid)
     values = move_completion.failed(conn, action)
     if values:
@@ -187,16 +190,16 @@ def cancel(conn: sa.Connection, action: Action) -> None:
 
 
 def _update_unless_taken_over(conn: sa.Connection, action: Action, values: Mapping[str, Any]) -> bool:
-    """False: a delete, or a hard reboot during a soft one, has the server now: its task_state must stay, or that would be
-    dropped.
+    """False: a delete, or a hard reboot during a soft one, has taken the server over. Its task_state must stay, else that
+    action would be dropped.
 
-    Idle is what os-resetState leaves: nothing else is being done, so what the work has come to is written.
+    An idle server was declared idle by os-resetState: no other operation works on it, so the result is written.
     """
     return bool(instances.update_many(conn, [action.instance_uuid], values, [*operations.of(action).working, None]))
 
 
 def _close_others(conn: sa.Connection, action: Action) -> None:
-    """What else was to be done with a server that is gone."""
+    """End the other open actions of a deleted server."""
     others: Sequence[Action] = actions.open_of_instances(conn, [action.instance_uuid]).get(action.instance_uuid, [])
     for other in others:
         if other.id != action.id:
@@ -205,7 +208,7 @@ def _close_others(conn: sa.Connection, action: Action) -> None:
 
 
 def back_to_scheduling(conn: sa.Connection, action: Action, ignore: Sequence[str], lease_seconds: float) -> None:
-    """A build whose host died starts again, without that host. Raises UnexpectedTaskState when a delete has the server."""
+    """Begin a build again, without its dead host. Raises UnexpectedTaskState when a delete has begun."""
     instances.update(conn, action.instance_uuid, {"host": None, "node": None, "task_state": states.SCHEDULING},
                      expected_task_states=operations.of(action).working, expected_vm_states=[states.BUILDING])
     claims.release(conn, action.instance_uuid)

@@ -1,4 +1,5 @@
-"""Confirms resizes and cold migrations that nobody spoke about for ``[compute] resize_confirm_window``."""
+"""Confirms resizes and cold migrations that the user has not confirmed or reverted within ``[compute] resize_confirm_window``.
+"""
 from __future__ import annotations
 
 import datetime
@@ -22,13 +23,13 @@ VERB = "confirmResize"
 
 
 class Confirmer:
-    """Any number of conductors may run one: each server is locked before it is looked at again."""
+    """Any number of conductors may run one: each server is locked, and then read again."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, compute: ComputeAPI) -> None:
         self.conf, self.db, self.compute = conf, db, compute
 
     def run(self) -> None:
-        """One look at all moves that wait for a word."""
+        """Confirm the moves that are due."""
         window = self.conf.compute.resize_confirm_window
         if not window:
             return

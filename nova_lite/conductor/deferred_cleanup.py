@@ -1,9 +1,9 @@
 """Clean-up after failed actions, done by a conductor some time later.
 
 A worker that fails cleans up itself. Deferred clean-up is for actions that were given up, or closed with their server or by
-os-resetState, and for requests that another service did not take at that time. It deletes images that never got their data
-and snapshots of volumes that no image names. It answers the Volume service, which waits when it has asked for the exchange of a
-volume. A failed action is kept as one to be looked at until its clean-up is done.
+os-resetState, and for requests that another service refused at that time. It deletes images that never got their data, and
+snapshots of volumes that no image names. It reports the result of an exchange of volumes to the Volume service. ``lease_until``
+of a failed action is the time of the next try; it is empty once the clean-up is done.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nova_lite.image import base as image_base
 from nova_lite.objects.action import Action
 from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.instance import Instance
-from nova_lite.operations import Debt
+from nova_lite.operations import PendingCleanup
 from nova_lite.volume import image_snapshots, release
 from nova_lite.volume.base import VolumeAPI
 
@@ -29,17 +29,17 @@ LOG = log.getLogger(__name__)
 INTERVAL = 60.0
 LIMIT = 100         # actions in one run; the next run takes the others
 _ACTIVE = "active"
-_WAITS = ("starting", "migrating")      # migration_status of a volume whose service has heard nothing yet
+_WAITS = ("starting", "migrating")      # migration_status of a volume until the Volume service has its answer
 
 
 class DeferredCleanup:
-    """Any number of conductors may look, each at another action."""
+    """Any number of conductors may run it: each takes another action."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, volume: VolumeAPI, clock: retry.Clock = retry.SYSTEM) -> None:
         self._conf, self._db, self._volume, self._clock = conf, db, volume, clock
 
     def run(self) -> None:
-        """Look at the actions whose time has come. What cannot be done now comes again some time later."""
+        """Clean up after the failed actions that are due. What fails is tried again later."""
         for _ in range(LIMIT):
             action = self._db.write(actions.next_cleanup)
             if action is None:
@@ -50,22 +50,22 @@ class DeferredCleanup:
             except exception.ServiceUnavailable as error:
                 LOG.warning("the clean-up of a failed '%s' is tried again later: %s", action.verb, error, extra=extra)
                 continue
-            except exception.NovaLiteError as error:        # its owner has to see to it
+            except exception.NovaLiteError as error:        # a further try would fail too: the user or operator has to act
                 LOG.warning("the clean-up of a failed '%s' was refused: %s: %s", action.verb, action.arguments, error,
                             extra=extra)
                 is_done = True
-            except Exception:       # one action that nobody understands must not keep the others from being looked at
+            except Exception:       # one faulty action must not stop the clean-up of the others
                 LOG.exception("the clean-up of a failed '%s' is tried again later", action.verb, extra=extra)
                 continue
             if is_done:
                 self._db.write(actions.cleanup_done, action.id)
 
     def _clean_up(self, action: Action) -> bool:
-        """False: it is too early for that."""
-        owes = operations.of(action).owes
-        if owes is Debt.SNAPSHOTS:
+        """False: the clean-up cannot be done yet."""
+        pending = operations.of(action).pending_cleanup
+        if pending is PendingCleanup.SNAPSHOTS:
             return self._drop_snapshots(action)
-        if owes is Debt.ANSWER:
+        if pending is PendingCleanup.ANSWER:
             self._answer(action)
         else:
             self._delete_image(action)
@@ -73,7 +73,7 @@ class DeferredCleanup:
 
     @functools.cached_property
     def _images(self) -> image_base.ImageAPI:
-        """Not before somebody needs it: few do."""
+        """Made at the first use: few clouds need it."""
         return image_base.load(self._conf)
 
     def _server(self, action: Action) -> Instance | None:
@@ -81,9 +81,9 @@ class DeferredCleanup:
             return instances.get_many(conn, [action.instance_uuid], deleted=True, tags=False).get(action.instance_uuid)
 
     def _delete_image(self, action: Action) -> None:
-        """Unless it has its data: only the worker's report was lost then."""
+        """An image that has its data stays: only the worker's report was lost."""
         image_id = action.arguments.get("image_id")
-        if image_id is None:        # written down by another version
+        if image_id is None:        # the action is of another version
             return
         try:
             if self._images.get(admin_context(), image_id).status == _ACTIVE:
@@ -94,23 +94,23 @@ class DeferredCleanup:
         LOG.info("image %s will never have data: deleted", image_id, extra={"instance_uuid": action.instance_uuid})
 
     def _drop_snapshots(self, action: Action) -> bool:
-        """As on a host (``compute/snapshot.py``). False: some are still being made. While they were there, no volume could be
-        deleted with its server."""
+        """As on a host (``compute/snapshot.py``). False: some snapshots are still being made. Volumes of a deleted server that
+        could not be deleted because of the snapshots are deleted now."""
         uuid, taken = action.instance_uuid, action.arguments["snapshots"]
         if not taken or image_snapshots.are_named(self._images, uuid, taken):
             return True
         dropped = [image_snapshots.drop(self._volume, uuid, snapshot_id) for snapshot_id in taken]
         if not all(dropped):
             return False
-        LOG.info("snapshots %s are of no image: deleted", ", ".join(taken), extra={"instance_uuid": uuid})
+        LOG.info("snapshots %s belong to no image: deleted", ", ".join(taken), extra={"instance_uuid": uuid})
         server = self._server(action)
         if server is not None and server.deleted:
             release.delete_volumes(self._volume, server, self._clock)
         return True
 
     def _answer(self, action: Action) -> None:
-        """Tell how a migration ended that nobody works on any more. Which volume counts says the record of the server: the
-        guest had the new one only after that was written down, and by then both were the same."""
+        """Report the end of an exchange of volumes that no worker does any more. The server's record says which volume is
+        valid: the host wrote the new one there, after both had the same data, before the guest used it."""
         server, wanted = self._server(action), action.arguments
         if server is None or self._is_exchanged_again(server, wanted["device_id"]):
             return
@@ -118,8 +118,9 @@ class DeferredCleanup:
         device = next((d for d in server.block_devices if d.id == wanted["device_id"]), None)
         has_new = device is not None and device.volume_id == new_id
         if has_new and not server.deleted:
-            LOG.error("the exchange of volume %s for %s was given up in its last steps: the Volume service waits to hear of "
-                      "it, for the guest may still have both", old_id, new_id, extra={"instance_uuid": server.uuid})
+            LOG.error("the exchange of volume %s for %s was given up in its last steps: the Volume service still "
+                      "waits for an answer, since the guest may have both", old_id, new_id,
+                      extra={"instance_uuid": server.uuid})
             return
         if server.deleted:
             release.release_all(self._volume, server)
@@ -128,22 +129,24 @@ class DeferredCleanup:
         release.release_volume(self._volume, server.uuid, new)
         if self._waits(old_id, new_id):
             self._volume.complete_migration(admin_context(), old_id, new_id, not has_new)
-            LOG.info("the exchange of volume %s for %s has %s: the Volume service was told", old_id, new_id,
+            LOG.info("the exchange of volume %s for %s has %s: reported to the Volume service", old_id, new_id,
                      "ended well" if has_new else "failed", extra={"instance_uuid": server.uuid})
-        if server.deleted and device is not None:       # nothing of this did the Volume service do before it had its answer
+        if server.deleted and device is not None:       # the Volume service did none of this before it had its answer
             self._volume.make_available(admin_context(), old_id)
             if self._is_going(new_id):
                 device.volume_id = old_id
             release.delete_volumes(self._volume, server, self._clock)
 
     def _is_exchanged_again(self, server: Instance, device_id: str) -> bool:
-        """Then the Volume service had its answer, and waits for another one."""
+        """Whether another exchange of the device is open. Then the Volume service has had its answer, and waits for another
+        one."""
         with self._db.read() as conn:
             others = operations.known(actions.open_of_instances(conn, [server.uuid]).get(server.uuid, ()))
-        return any(row.owes is Debt.ANSWER and other.arguments["device_id"] == device_id for other, row in others)
+        return any(row.pending_cleanup is PendingCleanup.ANSWER and other.arguments["device_id"] == device_id
+                   for other, row in others)
 
     def _waits(self, old_id: str, new_id: str) -> bool:
-        """Whether the Volume service has had no answer: with one it deletes what has the new one's id then."""
+        """Whether the Volume service still waits for an answer. After the answer it deletes the volume with the new id."""
         try:
             is_migrating = self._volume.get(admin_context(), old_id).migration_status in _WAITS
         except exception.VolumeNotFound:

@@ -1,4 +1,4 @@
-"""What is done to servers when their time has come: shelved ones leave their host, soft-deleted ones go for good."""
+"""Ends what has a time limit: shelved servers leave their host, soft-deleted servers are deleted."""
 from __future__ import annotations
 
 import datetime
@@ -25,7 +25,7 @@ BATCH = 200
 
 
 class Expiry:
-    """Any number of conductors may look: of two that find the same server, one begins."""
+    """Any number of conductors may run it: of two that find the same server, one begins the action."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, compute: ComputeAPI) -> None:
         self._conf, self._db, self._compute = conf, db, compute
@@ -33,17 +33,17 @@ class Expiry:
         self.interval = max(1.0, min([INTERVAL, *(seconds / 2 for seconds in waits)]))
 
     def run(self) -> None:
-        """One look."""
+        """Begin the actions that are due."""
         compute = self._conf.compute
         with self._db.read() as conn:
-            now = clock.read(conn)      # with a wrong clock of its own, a conductor would delete for good what can be restored
+            now = clock.read(conn)      # a conductor with a wrong clock would delete servers that can still be restored
         if compute.reclaim_instance_interval > 0:
             before = now - datetime.timedelta(seconds=compute.reclaim_instance_interval)
             self._begin_all("delete", states.SOFT_DELETED,
                             lambda server: server.deleted_at is not None and server.deleted_at <= before)
         if compute.shelved_offload_time > 0:
             limit = (now - datetime.timedelta(seconds=compute.shelved_offload_time)).isoformat()
-            with self._db.read() as conn:       # a host that is down cannot let a server go: it does when it is back
+            with self._db.read() as conn:       # a host that is down cannot offload a server: it does when it is back
                 down = [one["host"] for one in services.list_all(conn, binary=services.COMPUTE)
                         if not services.is_up(one, compute.service_down_time, now)]
             self._begin_all("shelveOffload", states.SHELVED,
@@ -64,14 +64,14 @@ class Expiry:
         try:
             action_id, host = self._db.write(self._write, context, verb, vm_state, server.uuid, is_due)
         except (exception.UnexpectedTaskState, exception.InstanceNotFound, exception.InstanceIsBusy):
-            return      # somebody else has it, or just gives it a volume
+            return      # another operation has the server, or attaches a volume to it
         if action_id is not None:
-            LOG.info("'%s': its time has come", verb, extra={"instance_uuid": server.uuid})
+            LOG.info("'%s' is due", verb, extra={"instance_uuid": server.uuid})
             self._compute.wake(context, host, [action_id])
 
     def _write(self, conn: sa.Connection, context: RequestContext, verb: str, vm_state: str, uuid: str,
                is_due: Callable[[Instance], bool]) -> tuple[int | None, str]:
-        """Action and host; no action for a server that was brought back since it was read, and so has its whole time again."""
+        """Action and host. No action for a server that was restored or unshelved since it was read: its time begins again."""
         server = instances.get(conn, uuid, lock=True)
         if server.host is None or not is_due(server):
             return None, ""

@@ -1,4 +1,4 @@
-"""What compute hosts report: liveness, inventory, leases. Written in bulk, and only where something changed."""
+"""The reports of compute hosts: liveness, inventory, leases. Written in bulk, and only where something has changed."""
 from __future__ import annotations
 
 import threading
@@ -19,10 +19,10 @@ FLUSH_SECONDS = 1.0
 
 
 class BusHealth:
-    """Since when this conductor hears what hosts say.
+    """Since when this conductor has received the reports of hosts without a break.
 
-    When the broker, the database or the conductor itself was away, every host seems to be silent. So they get time to report
-    again before their silence means anything.
+    When the broker, the database or the conductor itself was away, every host seems to be silent. So hosts get time to report
+    again before their silence counts.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, ping: Callable[[float], None]) -> None:
@@ -30,16 +30,16 @@ class BusHealth:
         self.since = self._last = time.monotonic()
 
     def check(self) -> None:
-        """Send a message to ourselves, each ``report_interval``. Raises what the bus raises."""
+        """Send a message to this conductor itself, each ``report_interval``. Raises the errors of the message bus."""
         self._ping(self._interval)
         now = time.monotonic()
         if self._is_old(now):
-            LOG.info("messages come through again")
+            LOG.info("the message bus works again")
             self.since = now
         self._last = now
 
     def grace(self) -> float:
-        """Seconds that hosts still have to report; 0.0: who is silent now is dead."""
+        """Seconds that hosts still have to report; 0.0: a host that is silent now is dead."""
         now = time.monotonic()
         due = 2 * self._interval + 1
         return due if self._is_old(now) else max(0.0, self.since + due - now)
@@ -49,7 +49,7 @@ class BusHealth:
 
 
 class Heartbeats:
-    """Takes reports. ``last_seen_at`` of all hosts that reported within a second is one statement."""
+    """Takes reports. One statement writes ``last_seen_at`` of all hosts that reported within a second."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self.conf, self.db = conf, db
@@ -58,13 +58,13 @@ class Heartbeats:
         self._seen: set[str] = set()
 
     def take(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Store one report; answers the ids of the actions that wait for the host. Raises what the database does not take of
-        the inventory; the leases are renewed all the same."""
+        """Store one report; returns the ids of the actions that wait for the host. Raises the error of an inventory that the
+        database refuses; the leases are renewed nevertheless."""
         host, is_seen = report["host"], report.get("seen", True)
         if is_seen and host not in self._known:
             self.db.write(services.heard_from, host, services.COMPUTE)
             self._known.add(host)
-        # apart from the inventory: what a host says of itself, be it nonsense, must not cost it what it works on
+        # before the inventory: a wrong inventory must not cost the host its leases
         waiting = self.db.write(self._renew, host, report["owner"], report["actions"])
         if is_seen:
             with self._lock:
@@ -79,7 +79,7 @@ class Heartbeats:
         return actions.pending_ids_of_host(conn, host)
 
     def flush(self) -> None:
-        """Write down who was seen."""
+        """Write ``last_seen_at`` of the hosts that have reported."""
         with self._lock:
             seen, self._seen = self._seen, set()
         if seen:

@@ -1,7 +1,7 @@
 """Which servers a compute host may access, and which parts of their records.
 
-A host that works on a server knows all of it. One that had it once gets what it needs to remove what is left there, without the
-user's secrets. Any other host gets nothing.
+A host that works on a server reads all of it. A host that had the server before reads what it needs to remove the rest there,
+without the user's secrets. Any other host reads nothing.
 """
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def of_host(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
 
 
 def formerly_of_host(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
-    """Those of the servers of which it is written down that a host had something to do with them at any time."""
+    """Those of the servers that the database shows to have had an action, or a move, at a host at any time."""
     return moves.from_or_to(conn, host, uuids) | actions.were_at(conn, host, uuids) if uuids else set()
 
 
 def readable(conn: sa.Connection, host: str | None, server: Instance) -> Instance:
-    """What a host (None: a control service) gets to know of a server. Raises HostNotAllowed."""
+    """The part of a server that a host (None: a control service) may read. Raises HostNotAllowed."""
     if host is None or server.host == host or of_host(conn, host, [server.uuid]):
         return server
     if formerly_of_host(conn, host, [server.uuid]):
@@ -56,8 +56,8 @@ def readable(conn: sa.Connection, host: str | None, server: Instance) -> Instanc
 
 
 def check(conn: sa.Connection, host: str | None, uuid: str, or_was_deleted: bool = False) -> None:
-    """Raise HostNotAllowed when a server is not a host's business now; ``or_was_deleted``: or when it is gone, was its business
-    once."""
+    """Raise HostNotAllowed when a server is not at a host or on its way there; with ``or_was_deleted`` a deleted server that
+    was there is allowed too."""
     if host is None or of_host(conn, host, [uuid]):
         return
     if or_was_deleted and not instances.get_many(conn, [uuid], tags=False) and formerly_of_host(conn, host, [uuid]):
@@ -66,7 +66,7 @@ def check(conn: sa.Connection, host: str | None, uuid: str, or_was_deleted: bool
 
 
 def check_ports(conn: sa.Connection, host: str | None, uuid: str, project_id: str) -> None:
-    """Raise HostNotAllowed when a host may make no ports of a project for a server."""
+    """Raise HostNotAllowed when a host may not make ports of a project for a server."""
     if host is None:
         return
     check(conn, host, uuid)
@@ -76,14 +76,14 @@ def check_ports(conn: sa.Connection, host: str | None, uuid: str, project_id: st
 
 
 def check_destination(conn: sa.Connection, host: str | None, uuid: str, to: str) -> None:
-    """Raise HostNotAllowed when a host may not bind the ports of a server to host ``to``: it is none of the server's hosts."""
+    """Raise HostNotAllowed when a host may not bind the ports of a server to host ``to``, which is not one of its hosts."""
     check(conn, host, uuid)
     if host is not None and to != host and not of_host(conn, to, [uuid]):
         raise exception.HostNotAllowed(host=host, reason=f"server {uuid} is not on its way to host {to}")
 
 
 def groups_of(conn: sa.Connection, host: str, group_ids: Collection[str]) -> set[str]:
-    """Those of the security groups in which is a port of a host, or of a server that is on its way there."""
+    """Those of the security groups that have a port of a host, or of a server that is on its way there."""
     query = sa.select(_MEMBERS.c.group_uuid, _PORTS.c.host, _PORTS.c.instance_uuid).join(
         _PORTS, _PORTS.c.uuid == _MEMBERS.c.port_uuid).where(_MEMBERS.c.group_uuid.in_(sorted(group_ids)))
     rows = conn.execute(query.distinct()).all()
@@ -94,7 +94,7 @@ def groups_of(conn: sa.Connection, host: str, group_ids: Collection[str]) -> set
 
 
 def without_secrets(server: Instance) -> Instance:
-    """A server as a host needs it that removes what is left of it: without what its user has put into it, without passwords."""
+    """A server for a host that removes what is left of it: without its user's data and without passwords."""
     return dataclasses.replace(
         server, user_data=None, personality=None, keypair=None, metadata={}, shares=[],
         system_metadata={key: value for key, value in server.system_metadata.items() if key not in PASSWORD_KEYS},
@@ -102,7 +102,7 @@ def without_secrets(server: Instance) -> Instance:
 
 
 def minimal(server: Instance) -> Instance:
-    """No more than by what a hypervisor knows the guest of a server."""
+    """The fields by which a hypervisor finds the guest of a server, and no others."""
     return Instance(server.uuid, "", "", "", server.flavor, id=server.id, vm_state=server.vm_state, deleted=server.deleted)
 
 
@@ -115,4 +115,4 @@ def _without_credentials(device: BlockDevice) -> BlockDevice:
 
 
 def _not_its_own(host: str, uuid: str) -> exception.HostNotAllowed:
-    return exception.HostNotAllowed(host=host, reason=f"server {uuid} is not its business")
+    return exception.HostNotAllowed(host=host, reason=f"server {uuid} does not belong to this host")

@@ -1,7 +1,7 @@
 """What a compute host may write while it works on an action, in one table.
 
-The server and the move are the action's. The columns are those of its operation. Where a server goes, and which flavor it has
-there, says the row of its move, not the host; the zone is that of where it goes. All else is refused with HostNotAllowed.
+The server and the move are those of the action. The columns are those of its verb. The new host and flavor of a server come
+from the row of its move, not from the host; the zone is that of the new host. Everything else is refused with HostNotAllowed.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EVENT = ("event", "host", "start_time", "finish_time", "result", "traceback", "
 
 def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], default_zone: str,
            failed: bool = False) -> dict[str, Any]:
-    """The columns that are written where a host says ``updates``; ``default_zone``: of hosts that are in none; ``failed``: the
+    """The columns to write when a host reports ``updates``. ``default_zone``: the zone of hosts without one. ``failed``: the
     action ends with an error."""
     verb = operations.of(action)
     _check(action, updates, _ALWAYS | verb.writes, "of a server")
@@ -60,11 +60,11 @@ def server(conn: sa.Connection, action: Action, updates: Mapping[str, Any], defa
 
 
 def check_readable(host: str | None, updates: Mapping[str, Any]) -> None:
-    """Raise HostNotAllowed for columns that nobody can read: each list of servers with this one in it would fail."""
+    """Raise HostNotAllowed for columns that cannot be read back: every list with this server would fail."""
     try:
         _read(updates)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise exception.HostNotAllowed(host=host, reason="it writes what nobody can read") from error
+        raise exception.HostNotAllowed(host=host, reason="it writes values that cannot be read back") from error
 
 
 def _read(updates: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ def _where(conn: sa.Connection, action: Action, updates: Mapping[str, Any], defa
            failed: bool) -> dict[str, Any]:
     verb = operations.of(action)
     if "migration_id" not in action.arguments or verb.move is None:
-        # a shelf leaves a server without a host; where any other goes, its move says
+        # a shelved server may lose its host; any other gets the host of its move
         if verb.move is not None or any(updates.get(name) is not None for name in _PLACE):
             raise _refused(action, "where a server is")
         return {}
@@ -133,7 +133,7 @@ def nic(action: Action, values: Mapping[str, Any] | None) -> None:
 
 
 def notes(action: Action, arguments: Mapping[str, Any]) -> None:
-    """Whether a host may add this to the arguments of its action on the way."""
+    """Check the arguments that a host wants to add to its action. Raises HostNotAllowed."""
     _check(action, arguments, operations.of(action).notes, "of an action")
 
 
@@ -148,13 +148,13 @@ def move(action: Action, migration_id: int, values: Mapping[str, Any]) -> None:
 
 
 def handed_over(conn: sa.Connection, action: Action, host: str | None, arguments: Mapping[str, Any], step: str | None) -> None:
-    """Whether a host may hand its action over to another one, at this step and with these arguments."""
+    """Check a hand-over of an action to another host, at a step and with its arguments. Raises HostNotAllowed."""
     verb = operations.of(action)
     _check(action, arguments, verb.hands_over, "of an action")
     hosts = hosts_of(conn, action)
     if step is not None:
         row = operations.named(verb.steps, step)
-        if row is None or row.task_state is not None:       # the server tells it
+        if row is None or row.task_state is not None:       # the task_state tells such a step
             raise _refused(action, f"that it stands at {step!r}")
         hosts = hosts[:1] if row.where is operations.Where.SOURCE else hosts[1:]
     if arguments.get("ends_as", migration.ERROR) not in _ENDS:
@@ -169,13 +169,13 @@ def hosts_of(conn: sa.Connection, action: Action) -> tuple[str | None, ...]:
         return ()
     try:
         found = moves.get(conn, action.arguments["migration_id"])
-    except exception.MigrationNotFound:     # it has left the database with its server
+    except exception.MigrationNotFound:     # purged with its server
         return ()
     return found.source_compute, found.dest_compute
 
 
 def events(action: Action, told: Sequence[Mapping[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Events of this action and no other, from the host that works on it."""
+    """The events of this action, from the host that works on it."""
     return [(action.id, {**{name: event.get(name) for name in _EVENT}, "host": action.host}) for event in told]
 
 

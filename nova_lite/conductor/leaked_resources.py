@@ -1,9 +1,9 @@
-"""Resources that other services still hold for servers that are gone.
+"""Resources that other services still hold for servers that are deleted.
 
-A neighbour that did not answer in time may have done, or may still do, what it was asked: a port or an attachment comes to be
-that nobody heard of. So each server that was deleted, or that failed to be built, is looked at again some time later, and
-what is found is given back. In a healthy cloud this finds nothing, and costs one call to the network for a hundred servers,
-and some to the Volume service for each that had volumes.
+A service that did not answer in time may have done, or may still do, what it was asked: nobody has recorded the port or
+attachment that it made. So the conductor checks each server that was deleted, or whose build failed, some time later, and
+releases what it finds. In a healthy cloud it finds nothing, and costs one call to the Network service for a hundred servers,
+and a few calls to the Volume service for each server with volumes.
 """
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
-LOOKS = (5, 15, 60)     # when, since the server's end, counted in [service_user] timeout
+LOOKS = (5, 15, 60)     # times of the checks after the end of a server, in units of [service_user] timeout
 LIMIT = 1000            # servers in one run; the next run takes the others
 AT_ONCE = 100           # servers in one question
 
 
 @dataclass(frozen=True)
 class _Ended:
-    """A server that needs nothing any more, and which look is due."""
+    """A server that needs no resources any more, and the number of the check that is due."""
 
     uuid: str
     looks: int
 
 
 class LeakedResources:
-    """One per conductor. What was looked at is kept in memory: a conductor that starts looks once more."""
+    """One per conductor. The checks that were done are kept in memory: a conductor that starts repeats one."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, cleanup: Cleanup) -> None:
         self._conf, self._db, self._cleanup = conf, db, cleanup
@@ -49,7 +49,7 @@ class LeakedResources:
         self._network: network_base.NetworkAPI | None = None
 
     def run(self) -> None:
-        """Look at the servers whose time has come. A neighbour that is down is tried again in the next run."""
+        """Check the servers that are due. A service that is down is tried again in the next run."""
         with self._db.read() as conn:
             ended = self._due(conn)
             due = [e for e in ended if e.looks > self._looked.get(e.uuid, 0)][:LIMIT]
@@ -63,12 +63,12 @@ class LeakedResources:
             try:
                 self._give_back(group)
             except exception.ServiceUnavailable as error:
-                LOG.warning("what %d servers may have left behind is looked for later: %s", len(servers) - start, error)
+                LOG.warning("leaked resources of %d servers are searched for later: %s", len(servers) - start, error)
                 return
             self._looked |= {server.uuid: looks[server.uuid] for server in group}
 
     def _due(self, conn: sa.Connection) -> list[_Ended]:
-        """The servers in the window of each look; a window is as long as the time before the first look."""
+        """The servers in the window of each check. A window is as long as the time before the first check."""
         table, now = models.instances, units.utcnow()
         failed = sa.and_(table.c.deleted == 0, table.c.vm_state == states.ERROR, table.c.launched_at.is_(None),
                          table.c.task_state.is_(None))
@@ -81,14 +81,14 @@ class LeakedResources:
         return found
 
     def give_back_now(self, server: Instance) -> None:
-        """The ports of a server that was deleted without a host, if it ever had one: its network may be wanted again. When the
-        network does not answer, :meth:`run` does it later."""
+        """Release the ports of a server that was deleted without a host, if it ever had one: its user may want to delete the
+        network next. When the Network service does not answer, :meth:`run` does so later."""
         if server.launched_on is None or server.network_request == "none":
             return
         try:
             self._api().deallocate(admin_context(), server)
         except Exception as error:
-            LOG.warning("its ports are looked for later: %s", error, extra={"instance_uuid": server.uuid})
+            LOG.warning("its ports are released later: %s", error, extra={"instance_uuid": server.uuid})
 
     def _api(self) -> network_base.NetworkAPI:
         if self._network is None:
@@ -100,7 +100,7 @@ class LeakedResources:
         named = self._api().servers_with_ports(context, [s.uuid for s in servers])
         for server in servers:
             if server.uuid in named:
-                LOG.warning("the network still has ports for it: given back now", extra={"instance_uuid": server.uuid})
+                LOG.warning("the Network service still has ports of it: releasing them", extra={"instance_uuid": server.uuid})
                 self._unless_refused("ports", lambda one: self._api().deallocate(context, one), server)
             if server.volumes:
                 self._unless_refused("volumes", self._cleanup.look_again if server.deleted else self._cleanup.release, server)
@@ -111,5 +111,5 @@ class LeakedResources:
             give_back(server)
         except exception.ServiceUnavailable:
             raise
-        except exception.NovaLiteError as error:    # the others of its group are still looked at
-            LOG.warning("not all of its %s were given back: %s", what, error, extra={"instance_uuid": server.uuid})
+        except exception.NovaLiteError as error:    # the others of its group are still checked
+            LOG.warning("not all %s of the server were released: %s", what, error, extra={"instance_uuid": server.uuid})

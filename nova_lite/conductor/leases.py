@@ -42,7 +42,7 @@ class Leases:
         """Once for each time that they were taken."""
         with self._lock:
             self._ids.subtract(ids)
-            self._ids += Counter()          # drops what fell to zero
+            self._ids += Counter()          # removes the counts of zero
 
     def renew(self) -> None:
         """Lengthen all."""

@@ -1,5 +1,6 @@
-"""Keystone's unified limits, copied into our table of quotas: whoever creates something is checked against it in the same
-transaction, and no request waits for Keystone. While Keystone is away the last limits hold."""
+"""Copies Keystone's unified limits into the table of quotas. So a request is checked in its own transaction, and does not wait
+for Keystone. While Keystone is away, the last limits apply.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,18 +13,18 @@ from nova_lite.db import quotas
 from nova_lite.db.core import Database
 
 LOG = log.getLogger(__name__)
-INTERVAL = 30           # seconds between two looks at Keystone
+INTERVAL = 30           # seconds between two copies
 
 
 class LimitsMirror:
-    """Does nothing unless ``[quota] driver`` is keystone; every conductor copies, which is as good as one."""
+    """Does nothing unless ``[quota] driver`` is keystone. Every conductor copies; one would be enough."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self._conf, self._db = conf, db
         self._limits: Callable[[], dict[str, dict[str, int]]] | None = None
 
     def run(self) -> None:
-        """Copy what has changed."""
+        """Copy the limits that have changed."""
         if self._conf.quota.driver != quotas.KEYSTONE:
             return
         if self._limits is None:

@@ -1,4 +1,4 @@
-"""The conductor: owns the actions in flight and reads and writes the database for the compute hosts."""
+"""The conductor: owns the open actions, and reads and writes the database for the compute hosts."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -56,12 +56,12 @@ from nova_lite.runtime.rpc_senders import Senders
 from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
-# what a conductor does with one volume: an attach comes here only when its request died, and no guest has that volume
+# verbs that release one volume at a conductor. An attach is done here only when its request died: no guest has that volume
 _WITH_ONE_VOLUME = (WithoutHost.DETACH, WithoutHost.UNDO)
 
 
 class _Todo(NamedTuple):
-    """Builds to be placed, tasks to be run, what has to be given back by neighbours first, and servers that are gone."""
+    """Builds to place, tasks to run, actions whose ports and volumes have to be released first, and deleted servers."""
 
     builds: list[int]
     tasks: list[tuple[Action, Instance]]
@@ -80,7 +80,7 @@ class ConductorManager:
         self.compute = ComputeAPI(transport, sender.to_hosts(conf, host_keys.Generations(self.db)))
         self.conductor = ConductorAPI(transport, sender.of_control(conf))
         scheduler = SchedulerAPI(transport, sender.of_control(conf))
-        self.news = SecurityGroupNotifier(self.db, self.compute)
+        self.group_notifier = SecurityGroupNotifier(self.db, self.compute)
         self.ports = DatabasePortStore(self.db)
         volume = volume_base.load(conf)
         self.cleanup = Cleanup(conf, volume, clock)
@@ -103,18 +103,18 @@ class ConductorManager:
 
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Say that this conductor lives."""
+        """Register this conductor."""
         self._register()
 
     def stop(self) -> None:
-        """Let go of the database; leases that are left run out and are taken over."""
+        """Close the database connections. Leases that are left run out, and other conductors claim the actions."""
         self.tasks.stop()
         self.cleanup.stop()
         self.heartbeats.flush()
         self.db.dispose()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
-        """(seconds, function) of what has to be run again and again."""
+        """(seconds, function) of the periodic work."""
         return [(self.lease_seconds / 3, self.leases.renew), (self.conf.conductor.sweep_interval, self._sweep),
                 (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
                 (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
@@ -135,7 +135,7 @@ class ConductorManager:
         self.bus_health.check()
 
     def _sweep(self) -> None:
-        self.sweeper.settle_orphans()       # what the database alone needs comes before what needs a broker
+        self.sweeper.settle_orphans()       # before all that needs a broker
         found = self.sweeper.sweep()
         context = admin_context()
         self.run_action(context, found.run)
@@ -150,28 +150,28 @@ class ConductorManager:
         self.builds.schedule(context, action_ids)
 
     def run_action(self, context: RequestContext, action_ids: list[int]) -> None:
-        """What begins here, as moves do, and what no host has to do: deletes and detaches of servers without one, and
-        attaches to them that are undone. Builds go on to their task."""
+        """Do the actions that a conductor begins, such as moves, and those that need no host: deletes and detaches of servers
+        without a host, and attaches that are undone. Builds are placed."""
         builds: list[int] = []
-        for action_id in action_ids:        # each for itself: one that cannot be done holds up no other
+        for action_id in action_ids:        # in its own transaction: one that fails does not stop the others
             try:
                 todo = self.db.write(self._run, [action_id])
                 builds += todo.builds
                 for action, instance in todo.tasks:
                     self.tasks.start(action, instance)
                 for action, instance in todo.neighbours:
-                    # from here on, not from when it has a thread: it may wait long for one, and nobody died meanwhile
+                    # renewed from now on: the action may wait long for a thread
                     self.leases.take([action.id])
                     self.cleanup.later(self._clean_up, action, instance)
                 for instance in todo.gone:
                     self.cleanup.later(self.leaked_resources.give_back_now, instance)
             except Exception:
-                LOG.exception("action %s was not done; the sweeper brings it again", action_id)
+                LOG.exception("action %s was not done; the sweeper will try it again", action_id)
         if builds:
             self.builds.schedule(context, builds)
 
     def _run(self, conn: sa.Connection, action_ids: Sequence[int]) -> _Todo:
-        """What is left to do outside of the transaction; the rest is done in here."""
+        """Claim actions, and do what the database alone allows. Returns the rest, which is done outside of the transaction."""
         todo = _Todo([], [], [], [])
         claimed = actions.claim(conn, action_ids, self.leases.owner, self.lease_seconds, objects.CONDUCTOR)
         servers = instances.get_many(conn, [a.instance_uuid for a in claimed], tags=False)
@@ -208,7 +208,7 @@ class ConductorManager:
         try:
             self.db.write(self._end, action, device.id if device else None, error)
         except Exception:
-            LOG.exception("the end of action %s was not written; the sweeper brings it again", action.id)
+            LOG.exception("the end of action %s was not written; the sweeper will try it again", action.id)
         finally:
             self.leases.drop([action.id])
 
@@ -221,7 +221,7 @@ class ConductorManager:
         updates = {"block_device": {"id": device_id, "values": None}} if device_id is not None else {}
         if operations.of(action).without_host is WithoutHost.UNDO:
             completion.fail(conn, action, "its request ended in the middle", updates=updates)
-            LOG.info("an attach whose request died is undone", extra={"instance_uuid": action.instance_uuid})
+            LOG.info("undid an attach whose request died", extra={"instance_uuid": action.instance_uuid})
             return
         completion.change_device(conn, action, updates)
         completion.succeed(conn, action, {})
@@ -246,7 +246,7 @@ class ConductorManager:
             a.attempts >= self.conf.conductor.max_attempts and completion.guest_may_run(conn, a))]     # it waited for us alone
         for action in orphaned:
             if action.attempts + 1 >= self.conf.conductor.max_attempts and operations.of(action).is_given_up:
-                # what kills the daemon each time must not do so for ever
+                # an action that kills the daemon each time must end
                 reason = f"'{action.action}' was given up: {action.attempts + 1} workers died over it"
                 if not move_completion.give_back(conn, action, reason, self.lease_seconds):
                     completion.fail(conn, action, reason)
@@ -255,7 +255,7 @@ class ConductorManager:
                 actions.release(conn, [action.id], self.lease_seconds, died=True)
         here = instances.on_host(conn, host)
         known = instances.get_many(conn, guests, deleted=True)
-        # what the database does not know is not ours to touch
+        # guests that the database does not know are left alone
         return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
                 "remove": [i.to_primitive() for i in power_states.unexpected_guests(conn, known, host).remove]}
 
@@ -324,7 +324,7 @@ class ConductorManager:
         """Ports for a server."""
         self._check(host_access.check_ports, context, instance_uuid, project_id)
         ports = _plain(self.ports.allocate_ports(instance_uuid, project_id, host, requests))
-        self.news(networks={port["network_uuid"] for port in ports})
+        self.group_notifier(networks={port["network_uuid"] for port in ports})
         return ports
 
     @expected
@@ -335,7 +335,7 @@ class ConductorManager:
 
     @expected
     def release_port(self, context: RequestContext, instance_uuid: str, port_id: str | None, key: str | None) -> None:
-        """Give one back."""
+        """Release one port."""
         self._check(host_access.check, context, instance_uuid)
         self.ports.release_port(instance_uuid, port_id, key)
 
@@ -374,7 +374,7 @@ class ConductorManager:
         """See :meth:`ConductorAPI.instance_by_address`."""
         with self.db.read() as conn:
             ports = [p for p in networks.list_ports(conn, address=address, network_uuid=network_id) if p["instance_uuid"]]
-            # one address on two networks names nobody: better no answer than another tenant's
+            # an address on two networks is ambiguous: no answer, rather than that of another tenant
             if len(ports) != 1:
                 return None
             return self._metadata_of(conn, context, ports[0]["instance_uuid"])

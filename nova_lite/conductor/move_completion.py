@@ -1,4 +1,6 @@
-"""How moves end: the status of the move, and which of the two places keeps its room. In the transaction of the caller."""
+"""How moves end: the status of the move, and which of the two hosts keeps the room. Each function runs in a transaction of its
+caller.
+"""
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -18,8 +20,8 @@ from nova_lite.operations import steps
 
 
 def succeeded(conn: sa.Connection, action: Action) -> None:
-    """An action that belongs to a move did what it had to. What is no such action needs nothing, but that a soft delete is the
-    user's word for a move that waited for it: nobody could say it any more."""
+    """Record the success of an action that belongs to a move. A soft delete also confirms a cold move that waits for its user,
+    since the user cannot do so any more."""
     if operations.of(action).ends_waiting_move:
         for server in instances.get_many(conn, [action.instance_uuid], tags=False).values():
             end_waiting(conn, server)
@@ -37,9 +39,10 @@ def succeeded(conn: sa.Connection, action: Action) -> None:
 
 
 def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
-    """An action that belongs to a move failed, for good. Answers the columns that go back to what they were."""
+    """Record the failure of an action that belongs to a move. Returns the columns of the server that get their old values
+    again."""
     verb, server = operations.of(action), instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
-    if "migration_id" not in action.arguments or verb.move is None:     # a resize that was given up before there was a move
+    if "migration_id" not in action.arguments or verb.move is None:     # a resize that failed before its move was written
         return room_of(server) if server is not None and verb.changes_flavor else {}
     move = moves.get(conn, action.arguments["migration_id"], lock=True)
     if move.has_ended:
@@ -47,7 +50,7 @@ def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
     is_back = server is not None and server.host == move.source_compute
     if verb.settles_move and not (verb.move.to_source and is_back and _has_left(action)):
         moves.update(conn, move.id, {"status": objects.FINISHED})
-        if server is not None and server.vm_state != states.RESIZED:    # by os-resetState: nobody can speak about it any more
+        if server is not None and server.vm_state != states.RESIZED:    # by os-resetState: the user cannot confirm or revert
             end_waiting(conn, server, [action.id])
         return room_of(server) if server is not None else {}
     if server is not None and _may_run_there(action, server, move):
@@ -62,8 +65,8 @@ def failed(conn: sa.Connection, action: Action) -> dict[str, Any]:
 
 
 def superseded(conn: sa.Connection, server: Instance) -> None:
-    """A server is to be built anew elsewhere: what is left of its moves is over, and only its own place holds room. What their
-    hosts still have of it they find unwanted."""
+    """The server is to be built on another host: end its open moves, and keep only the server's own room. The hosts of the
+    moves remove what they have of the server by themselves."""
     for move in moves.open_of(conn, [server.uuid]):
         if server.host == move.source_compute:
             _back(conn, move)
@@ -73,14 +76,14 @@ def superseded(conn: sa.Connection, server: Instance) -> None:
 
 
 def begun_elsewhere(conn: sa.Connection, action: Action) -> bool:
-    """Whether an action is an evacuation that has named its new host: the old one's guest must not run when it is back."""
+    """Whether an action is an evacuation that has chosen its new host: then the guest of the old host must not run when that
+    host is back."""
     return operations.of(action).guest is operations.Guest.RETURNS and "migration_id" in action.arguments and moves.get(
         conn, action.arguments["migration_id"]).dest_compute is not None
 
 
 def deleted(conn: sa.Connection, instance_uuids: Collection[str]) -> set[str]:
-    """Servers are deleted, on their way or before their move was confirmed. Answers the hosts that may have something of them;
-    the room is given back by the delete itself."""
+    """End the moves of deleted servers. Returns the hosts that may have files of them; the delete itself releases the room."""
     found = moves.open_of(conn, instance_uuids, or_broken_off=True)
     for move in found:
         if not move.has_ended:
@@ -90,20 +93,21 @@ def deleted(conn: sa.Connection, instance_uuids: Collection[str]) -> set[str]:
 
 
 def is_reverting(conn: sa.Connection, action: Action) -> bool:
-    """Whether a revert of the action's move has begun once, so that the guest may be gone from where it went."""
+    """Whether a revert of the action's move has begun at any time, so that the guest may have left the new host."""
     return moves.get(conn, action.arguments["migration_id"]).reverting
 
 
 def default_failure(action: Action) -> dict[str, Any]:
-    """The columns of a server on which nobody could go on, where that is not ERROR: it waits for its user's word again."""
+    """The vm_state of a server whose confirm or revert failed without a report: it waits for its user's decision again. Empty
+    for others, which end in ERROR."""
     verb = operations.of(action)
     return {"vm_state": verb.fails_in} if verb.settles_move and not _has_left(action) else {}
 
 
 def end_waiting(conn: sa.Connection, server: Instance, besides: Collection[int] = ()) -> None:
-    """No user can speak about the move of a server any more: as if it had been confirmed, and what the old host keeps it finds
-    unwanted at its next look. One that an open action (but for ``besides``) works on goes on; one whose revert has begun keeps
-    all that may be left of the guest."""
+    """The user can no longer confirm or revert the server's moves: treat them as confirmed. The old host removes what it has
+    set aside at its next comparison. A move stays when an open action (except ``besides``) works on it, or when its revert has
+    begun."""
     for move in _idle(conn, server, besides):
         if move.status == objects.FINISHED:
             claims.release(conn, move.uuid)
@@ -112,7 +116,7 @@ def end_waiting(conn: sa.Connection, server: Instance, besides: Collection[int] 
 
 
 def end_older(conn: sa.Connection, server: Instance, besides: Collection[int]) -> None:
-    """The server is about to move again: nothing goes on with its older moves, and they hold no room."""
+    """The server is about to move again: end its older moves and release their room."""
     for move in _idle(conn, server, besides):
         if move.status != objects.FINISHED and server.host == move.source_compute:
             _back(conn, move)
@@ -122,26 +126,27 @@ def end_older(conn: sa.Connection, server: Instance, besides: Collection[int]) -
 
 
 def _idle(conn: sa.Connection, server: Instance, besides: Collection[int]) -> list[Migration]:
-    """The open moves of a server on which no action works but these."""
+    """The open moves of a server that have no open action except those of ``besides``."""
     open_actions = actions.open_of_instances(conn, [server.uuid]).get(server.uuid, [])
     busy = {a.arguments.get("migration_id") for a in open_actions if a.id not in besides}
     return [move for move in moves.open_of(conn, [server.uuid]) if move.id not in busy and not move.reverting]
 
 
 def step_of(action: Action, server: Instance, move: Migration) -> operations.Step | None:
-    """How far a move has come."""
+    """The step of a move."""
     return operations.position(operations.of(action).steps, action.step, server.task_state, move.status)
 
 
 def _may_run_there(action: Action, server: Instance, move: Migration) -> bool:
-    """Whether the new host of a resize or migration that failed may run the guest: then nobody else may, as after a success."""
+    """Whether the new host of a failed resize or cold migration may run the guest. Then the server stays there, as after a
+    success."""
     step = step_of(action, server, move)
     return operations.of(action).is_cold_move and step is not None and step.guest is operations.GuestAt.DESTINATION
 
 
 def _as_moved(server: Instance, move: Migration) -> dict[str, Any]:
-    """The columns of a server that is where it went. Its move stays open, with the old room: what the old host keeps is needed,
-    should there be no guest."""
+    """The columns of a server that is at the new host of its move. The move stays open and keeps the old room: the old disks
+    are needed if there is no guest at the new host."""
     flavor = move.new_flavor or server.flavor
     return {"host": move.dest_compute, "node": move.dest_node, "launched_on": move.dest_compute,
             "availability_zone": (move.facts or {}).get("zone") or server.availability_zone,
@@ -150,8 +155,8 @@ def _as_moved(server: Instance, move: Migration) -> dict[str, Any]:
 
 
 def give_back(conn: sa.Connection, action: Action, reason: str, lease_seconds: float) -> str | None:
-    """The new host of a resize or migration cannot go on: the old one, which has the action now and brings its guest back.
-    None: it is no such action, the old host has it already, or only the new one may run the guest by now."""
+    """Hand the action of a resize or cold migration over to the old host, which brings its guest back. Returns that host. None:
+    the verb is another one, the old host already has the action, or only the new host may run the guest."""
     if not operations.of(action).is_cold_move or action.stage != action_objects.COMPUTE:
         return None
     server = instances.get(conn, action.instance_uuid)
@@ -172,7 +177,7 @@ def confirmed(server: Instance) -> dict[str, Any]:
 
 
 def room_of(server: Instance) -> dict[str, Any]:
-    """The columns that quotas count, as the server's flavor says: while it grows they count what it will be."""
+    """The columns that quotas count, by the server's flavor. During a resize to a larger flavor they have the larger values."""
     return {"vcpus": server.flavor.vcpus, "memory_mb": server.flavor.memory_mb}
 
 

@@ -1,4 +1,4 @@
-"""What is written when a guest is found in another power state than its server says."""
+"""Differences between the guests of a host and its servers: power states, missing guests and guests that must not be there."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -21,7 +21,8 @@ _FOUND = {(states.ACTIVE, states.SHUTDOWN): states.STOPPED, (states.ACTIVE, stat
 
 
 class UnexpectedGuests(NamedTuple):
-    """Servers whose guests must not be on a host, and those of which nobody knows how their guests came there: they stay."""
+    """Servers whose guests must be removed from a host, and servers whose guests stay because it is not known why they are
+    there."""
 
     remove: list[Instance]
     unexplained: list[Instance]
@@ -34,13 +35,13 @@ class UnexpectedGuests(NamedTuple):
 
 def unexpected_guests(conn: sa.Connection, found: Mapping[str, Instance], host: str,
                       evacuated: Mapping[str, bool] | None = None) -> UnexpectedGuests:
-    """Which guests must not be on this host: their servers are gone, or have settled on another one. What a move has set
-    aside until its user confirms it stays; what is being built elsewhere because this host was down goes as soon as the other
-    host has begun: before that, on shared storage, the files of this one's guest are all that there is of the server.
+    """Which guests must not be on this host: their servers are deleted, or are at rest on another host. A guest that a move has
+    set aside stays until the user confirms. A guest whose server is evacuated is removed once the new host has begun: before
+    that, on shared storage, its files are the only copy of the server.
 
-    The guest of a living server goes only when it is written down that the server was this host's, or was to be. Else the host
-    may have another name than before, or the database be older than a move, and the guest be the only copy of the server.
-    ``evacuated``: what :func:`_evacuated` says of these servers, when the caller has asked for it.
+    The guest of a server that exists is removed only when the database shows that the server was, or was to be, at this host.
+    Else the host may have a new name, or the database may be older than a move, and the guest may be the only copy of the
+    server. ``evacuated``: the result of :func:`_evacuated` for these servers, when the caller has it.
     """
     if evacuated is None:
         evacuated = _evacuated(conn, host, found)
@@ -50,14 +51,14 @@ def unexpected_guests(conn: sa.Connection, found: Mapping[str, Instance], host: 
     gone = {i.uuid for i in candidates if i.deleted or i.uuid not in kept} | lost
     unwanted = [i for i in found.values() if i.uuid in gone]
     was_here = host_access.formerly_of_host(conn, host, [i.uuid for i in unwanted])
-    # of a deleted server that was another host's, a host gets to know no more than that
+    # a host learns no more than the id of a deleted server that was never its own
     remove = [host_access.without_secrets(i) if i.uuid in was_here else host_access.minimal(i)
               for i in unwanted if i.deleted or i.uuid in was_here]
     return UnexpectedGuests(remove, [i for i in unwanted if not i.deleted and i.uuid not in was_here])
 
 
 def _evacuated(conn: sa.Connection, host: str, uuids: Collection[str]) -> dict[str, bool]:
-    """``moves.evacuated``, of the servers that are or were a host's business."""
+    """``moves.evacuated``, for servers that are or were at a host."""
     found = moves.evacuated(conn, host, uuids)
     its = host_access.of_host(conn, host, found) | host_access.formerly_of_host(conn, host, found)
     return {uuid: begun for uuid, begun in found.items() if uuid in its}
@@ -68,15 +69,15 @@ def _is_unexpected(instance: Instance, host: str) -> bool:
 
 
 def settled(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
-    """Those of the servers of a host which have moved from it or to it, and of which no move is open: nobody can go back
-    any more to what was set aside there. An old database may know of no move at all: then that stays."""
+    """Those of the servers of a host that have moved from or to it and have no open move: no revert can need what was set aside
+    there. A restored old database may have no move of a server: then the files stay."""
     mine = set(conn.scalars(sa.select(T.c.uuid).where(T.c.uuid.in_(sorted(uuids)), T.c.host == host, T.c.deleted == 0)))
     return moves.from_or_to(conn, host, mine) - moves.kept_on(conn, host, mine)
 
 
 def must_be_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
-    """Those of the servers whose guests must not run on a host, whatever becomes of them there: soft-deleted or shelved ones,
-    and those for which an evacuation has named another host, which may begin at any moment."""
+    """Those of the servers whose guests must not run on a host: soft-deleted or shelved servers, and servers whose evacuation
+    has chosen a new host."""
     return _must_stay_off(conn, host, uuids) | set(_evacuated(conn, host, uuids))
 
 
@@ -87,11 +88,11 @@ def _must_stay_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> se
 
 
 def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[str, Any]:
-    """What does not fit between the guests of a host and its servers; see ``ConductorAPI.sync_power_states``.
+    """The differences between the guests of a host and its servers; see ``ConductorAPI.sync_power_states``.
 
-    The guests may have changed since they were looked at: so nothing is written here. The host looks again at each of
-    ``look`` when nothing is done with it, and tells what it finds then (:func:`sync`), and before it turns a guest off or
-    removes it, it asks once more for this one. So one look at the evacuations is enough for all that is said here.
+    The guests may have changed since the host read their states, so nothing is written here. The host reads the state of each
+    guest of ``look`` again when no operation works on it, and reports it (:func:`sync`). Before it turns a guest off or removes
+    it, it asks for that guest again. So one query for evacuations is enough here.
     """
     rows = conn.execute(sa.select(T.c.uuid, T.c.power_state, T.c.vm_state, T.c.task_state)
                         .where(T.c.host == host, T.c.deleted == 0)).all()
@@ -104,7 +105,7 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
     others = instances.get_many(conn, set(found) - settled, deleted=True)
     unexpected = unexpected_guests(conn, others, host, evacuated)
     unknown = set(found) - {row.uuid for row in rows} - set(others)
-    # not those that may have been built after the host looked: who looks again writes down that there is none
+    # a server in another power state may have been built after the host read its guests: ``look`` has it
     missing = [row.uuid for row in rows if (row.task_state, row.power_state) == (None, states.NOSTATE)
                and row.vm_state != states.ERROR and row.uuid not in found]
     return {"look": look, "off": sorted(off - {i.uuid for i in unexpected.remove}), "unknown": sorted(unknown),
@@ -112,7 +113,7 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
 
 
 def sync(conn: sa.Connection, host: str, found: Mapping[str, int]) -> None:
-    """Compare the guests of a host with its servers. Servers on which an operation works are left alone."""
+    """Write the power states of guests to their servers. Servers with an operation under way are left alone."""
     for instance in instances.get_many(conn, list(found), lock=True).values():
         if instance.host == host and instance.task_state is None:
             _settle(conn, instance, found[instance.uuid])

@@ -1,4 +1,6 @@
-"""The reconciler: claims that belong to no server any more are given back, servers get what they lack, sums are put right."""
+"""The reconciler: releases claims that belong to no server, claims room for servers that have none, and corrects the sums of
+hosts.
+"""
 from __future__ import annotations
 
 import datetime
@@ -20,27 +22,27 @@ ALLOCATIONS, INSTANCES, NODES = models.allocations, models.instances, models.com
 
 
 class Reconciler:
-    """Finds nothing in a healthy cloud; what it finds it logs."""
+    """Finds nothing in a healthy cloud. It logs all that it corrects."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self.conf, self.db = conf, db
 
     def run(self) -> None:
-        """One look at all claims and nodes."""
+        """Compare all claims and nodes once."""
         for uuid, node_id in self.db.write(self._orphaned_claims):
-            LOG.warning("claim on node %s belonged to no server there, given back", node_id, extra={"instance_uuid": uuid})
+            LOG.warning("released a claim on node %s that belonged to no server there", node_id, extra={"instance_uuid": uuid})
         with self.db.read() as conn:
-            homeless = self._without_claim(conn)
-        for uuid, host in self.db.write(self._claim_again, homeless) if homeless else ():
-            LOG.warning("held no room on its host %s, claimed again", host, extra={"instance_uuid": uuid})
+            unclaimed = self._without_claim(conn)
+        for uuid, host in self.db.write(self._claim_again, unclaimed) if unclaimed else ():
+            LOG.warning("the server held no room on its host %s: claimed again", host, extra={"instance_uuid": uuid})
         with self.db.read() as conn:
             nodes = conn.execute(sa.select(NODES.c.id)).scalars().all()
         for node_id in nodes:
             if self.db.write(claims.recompute, node_id):
-                LOG.warning("sums of node %s were wrong, put right", node_id)
+                LOG.warning("corrected the sums of node %s", node_id)
 
     def _orphaned_claims(self, conn: sa.Connection) -> list[tuple[str, int]]:
-        # younger ones may belong to a placement that is being made
+        # newer claims may belong to a placement that is under way
         before = units.utcnow() - datetime.timedelta(seconds=2 * self.conf.conductor.lease_seconds)
         there = sa.and_(INSTANCES.c.uuid == ALLOCATIONS.c.instance_uuid, INSTANCES.c.deleted == 0)
         placed = sa.and_(INSTANCES.c.host == NODES.c.host, INSTANCES.c.node == NODES.c.hypervisor_hostname)
@@ -54,12 +56,12 @@ class Reconciler:
             conn, [r.instance_uuid for r in rows])
         orphaned = [(r.instance_uuid, r.compute_node_id) for r in rows if r.instance_uuid not in busy]
         for uuid, node_id in orphaned:
-            claims.release(conn, uuid, node_id, before)     # not one that was made anew since the look
+            claims.release(conn, uuid, node_id, before)     # a claim that was made since the query stays
         return orphaned
 
     def _without_claim(self, conn: sa.Connection, uuids: Collection[str] | None = None) -> dict[str, int]:
-        """Server -> its node, for those at rest that hold no room there: others are being placed on top of them. What never was
-        more than a build that failed holds none rightly."""
+        """Server -> its node, for idle servers that hold no room there: the scheduler would place others in their room. A build
+        that failed holds no room by design."""
         placed = sa.and_(INSTANCES.c.host == NODES.c.host, INSTANCES.c.node == NODES.c.hypervisor_hostname)
         held = sa.and_(ALLOCATIONS.c.instance_uuid == INSTANCES.c.uuid, ALLOCATIONS.c.compute_node_id == NODES.c.id)
         query = sa.select(INSTANCES.c.uuid, NODES.c.id).select_from(
@@ -71,12 +73,12 @@ class Reconciler:
         rows = conn.execute(query.order_by(INSTANCES.c.id).limit(AT_ONCE)).all()
         uuids = [row.uuid for row in rows]
         busy = set(actions.open_of_instances(conn, uuids))
-        # a move that was left in the middle holds the room of the server
+        # a move that was not finished holds the room of the server
         busy |= {m.instance_uuid for m in moves.open_of(conn, uuids) if m.status != objects.FINISHED}
         return {row.uuid: row.id for row in rows if row.uuid not in busy}
 
-    def _claim_again(self, conn: sa.Connection, homeless: Collection[str]) -> list[tuple[str, str]]:
-        found = instances.get_many(conn, homeless, lock=True, tags=False)
+    def _claim_again(self, conn: sa.Connection, unclaimed: Collection[str]) -> list[tuple[str, str]]:
+        found = instances.get_many(conn, unclaimed, lock=True, tags=False)
         claimed = []
         for uuid, node_id in self._without_claim(conn, list(found)).items():
             if claims.write_down(conn, claims.Claim.of(uuid, node_id, found[uuid].placed_flavor)):
@@ -84,10 +86,10 @@ class Reconciler:
         return claimed
 
     def purge(self) -> None:
-        """Deleted servers leave the database for good after ``[database] purge_deleted_after``; expired tokens at once."""
+        """Delete the rows of servers that were deleted ``[database] purge_deleted_after`` seconds ago, and expired tokens."""
         self.db.write(console_auth_tokens.purge)
         age = self.conf.database.purge_deleted_after
         if not age:
             return
         while self.db.write(instances.purge, units.utcnow() - datetime.timedelta(seconds=age)):
-            LOG.info("deleted servers older than %s s left the database", age)
+            LOG.info("purged servers that were deleted more than %s s ago", age)

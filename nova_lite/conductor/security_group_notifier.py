@@ -1,4 +1,6 @@
-"""Tells hosts that security groups of their guests have changed, or who is in them. They then ask for what is in force."""
+"""Notifies hosts that the security groups of their guests, or the members of the groups, have changed. The hosts then read the
+rules.
+"""
 from __future__ import annotations
 
 import threading
@@ -15,11 +17,12 @@ from nova_lite.rpc.wakeups import Wakeups
 
 LOG = log.getLogger(__name__)
 PAUSE = 0.5
-"""Seconds between two rounds: what changes meanwhile, as when many servers are built, is told once."""
+"""Seconds between two notifications: all changes in between, as when many servers are built, are sent as one."""
 
 
 class SecurityGroupNotifier:
-    """``db.group_changes.Tell``, by a thread of its own. What is lost costs a host that it looks a minute later."""
+    """``db.group_changes.Tell``, with a thread of its own. A host that misses a notification reads the rules within a
+    minute."""
 
     def __init__(self, db: Database, compute: ComputeAPI) -> None:
         self._db, self._compute, self._wakeups = db, compute, Wakeups()
@@ -27,7 +30,8 @@ class SecurityGroupNotifier:
         self._changed = _nothing()
 
     def __call__(self, group_ids: Collection[str] = (), hosts: Collection[str] = (), networks: Collection[str] = ()) -> None:
-        """``group_ids``: groups whose rules or members are others now. ``networks``: an address there has got an owner."""
+        """``group_ids``: groups whose rules or members have changed. ``networks``: networks in which an address was
+        assigned."""
         with self._lock:
             waits = any(self._changed)
             for known, more in zip(self._changed, (group_ids, hosts, networks), strict=True):
@@ -41,7 +45,7 @@ class SecurityGroupNotifier:
             (groups, hosts, networks), self._changed = self._changed, _nothing()
         with self._db.read() as c:
             told = hosts | port_groups.hosts_of(c, groups, networks)
-        LOG.debug("security groups: telling %s hosts", len(told))
+        LOG.debug("security groups: notifying %s hosts", len(told))
         for host in sorted(told):
             self._compute.refresh_security_rules(admin_context(), host)
         time.sleep(PAUSE)

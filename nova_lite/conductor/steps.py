@@ -1,8 +1,9 @@
-"""What compute hosts tell of their actions: claims, steps on the way, ends. Many of them in one message and one transaction.
+"""The reports of compute hosts about their actions: claims, progress, results. One message, and one transaction, carries many
+of them.
 
-A host with much to do gathers what its threads have to say (see ``rpc/batching.py``); here the steps of one message are
-written by a handful of statements, however many they are. Each step is fenced: it is refused with LeaseLost when the action
-is not its owner's any more, and refusing one does not touch the others.
+A busy host collects the reports of its threads (``rpc/batching.py``). The conductor writes the steps of one message with a few
+statements, however many there are. Each step is fenced: it is refused with LeaseLost when the caller no longer owns the action.
+A refused step does not affect the others.
 """
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Steps:
         self.db, self.builds, self.compute, self.conductor = db, builds, compute, conductor
 
     def steps(self, context: RequestContext, calls: list[list[Any]]) -> list[dict[str, Any]]:
-        """Carry out the steps of one message."""
+        """Write the steps of one message."""
         answers, woken, (hosts_left, gone) = self.db.write(self._write, calls, context.caller)
         for name, message in (answer["error"] for answer in answers if "error" in answer):
             if name == exception.HostNotAllowed.__name__:
@@ -78,7 +79,8 @@ class Steps:
 
 
 class _Run:
-    """The steps of one transaction. All their actions are locked first, in one order. ``caller``: the host that tells them."""
+    """The steps of one transaction. All their actions are locked first, in one order. ``caller``: the host that sent the
+    message."""
 
     def __init__(self, conn: sa.Connection, steps: Steps, action_ids: Iterable[int], caller: str | None) -> None:
         self.caller = caller
@@ -87,11 +89,12 @@ class _Run:
         self.answers: dict[int, dict[str, Any]] = {}
         self.events: list[tuple[int, Mapping[str, Any]]] = []
         self.woken: list[tuple[str | None, Action]] = []
-        self.left_behind: _LeftBehind = (set(), [])     # hosts that may have something of servers that are gone
+        self.left_behind: _LeftBehind = (set(), [])     # hosts that may have files of deleted servers, and those servers
 
     # claims ---------------------------------------------------------------------------------------------------------
     def claim(self, calls: list[Call]) -> None:
-        """{"action", "instance"} for what the caller owns now, None for what is somebody else's or pointless by now."""
+        """{"action", "instance"} for each action that the caller owns now; None for an action that another worker owns, or that
+        has ended."""
         mine: list[tuple[int, dict[str, Any], Action]] = []
         for position, asked in calls:
             action = self.locked.get(asked["action_id"])
@@ -114,7 +117,7 @@ class _Run:
             self._start(same, found, task_state)
 
     def _start(self, same: list[tuple[int, dict[str, Any], Action]], found: dict[str, Any], task_state: Any) -> None:
-        """Builds go to their first task_state. One action that nobody understands must not keep the others from their hosts."""
+        """Give builds their first task_state. One faulty action must not keep the host from the others."""
         moved = []
         for position, asked, action in same:
             server = found.get(action.instance_uuid)
@@ -127,27 +130,27 @@ class _Run:
                                                          "instance": server.to_primitive(),
                                                          "migration": self._move_of(action)}}
             except sa.exc.DBAPIError:
-                raise       # all is tried again
+                raise       # the whole message is tried again
             except Exception:
-                LOG.exception("action %s (%s) is left as it is for now", action.id, action.action,
+                LOG.exception("action %s (%s) was not handled; it is tried again later", action.id, action.action,
                               extra={"instance_uuid": action.instance_uuid})
                 actions.release(self.conn, [action.id], self.lease_seconds, died=False)
         instances.update_many(self.conn, moved, {"task_state": task_state})
 
     def _is_wanted(self, server: Instance | None, asked: Mapping[str, Any], action: Action) -> TypeGuard[Instance]:
-        """Whether a claimed action still has its server in the state for it; else it ends."""
-        verb = operations.of(action)       # KeyError for what another version wrote
+        """Whether the server of a claimed action is in a state in which the action can go on. If not, the action ends."""
+        verb = operations.of(action)       # KeyError for a verb that only another version has
         if server is None:
             actions.finish(self.conn, [action.id], None if completion.is_delete(action) else actions.TAKEN_OVER)
             return False
         fits = completion.is_delete(action) or server.task_state in verb.working or (
             (verb.keeps_state or _is_half_done(action)) and server.task_state != states.DELETING)
         if fits and verb.follows_guest and server.task_state in operations.BETWEEN_HOSTS:
-            actions.release(self.conn, [action.id], self.lease_seconds, died=False)     # the host's reports bring it again
+            actions.release(self.conn, [action.id], self.lease_seconds, died=False)     # the host's next report brings it again
             return False
         if fits and verb.is_done_at_guest and server.host not in (None, asked["host"]):
-            # its server was declared idle by os-resetState in the middle of a move, or it keeps the state: it was begun where
-            # the guest was then
+            # the guest is at another host by now: os-resetState declared the server idle during a move, or the verb keeps the
+            # state and was begun before the move
             actions.hand_over(self.conn, [action.id], self.lease_seconds, objects.COMPUTE, server.host)
             self.woken.append((server.host, action))
             return False
@@ -160,8 +163,8 @@ class _Run:
         return False
 
     def _is_between_hosts(self, server: Instance, action: Action) -> bool:
-        """Whether a move was declared idle by os-resetState while no worker had it, and goes on where it stopped, with the
-        task_state of that step again."""
+        """Whether os-resetState declared the server of a move idle while no worker had the move, and the move has to continue.
+        If so, the server gets the task_state of the step again."""
         step = self._step_to_go_on(server, action) if server.task_state is None and "migration_id" in action.arguments else None
         if step is not None:
             instances.update(self.conn, server.uuid, {"task_state": step}, [None])
@@ -169,7 +172,8 @@ class _Run:
         return step is not None
 
     def _step_to_go_on(self, server: Instance, action: Action) -> str | None:
-        """Of a resize or migration that has begun to take its guest away, or an evacuation whose guest may run here."""
+        """The task_state with which a move continues after os-resetState: a resize or migration that has begun to take its
+        guest away, or an evacuation whose guest may run at its host. None: the move ends."""
         verb = operations.of(action)
         if verb.if_host_dies is operations.IfHostDies.ANOTHER:
             return verb.working[-1] if action.arguments.get(objects.GUEST_AT) == action.host else None
@@ -185,7 +189,7 @@ class _Run:
 
     # on the way -----------------------------------------------------------------------------------------------------
     def update(self, calls: list[Call]) -> None:
-        """Change servers, each only from one of its expected task_states."""
+        """Change servers, each only while it has one of its expected task_states."""
         held = [(position, {**asked, "updates": updates}) for position, asked in calls
                 if (updates := self._updates(position, asked)) is not None]
         for same in _grouped(held, lambda h: _key(h[1]["updates"], h[1]["expected_task_states"])).values():
@@ -211,8 +215,8 @@ class _Run:
                 actions.set_arguments(self.conn, action.id, action.arguments)
 
     def _updates(self, position: int, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What is to be written; None: it is refused. A step that changes nothing is a question, which the old host of a move
-        asks as well, before it lets the guest go."""
+        """The columns to write; None: the step is refused. A step without changes asks whether the lease holds. The other host
+        of a move may ask that too."""
         changes = asked["updates"] or asked.get("arguments") or asked.get("guest_begins")
         action = self._holds(position, asked, or_its_partner=not changes)
         if action is None:
@@ -226,7 +230,7 @@ class _Run:
         return instances.as_host_says(self.conn, action.instance_uuid, updates)
 
     def update_device(self, calls: list[Call]) -> None:
-        """Change single block devices. They are rare, and each is a transaction's worth of its own row."""
+        """Change single block devices. Such steps are rare, so each changes its own row."""
         for position, asked in calls:
             if action := self._holds(position, asked):
                 self.answers[position] = {"result": None}
@@ -248,7 +252,7 @@ class _Run:
                     self.answers[position] = _error(error)
 
     def update_migration(self, calls: list[Call]) -> None:
-        """Change moves; the answer is what somebody wants of them."""
+        """Change moves; each answer says what the user wants of the move: see ``_wanted``."""
         for position, asked in calls:
             action = self._holds(position, asked)
             if action is not None:
@@ -261,18 +265,19 @@ class _Run:
                 self.answers[position] = {"result": self._wanted(action, asked["migration_id"])}
 
     def _wanted(self, action: Action, migration_id: int) -> str | None:
-        """What the user wants, and an end when the server is to be deleted. A guest that went on is given up then, and also
-        when somebody has declared down where it went: it would be waited for as long as that host is away."""
+        """What the host has to do with the move besides: abort it, force its completion, or give it up. A server that is being
+        deleted aborts its move. A guest that continues after post-copy is given up when its server is deleted, or when the new
+        host was declared down: else the old host would wait for as long as that host is away."""
         server = instances.get_many(self.conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
         unwanted = server is None or server.task_state == states.DELETING
-        with contextlib.suppress(exception.MigrationNotFound):      # archived with its server: it must not harm other steps
+        with contextlib.suppress(exception.MigrationNotFound):      # purged with its server
             move = moves.get(self.conn, migration_id)
             if move.went_on and (unwanted or services.is_forced_down(self.conn, move.dest_compute)):
                 return GIVE_UP
         return action.arguments.get("wanted") or (ABORT if unwanted else None)
 
     def hand_over(self, calls: list[Call]) -> None:
-        """Let another host, or a conductor, go on with actions. Told twice, the second finds that it was done."""
+        """Give actions to another host, or to a conductor. A step that is repeated finds that the action was handed over."""
         for position, asked in calls:
             self.answers[position] = {"result": None}
             action = self.locked.get(asked["action_id"])
@@ -296,7 +301,7 @@ class _Run:
             self.woken.append((asked["host"], action))
 
     def _move_server(self, action: Action, asked: Mapping[str, Any]) -> None:
-        # None: declared idle by os-resetState, which moves no guest back
+        # None: os-resetState declared the server idle, but the guest has moved
         expected = [*operations.of(action).working, None]
         written = host_writes.server(self.conn, action, asked, self.zone)
         instances.update(self.conn, action.instance_uuid, instances.as_host_says(self.conn, action.instance_uuid, written),
@@ -305,7 +310,7 @@ class _Run:
             completion.close_consoles(self.conn, [action.instance_uuid], written)
 
     def release(self, calls: list[Call]) -> None:
-        """Let go of actions that were not begun, or (with ``events``) wait: whoever is next on that host takes them up."""
+        """Release actions that were not begun, or that wait (with ``events``): the same host claims them again."""
         mine = []
         for position, asked in calls:
             self.answers[position] = {"result": None}
@@ -320,7 +325,8 @@ class _Run:
         actions.release(self.conn, mine, self.lease_seconds, died=False)
 
     def _holds(self, position: int, asked: Mapping[str, Any], or_its_partner: bool = False) -> Action | None:
-        """The action, when the step is told by who holds it; ``or_its_partner``: or by the other host of its move."""
+        """The action, when the step comes from its owner; with ``or_its_partner`` also when it comes from the other host of its
+        move."""
         action = self.locked.get(asked["action_id"])
         if action is None or action.state != objects.RUNNING or action.owner != asked["owner"]:
             self.answers[position] = _error(exception.LeaseLost(action_id=asked["action_id"], owner=asked["owner"]))
@@ -337,7 +343,7 @@ class _Run:
 
     # the end --------------------------------------------------------------------------------------------------------
     def finish(self, calls: list[Call]) -> None:
-        """Actions end. What was told before is not written twice."""
+        """End actions. A repeated report is not written twice."""
         well: list[tuple[Action, dict[str, Any]]] = []
         for position, asked in calls:
             action = self.locked.get(asked["action_id"])
@@ -382,9 +388,9 @@ class _Run:
                     actions.finish(self.conn, [other.id], actions.TAKEN_OVER)
 
     def _succeeded(self, done: list[Action], updates: Mapping[str, Any]) -> None:
-        """Servers end where the table says; one that another operation has taken over in between stays as that left it.
+        """Servers end in the states of the table. A server that another operation has taken over stays as it is.
 
-        Idle is what os-resetState leaves: nothing else is done with it, so what the work has come to is written.
+        An idle server was declared idle by os-resetState: no other operation works on it, so the result is written.
         """
         verb = operations.of(done[0])
         if verb.keeps_state:
@@ -400,22 +406,22 @@ class _Run:
         completion.close_consoles(self.conn, uuids, values)
         moved = [a for a in done if "migration_id" in a.arguments or verb.ends_waiting_move]
         instances.update_many(self.conn, [a.instance_uuid for a in done if a not in moved], values, expected)
-        for action in moved:        # who has taken a server over ends its move, but for what cannot be undone any more
+        for action in moved:        # an operation that has taken the server over ends its move, unless the move is final
             is_final = verb.move is not None and verb.move.is_final
             if instances.update_many(self.conn, [action.instance_uuid], values, expected) or is_final:
                 move_completion.succeeded(self.conn, action)
-            if verb.guest is operations.Guest.RETURNS:     # its old host was told only that its guest must be off
+            if verb.guest is operations.Guest.RETURNS:     # its old host has only turned its guest off
                 old, (told, gone) = moves.get(self.conn, action.arguments["migration_id"]).source_compute, self.left_behind
                 self.left_behind = (told | {old} if old else told, [*gone, action.instance_uuid])
         completion.left_its_host(self.conn, uuids, values)
 
     def build_failed(self, calls: list[Call]) -> None:
-        """Builds that failed on their host: the next host, or ERROR."""
+        """Builds that failed on their host: try the next host, or end in ERROR."""
         for position, asked in calls:
             self.answers[position] = {"result": None}
             action = self.locked.get(asked["action_id"])
             if action is None or action.owner != asked["owner"] or action.state != objects.RUNNING:
-                continue        # told twice, or another worker's by now
+                continue        # the step is repeated, or another worker owns the action
             if not self._is_its(action) or not operations.of(action).new_server:
                 self.answers[position] = _error(exception.HostNotAllowed(
                     host=self.caller, reason=f"action {action.id} is no build of its own"))
@@ -427,7 +433,7 @@ class _Run:
 
 
 def _is_half_done(action: Action) -> bool:
-    """A move whose guest may be between two hosts: they bring it to an end, whatever os-resetState says meanwhile."""
+    """Whether the guest of a move may be between two hosts. Then the hosts finish the move, even after os-resetState."""
     verb = operations.of(action)
     step = operations.named(verb.steps, action.step)
     return verb.survives_reset or (step is not None and step.survives_reset)

@@ -1,6 +1,6 @@
-"""The sweeper: finds actions that nobody holds any more and gives them to somebody, or ends them with a reason.
+"""The sweeper: finds open actions whose lease ran out, and gives each to a worker, or ends it with a reason.
 
-Any number of conductors may sweep: rows that one looks at are skipped by the others.
+Any number of conductors may sweep: each skips the rows that another one has locked.
 """
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from nova_lite.virt.live import REST_SECONDS
 
 LOG = log.getLogger(__name__)
 MARGIN = 2.0
-_WAIT_THEMSELVES = [row.action for row in operations.VERBS.values() if row.follows_guest]   # for what the server does
+_WAIT_THEMSELVES = [row.action for row in operations.VERBS.values() if row.follows_guest]   # until the server is idle
 
 
 class Sweep:
-    """What one sweep wants to be cast: action ids by what has to be done with them."""
+    """The results of one sweep: actions, by the cast that each needs."""
 
     def __init__(self) -> None:
         self.schedule: list[int] = []
@@ -38,7 +38,7 @@ class Sweep:
         self.compute: list[Action] = []
 
     def at_conductor(self, action: Action) -> None:
-        """A conductor goes on: with new servers many at once, with all else one by one."""
+        """A conductor continues with the action: builds are placed in batches, all others one by one."""
         (self.schedule if operations.of(action).new_server else self.run).append(action.id)
 
 
@@ -50,7 +50,7 @@ class Sweeper:
         self.lease_seconds = conf.conductor.lease_seconds
 
     def sweep(self) -> Sweep:
-        """One look at all expired actions."""
+        """Decide about each action whose lease ran out."""
         return self.db.write(self._sweep)
 
     def _sweep(self, conn: sa.Connection) -> Sweep:
@@ -68,17 +68,17 @@ class Sweeper:
             except sa.exc.DBAPIError:
                 raise       # the whole sweep is tried again
             except Exception:
-                # one action that nobody understands must not keep the others from being found
-                LOG.exception("action %s (%s) is left as it is for now", action.id, action.action,
+                # one faulty action must not stop the sweep of the others
+                LOG.exception("action %s (%s) was not handled; the next sweep tries again", action.id, action.action,
                               extra={"instance_uuid": action.instance_uuid})
                 actions.release(conn, [action.id], self.lease_seconds, died=False)
         return found
 
     def _decide(self, conn: sa.Connection, found: Sweep, action: Action, died: bool,
                 alive: Mapping[str, float]) -> None:
-        LOG.info("action %s (%s) at %s is held by nobody since %s", action.id, action.action, action.host or "the conductor",
+        LOG.info("action %s (%s) at %s has had no worker since %s", action.id, action.action, action.host or "the conductor",
                  action.lease_until, extra={"instance_uuid": action.instance_uuid})
-        verb = operations.of(action)        # KeyError for what another version wrote
+        verb = operations.of(action)        # KeyError for a verb that only another version has
         if not verb.is_given_up and action.stage == objects.COMPUTE:
             self._go_on_with_guest(conn, found, action, died, alive)
         elif died and action.attempts + 1 >= self.conf.conductor.max_attempts and not completion.guest_may_run(conn, action):
@@ -96,7 +96,7 @@ class Sweeper:
         elif action.stage == objects.API:
             self._api_is_dead(conn, found, action)
         elif action.host in alive:
-            # if the host has just died, the action comes back when that is seen, not a whole lease later
+            # if the host has just died, the next sweep finds the action as soon as the host counts as dead, not a lease later
             actions.release(conn, [action.id], min(self.lease_seconds, alive[action.host or ""]), died)
             found.compute.append(action)
         else:
@@ -115,7 +115,7 @@ class Sweeper:
                 action.host = host
                 found.compute.append(action)
                 return
-            if migration.LOST in action.arguments and action.step == "finish":     # nothing of it runs, or will
+            if migration.LOST in action.arguments and action.step == "finish":      # no guest runs, or will run
                 reason = exception.MigrationError(reason=action.arguments[migration.LOST]).message
                 completion.fail(conn, action, reason, updates={"vm_state": states.ERROR, "power_state": states.NOSTATE})
                 return
@@ -123,7 +123,8 @@ class Sweeper:
         found.compute.append(action)
 
     def _wait_for_host(self, conn: sa.Connection, action: Action) -> None:
-        """A guest that another host were given would write to the same disks. What it waits for is told once, as an event."""
+        """Keep the action for its dead host: a guest on another host would write to the same disks. An event of the action says
+        so, once."""
         reason = exception.GuestMayRun(host=action.host, operation=action.action).message
         if all(event["details"] != reason for event in actions.events_of(conn, action.id)):
             LOG.warning(reason, extra={"instance_uuid": action.instance_uuid})
@@ -133,7 +134,8 @@ class Sweeper:
         actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
 
     def _is_given_up(self, conn: sa.Connection, host: str | None) -> bool:
-        """Whether a host that is dead was declared so, or has been for longer than a guest waits for its other half."""
+        """Whether a dead host was declared down, or has been silent for longer than the two halves of a guest wait for each
+        other."""
         if services.is_forced_down(conn, host):
             return True
         since = clock.read(conn) - datetime.timedelta(seconds=REST_SECONDS)
@@ -141,7 +143,8 @@ class Sweeper:
                                                 for row in services.list_all(conn, host or "", services.COMPUTE))
 
     def _api_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
-        """The request that wrote the action was not ended: what it had to prepare, the next stage does or misses."""
+        """The request that wrote the action died. The next stage does what the request has not prepared, or fails the
+        action."""
         stage = objects.COMPUTE if action.host else objects.CONDUCTOR
         actions.hand_over(conn, [action.id], self.lease_seconds, stage, action.host)
         if action.host:
@@ -163,7 +166,8 @@ class Sweeper:
                 _fail_with_host(conn, action)
 
     def _do_without_host(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
-        """The host removes what it has, or turns its guest off, when it is back (see ``compute/recovery.py``)."""
+        """End the action without its host. A host that starts again removes the guest or turns it off
+        (``compute/recovery.py``)."""
         verb = operations.of(action)
         server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
         if verb.settles_move and move_completion.is_reverting(conn, action):   # the guest may be there and nowhere else
@@ -177,7 +181,8 @@ class Sweeper:
             completion.succeed(conn, action, {})
 
     def _give_back(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
-        """The source brings its guest back. Once the destination may run it, only that host can go on, when it is back."""
+        """The source of the move brings its guest back. Once the destination may run the guest, the action waits for that
+        host."""
         if move_completion.give_back(conn, action, _of_dead_host(action).public, self.lease_seconds):
             found.compute.append(action)
         else:
@@ -186,7 +191,7 @@ class Sweeper:
     def _take_another(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         if completion.guest_may_run(conn, action):
             self._wait_for_host(conn, action)
-        elif not operations.of(action).new_server:      # the server is still its old host's
+        elif not operations.of(action).new_server:      # the record of the server still names its old host
             ignore = sorted({*action.arguments.get("ignore_hosts", ()), action.host or ""})
             actions.release(conn, [action.id], self.lease_seconds, died=True)
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.CONDUCTOR,
@@ -199,8 +204,7 @@ class Sweeper:
             _fail_with_host(conn, action)
 
     def _wait_or_follow(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
-        """The guest is as it was: its host goes on when it is back, or a delete takes all. One that was evacuated meanwhile has
-        a host that can go on now."""
+        """Keep the action for its host. If the server was evacuated meanwhile, hand the action over to its new host."""
         server = instances.get_many(conn, [action.instance_uuid], tags=False).get(action.instance_uuid)
         if server is not None and operations.of(action).keeps_state and server.host not in (None, action.host):
             actions.hand_over(conn, [action.id], self.lease_seconds, objects.COMPUTE, server.host)
@@ -210,11 +214,12 @@ class Sweeper:
             actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
 
     def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> dict[str, float]:
-        """Living host -> seconds until it counts as dead, should it say nothing more. While we are deaf all seem to live."""
+        """Living host -> seconds until it counts as dead without a further report. While the message bus is silent, all hosts
+        count as alive."""
         if not wanted:
             return {}
-        # A little less than others allow, as a report is written down a moment after the lease that it renewed: else each
-        # dead host would cost a second lease. Never so little that one report that is late makes a host dead.
+        # A report is written a moment after the lease that it renews. So the limit is a little less than service_down_time,
+        # else the lease of a dead host would be waited for twice. One late report must not make a host dead.
         compute, now, grace = self.conf.compute, clock.read(conn), self.bus_health.grace()
         limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
         left = {row["host"]: max(grace, limit - (now - row["last_seen_at"]).total_seconds())
@@ -223,7 +228,7 @@ class Sweeper:
         return {host: seconds for host, seconds in left.items() if seconds > 0}
 
     def settle_orphans(self) -> int:
-        """Servers in a transient state without any open action end in ERROR: nobody will ever finish them."""
+        """Set servers in a transient state without any open action to ERROR: no worker will ever finish them."""
         return self.db.write(self._settle_orphans)
 
     def _settle_orphans(self, conn: sa.Connection) -> int:
@@ -236,10 +241,10 @@ class Sweeper:
             table.c.deleted == 0, transient, sa.func.coalesce(table.c.updated_at, table.c.created_at) < before,
             ~has_action).limit(200)).all()
         for row in rows:
-            LOG.error("no action works on it though its task_state is %s", row.task_state, extra={"instance_uuid": row.uuid})
+            LOG.error("the server has no action though its task_state is %s", row.task_state, extra={"instance_uuid": row.uuid})
             instances.update_many(conn, [row.uuid], {
                 "vm_state": states.ERROR, "task_state": None,
-                "fault": completion.fault(f"Nobody works on '{row.task_state}' of this server any more")}, [row.task_state])
+                "fault": completion.fault(f"No worker is left for '{row.task_state}' of this server")}, [row.task_state])
         return len(rows)
 
 

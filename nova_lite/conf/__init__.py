@@ -56,12 +56,9 @@ def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
 
 def load(argv: Sequence[str] = (), prog: str = "nova-lite", config_files: Sequence[str] | None = None,
          cli_opts: Sequence[cfg.Opt] = (), **overrides: Any) -> cfg.ConfigOpts:
-    """Read the options of one process.
-
-    ``config_files`` of None means: what ``--config-file``/``--config-dir`` say, else oslo.config's usual places
-    (``/etc/nova_lite/nova-lite.conf``). ``overrides`` are ``group__name=value`` (or ``name=value`` for DEFAULT) and win over
-    the files. Raises oslo.config errors for a broken file or value.
-    """
+    """Read the options of one process. ``config_files`` None: the files of ``--config-file``/``--config-dir``, else
+    oslo.config's usual places (``/etc/nova_lite/nova-lite.conf``). ``overrides`` are ``group__name=value`` (or ``name=value``
+    for DEFAULT) and override the files. Raises oslo.config errors for a broken file or value."""
     conf = register(cfg.ConfigOpts())
     if cli_opts:
         conf.register_cli_opts(cli_opts)

@@ -12,9 +12,9 @@ OPTS = [
     cfg.IntOpt("shutdown_timeout", default=60, min=0, help="Seconds that a guest gets to power itself off."),
     cfg.BoolOpt("allow_resize_to_same_host", default=False, help="A resize may leave the server on its host."),
     cfg.IntOpt("resize_confirm_window", default=0, min=0,
-               help="Seconds after which a resize or cold migration that nobody confirmed or reverted is confirmed; 0: never."),
+               help="Seconds after which a resize or cold migration is confirmed, if its user did not decide; 0: never."),
     cfg.IntOpt("sync_power_state_interval", default=60, min=-1,
-               help="Seconds between two full looks at all guests; 0 or -1: never."),
+               help="Seconds between two comparisons of all guests with their servers; 0 or -1: never."),
     cfg.IntOpt("heal_instance_info_cache_interval", default=60, min=-1,
                help="Seconds between two questions of a host to Neutron for all its ports, by which lost events are found; 0 "
                     "or -1: never."),

@@ -10,5 +10,5 @@ OPTS = [
                     "sync' makes the file, 'secrets rotate' changes it. Each machine with an API or a conductor needs it."),
     cfg.IntOpt("max_pool_size", default=15, min=1, help="Most connections of one process."),
     cfg.IntOpt("purge_deleted_after", default=30 * 86400, min=0,
-               help="Seconds after which deleted servers leave the database for good; 0 keeps them."),
+               help="Seconds after which deleted servers are removed from the database; 0 keeps them."),
 ]

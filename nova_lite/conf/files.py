@@ -1,4 +1,4 @@
-"""What is wrong with the files of options: names that nobody reads, passwords that everybody can."""
+"""Mistakes in the files of options: unknown names, and passwords that every user of the machine can read."""
 from __future__ import annotations
 
 import pathlib
@@ -13,7 +13,7 @@ from stevedore import extension, named
 _LIBRARIES = {"DEFAULT": ("oslo.log", "oslo.messaging"), "oslo_messaging": ("oslo.messaging",),
               "oslo_concurrency": ("oslo.concurrency",), "oslo_policy": ("oslo.policy",),
               "keystone_authtoken": ("keystonemiddleware.auth_token",)}
-# where the service user's credentials stand, which keystoneauth reads
+# groups with credentials of the service user, which keystoneauth reads
 _CREDENTIALS = ("service_user", "keystone_authtoken")
 # their options depend on a plugin, or are a WSGI filter's own
 _OPEN = {"barbican", "barbican_service_user", "cors", "healthcheck", "key_manager", "oslo_limit", "oslo_middleware", "vault"}
@@ -23,8 +23,8 @@ Sections = dict[str, dict[str, list[str]]]
 
 
 def unknown(conf: cfg.ConfigOpts, ours: Iterable[tuple[str, Iterable[cfg.Opt]]]) -> list[str]:
-    """``[group] name`` of each option in the files of ``conf`` that neither ``ours`` nor a library knows, in order: a misspelt
-    one, or one of Nova's that is not here. Raises ConfigFileParseError."""
+    """``[group] name`` of each option in the files of ``conf`` that neither ``ours`` nor a library has, in order: a misspelt
+    one, or one of Nova that nova_lite lacks. Raises ConfigFileParseError."""
     sections: Sections = {}
     for path in _paths(conf):
         cfg.ConfigParser(str(path), sections).parse()
@@ -41,7 +41,7 @@ def unknown(conf: cfg.ConfigOpts, ours: Iterable[tuple[str, Iterable[cfg.Opt]]])
 
 
 def _credentials(sections: Sections) -> Iterator[tuple[str, str]]:
-    """The options of the kinds of credentials that the files name; of a kind that nobody knows, which ends the start, all."""
+    """The options of the auth types that the files name. For an unknown auth type, which ends the start, all options."""
     for group in _CREDENTIALS:
         if group not in sections:
             continue
@@ -65,15 +65,15 @@ def _value(sections: Sections, group: str, name: str) -> str:
 def exposed(conf: cfg.ConfigOpts) -> list[str]:
     """The files of ``conf``, and those with secrets that it names, which every user of this machine can read."""
     named = [conf.database.secret_keys_file, conf.vnc.vencrypt_client_key]
-    # a key may stand in the file of its certificate
+    # a key may be in the file of its certificate
     named += [group.tls_key_file or group.tls_cert_file for group in (conf.api, conf.console)]
-    if conf.database.connection.startswith(_SQLITE):        # what is to be told to guests is in there
+    if conf.database.connection.startswith(_SQLITE):        # it contains data for guests
         named.append(conf.database.connection.removeprefix(_SQLITE).partition("?")[0])
     return [str(path) for path in [*_paths(conf), *(pathlib.Path(name) for name in named if name)] if _is_exposed(path)]
 
 
 def _is_exposed(path: pathlib.Path) -> bool:
-    """False for one that is not there, or that even we cannot look at."""
+    """False for a file that does not exist, or that this process cannot read either."""
     try:
         return bool(path.stat().st_mode & stat.S_IROTH) and all(
             directory.stat().st_mode & stat.S_IXOTH for directory in path.resolve().parents)

@@ -1,4 +1,5 @@
-"""[key_manager]: keys of encrypted volumes. What else a backend needs, in this group or its own, castellan reads itself."""
+"""[key_manager]: keys of encrypted volumes. castellan itself reads the other options of its backend, in this group or another.
+"""
 from oslo_config import cfg
 
 GROUP = "key_manager"

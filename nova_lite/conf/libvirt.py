@@ -26,8 +26,8 @@ OPTS = [
     cfg.StrOpt("images_rbd_pool", default="rbd", help="That pool."),
     cfg.StrOpt("images_rbd_ceph_conf", default="", help="Its configuration file; empty: Ceph's default."),
     cfg.StrOpt("rbd_user", default="",
-               help="Id by which Ceph knows this host (client.ID, with a keyring that ceph.conf names or that lies beside it); "
-                    "empty: admin, of a cluster that asks nobody."),
+               help="Ceph user of this host (client.ID, with a keyring that ceph.conf names or that is beside it); "
+                    "empty: admin, of a cluster without authentication."),
     cfg.StrOpt("rbd_secret_uuid", default="", help="libvirt's secret with the key of rbd_user, for QEMU."),
     cfg.StrOpt("migration_address", default="",
                help="Address of this host in the network on which moving guests travel, disks and memory; empty: my_ip."),
@@ -38,13 +38,13 @@ OPTS = [
     cfg.BoolOpt("live_migration_permit_auto_converge", default=False,
                 help="Slow a running guest down as long as it changes its memory faster than that is copied."),
     cfg.BoolOpt("live_migration_permit_post_copy", default=False,
-                help="A forced completion lets the guest go on at its new host before all its memory is there; without this it "
-                     "stands still for the rest of the copy. Both hosts have to permit it; there is no auto-converge then. "
+                help="A forced completion lets the guest run at its new host before all its memory is there; without this it "
+                     "is paused for the rest of the copy. Both hosts have to permit it; there is no auto-converge then. "
                      "QEMU runs as root, or sysctl vm.unprivileged_userfaultfd=1."),
     cfg.IntOpt("live_migration_completion_timeout", default=800, min=0,
                help="Seconds that a copy may take for each GiB of memory and disks, two GiB at least; 0: for ever."),
     cfg.StrOpt("live_migration_timeout_action", default="abort", choices=["abort", "force_complete"],
-               help="What becomes of a copy that takes longer; force_complete: post-copy, or the guest stands still."),
+               help="What happens to a copy that takes longer; force_complete: post-copy, or the guest is paused."),
     cfg.BoolOpt("live_migration_with_native_tls", default=False,
                 help="QEMU encrypts memory and disks on their way (certificates as QEMU's documentation of migration says)."),
     cfg.StrOpt("disk_cachemode", default="none", help="QEMU cache mode of file disks."),

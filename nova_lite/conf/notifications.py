@@ -1,4 +1,4 @@
-"""[notifications]: what billing and monitoring are told over the message bus."""
+"""[notifications]: messages for billing and monitoring."""
 from oslo_config import cfg
 
 GROUP = "notifications"

@@ -28,7 +28,7 @@ _SAME: dict[str, dict[str, str]] = {
 
 
 def add(group: str, options: Iterable[cfg.Opt]) -> None:
-    """Let the options of a group be set under Nova's names, too; oslo.config warns of such a one and says ours."""
+    """Let the options of a group be set under the names of Nova, too; oslo.config then logs a warning with our name."""
     known = {option.name: option for option in options}
     for theirs, names in _SAME.get(group, {}).items():
         for pair in names.split():

@@ -1,4 +1,4 @@
-"""[rpc]: how the services know who sends a message. Without these options nobody proves who it is."""
+"""[rpc]: how the services authenticate messages. Without these options senders are not authenticated."""
 from oslo_config import cfg
 
 GROUP = "rpc"

@@ -65,12 +65,12 @@ class Handler(websocketproxy.ProxyRequestHandler):
         """Without more of the request than is useful."""
         super().send_error(code, message and message[:_REASON], explain)
 
-    # websockify's, which Nova's clients look for
+    # the name of websockify, which Nova's clients expect
     server_version = "WebSockify"
     server: Any
 
     def handle_upgrade(self) -> None:
-        """A websocket, if the page that asks for it is one of ours or an allowed one."""
+        """A websocket, if the page that asks for it is our own or an allowed one."""
         problem = refuse_origin(self.headers.get("Origin"), self.headers.get("Host", ""), self.server.allowed_origins,
                                 self.server.is_tls)
         if problem:
@@ -81,8 +81,8 @@ class Handler(websocketproxy.ProxyRequestHandler):
         super().handle_upgrade()
 
     def validate_connection(self) -> None:
-        """Asked in :meth:`new_websocket_client`: a client whose token is wrong is told so by the end of the websocket, as by
-        Nova's proxies."""
+        """Done in :meth:`new_websocket_client`: a client with a wrong token sees the end of the websocket, as with the proxies
+        of Nova."""
 
     def auth_connection(self) -> None:
         """The token is all that is asked for."""
@@ -135,7 +135,7 @@ class Handler(websocketproxy.ProxyRequestHandler):
         return super().translate_path(path)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Without tokens, and only for who looks for it."""
+        """Without tokens, at level debug."""
         LOG.debug("%s: %s", self.client_address[0], without_tokens(format % args))
 
 
@@ -156,7 +156,7 @@ def _connect(found: ConsoleAuthToken, tls: ssl.SSLContext | None) -> socket.sock
 
 
 def _introduce(target: socket.socket, path: str) -> None:
-    """Say which console is wanted, where one port has many; ConnectionRefusedError when it is not to be had."""
+    """Name the console, where one port has many; ConnectionRefusedError when it is not available."""
     target.sendall(f"CONNECT {path} HTTP/1.1\r\n\r\n".encode())
     head = b""
     while not head.endswith(b"\r\n\r\n") and len(head) < HEAD_BYTES:
@@ -182,8 +182,8 @@ def token_of(path: str, cookie: str = "") -> str:
 
 
 def refuse_origin(origin: str | None, host: str, allowed: Collection[str], is_tls: bool) -> str:
-    """Why the page at ``origin`` may not open a console here; empty: it may. Else any page that a user looks at could use
-    what his browser knows (cookies). Clients that are no browsers send no origin."""
+    """Why the page at ``origin`` may not open a console here; empty: it may. Else any page that a user visits could use the
+    cookies of the browser. Clients that are not browsers send no origin."""
     if origin is None:
         return ""
     try:

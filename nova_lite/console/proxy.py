@@ -44,7 +44,7 @@ class Proxy:
         self._listener.stop()
 
     def _handle(self, client: Client) -> None:
-        """All requests of one connection; a websocket is its last one."""
+        """All requests of one connection; a websocket is the last one."""
         requests, idle_seconds = Requests(client.sock, client.hold), HEAD_SECONDS
         while (request := requests.next(idle_seconds)) is not None:
             client.begin()

@@ -1,4 +1,4 @@
-"""What a console proxy asks before it lets anybody through: the conductor whose the token is, the host where the console is."""
+"""The checks of a console proxy before it opens a connection: the conductor has the token, and the host has the console."""
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ class Tokens:
         self._types = frozenset(console_types)
 
     def resolve(self, token: str) -> ConsoleAuthToken | None:
-        """The connection that a token is good for; None when it is for nothing, or when nobody can say so now."""
+        """The connection of a token; None for a token that is not valid, or when no conductor or host answers."""
         if not token:
             return None
         context = admin_context()
@@ -38,6 +38,6 @@ class Tokens:
             still_there = self._compute.validate_console(context, known.compute_host, known.instance_uuid, known.console_type,
                                                          known.port)
         except (exception.ConductorAway, exception.NovaLiteError, messaging.MessagingException) as error:
-            LOG.warning("a console was refused, as nobody says whether its token is good: %s", error)
+            LOG.warning("a console was refused, as its token could not be checked: %s", error)
             return None
         return known if still_there else None

@@ -31,7 +31,7 @@ VENCRYPT_VERSION = b"\x00\x02"
 X509_NONE = 260                         # a subtype of VeNCrypt
 OK = struct.pack(">I", 0)               # a SecurityResult
 _REASON_BYTES = 1024
-_PIECE = 1 << 15        # more than a TLS record, so that nothing of one stays in the TLS library, where nobody sees it
+_PIECE = 1 << 15        # more than a TLS record, so that no part of one stays unread in the TLS library
 _MOST_WAITING = 1 << 18
 
 
@@ -57,9 +57,9 @@ def context(conf: cfg.ConfigOpts) -> ssl.SSLContext | None:
 
 
 def secured(console: socket.socket, tls: ssl.SSLContext, host: str) -> socket.socket:
-    """A socket on the screen of a guest, whose VNC server is at the other end of ``console``: what ``host`` sends after the
-    SecurityResult, and what is for it. The server's certificate must be of ``host``. Raises OSError, and closes ``console``.
-    """
+    """A socket on the screen of a guest, whose VNC server is at the other end of ``console``: it carries the data of ``host``
+    after the SecurityResult, and the data for it. The server's certificate must be that of ``host``. Raises OSError, and closes
+    ``console``."""
     with contextlib.ExitStack() as on_error:
         on_error.callback(console.close)
         _negotiate(console)
@@ -150,9 +150,9 @@ def _reason(server: socket.socket) -> str:
 
 
 def _relay(console: ssl.SSLSocket, browser: socket.socket) -> None:
-    """Pass on both ways, until one of the two ends. One thread for both: TLS libraries want no more on a connection. What comes
-    may be no data at all, but a message of TLS itself; who waited for more then would not hear the browser. So nothing waits
-    here but ``ready``."""
+    """Pass data on in both directions, until one side ends. One thread does both: TLS libraries allow no more on a connection.
+    Incoming bytes may be a message of TLS itself and no data; a thread that waited for data would not serve the browser
+    meanwhile. So only ``ready`` waits."""
     with console, browser:
         for one in (console, browser):
             one.setblocking(False)

@@ -26,7 +26,7 @@ T = models.instance_actions
 E = models.instance_action_events
 OPEN = (objects.PENDING, objects.RUNNING)
 # see conductor/deferred_cleanup.py
-NEED_CLEANUP = sorted({row.action for row in operations.VERBS.values() if row.owes is not None})
+NEED_CLEANUP = sorted({row.action for row in operations.VERBS.values() if row.pending_cleanup is not None})
 LOOK_SECONDS = 60.0                     # between two tries to clean up after a failed action
 REASON_LENGTH = 255
 TAKEN_OVER = "The server was deleted, or something else was begun with it, before this was done"

@@ -30,7 +30,7 @@ _CHUNK = 500    # values in one IN list: SQLite allows 999 parameters in old bui
 
 @dataclass(frozen=True)
 class Claim:
-    """What one instance takes of one node: vCPUs, MiB, GiB, and the PCI devices that ``hardware.pci.requests`` says."""
+    """The resources that one instance takes of one node: vCPUs, MiB, GiB, and the PCI devices of ``hardware.pci.requests``."""
 
     instance_uuid: str
     node_id: int
@@ -87,14 +87,14 @@ def write_down(conn: sa.Connection, one: Claim) -> bool:
 
 def release(conn: sa.Connection, instance_uuid: str, node_id: int | None = None,
             before: datetime.datetime | None = None) -> int:
-    """Give back what an instance holds (on one node only, when named); returns how many claims ended."""
+    """Release the claims of an instance (on one node only, when named); returns how many claims ended."""
     return release_many(conn, [instance_uuid], node_id, before)
 
 
 def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: int | None = None,
                  before: datetime.datetime | None = None) -> int:
-    """Give back what these instances hold (with ``before``: only what they held by then); returns how many claims ended.
-    Nothing held is no error."""
+    """Release the claims of these instances (with ``before``: only claims that are older); returns how many claims ended. No
+    claim is no error."""
     freed: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     count, with_devices = 0, set[tuple[str, int]]()
     for some in _chunks(instance_uuids):
@@ -118,8 +118,8 @@ def release_many(conn: sa.Connection, instance_uuids: Iterable[str], node_id: in
     return count
 
 
-def release_homeless(conn: sa.Connection, instance_uuids: Iterable[str]) -> int:
-    """Give back what those of the instances hold that have no host; none can get one before the transaction ends."""
+def release_without_host(conn: sa.Connection, instance_uuids: Iterable[str]) -> int:
+    """Release the claims of those of the instances that have no host; none can get one before the transaction ends."""
     uuids = list(instance_uuids)
     places = lock_places(conn, uuids)
     return release_many(conn, [uuid for uuid in uuids if places.get(uuid, (None, None))[0] is None])
@@ -223,7 +223,7 @@ def servers_with_room(conn: sa.Connection, host: str) -> set[str]:
 
 
 def held_without_host(conn: sa.Connection, instance_uuids: Iterable[str]) -> list[str]:
-    """Those of the instances that hold room but have no host: an earlier attempt to place them was cut off."""
+    """Those of the instances that hold room but have no host: their placement was interrupted."""
     instances, found = models.instances, set[str]()
     for some in _chunks(instance_uuids):
         found.update(conn.scalars(
@@ -262,7 +262,7 @@ class _Members:
 
 
 def _lock_group(conn: sa.Connection, group: Mapping[str, Any] | None) -> _Members | None:
-    """Serialise all who place members of this group until commit; None when its policy needs no look."""
+    """Serialise all transactions that place members of this group until commit; None when its policy needs no check."""
     if not group or group.get("policy") not in _HARD_POLICIES:
         return None
     groups = models.server_groups
@@ -299,7 +299,7 @@ def _take(conn: sa.Connection, claims: Sequence[Claim], guarded: bool = True) ->
             {"created_at": now, "instance_uuid": c.instance_uuid, "compute_node_id": c.node_id, "vcpus": c.vcpus,
              "memory_mb": c.memory_mb, "disk_gb": c.disk_gb, "pci_devices": pci.count(c.pci)} for c in claims])
         changed = conn.execute(_change(sums, guarded)).rowcount
-    except exc.IntegrityError:      # somebody claims the same at this moment
+    except exc.IntegrityError:      # another transaction claims the same
         savepoint.rollback()
         return False
     if changed != len(sums) or not (_take_devices(conn, claims) or not guarded):
@@ -329,7 +329,7 @@ def _change(sums: Mapping[int, Sequence[int]], guarded: bool) -> sa.Update:
              (NODES.c.memory_mb - NODES.c.reserved_memory_mb) * NODES.c.ram_allocation_ratio,
              (NODES.c.local_gb - NODES.c.reserved_local_gb) * NODES.c.disk_allocation_ratio)
     for position, room in enumerate(rooms):
-        # what nobody asks for is not checked: a host whose disk is over-full still takes servers without a disk
+        # a resource that is not asked for is not checked: a host with a full disk still takes servers without a disk
         if any(sums[i][position] for i in ids):
             statement = statement.where(columns[position] + deltas[position] <= room)
     return statement

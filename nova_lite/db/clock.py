@@ -1,5 +1,5 @@
-"""The clock of the database. Leases and signs of life, which several machines compare, are written and read by it: a machine
-whose own clock is wrong takes nobody's work away. SQLite has the clock of the machine, which is that of all who use it.
+"""The clock of the database. Leases and the times of reports, which several machines compare, are written and read by it: a
+machine with a wrong clock takes no work away from others. SQLite has the clock of the machine, which all its users share.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nova_lite import units
 from nova_lite.db.core import Database
 
 LOG = log.getLogger(__name__)
-INTERVAL = 60.0         # seconds between two looks at our own clock
+INTERVAL = 60.0         # seconds between two checks of the clock of this machine
 TOLERATED = 3.0         # seconds that it may be wrong
 WRONG = 10.0            # seconds from which on hosts that live may seem to be down, and others be believed too long
 
@@ -46,7 +46,7 @@ def ahead(conn: sa.Connection) -> float:
 
 
 def watch(db: Database) -> None:
-    """Tell the operator of a clock that is wrong."""
+    """Log a warning or an error when the clock of this machine is wrong."""
     with db.read() as conn:
         seconds = ahead(conn)
     if abs(seconds) > TOLERATED:

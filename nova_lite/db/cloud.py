@@ -7,5 +7,5 @@ from nova_lite.db import models
 
 
 def find_id(conn: sa.Connection) -> str | None:
-    """The id of the cloud; None when somebody has removed the row."""
+    """The id of the cloud; None when its row was removed."""
     return conn.scalar(sa.select(models.cloud.c.uuid))

@@ -1,4 +1,4 @@
-"""Tokens of consoles. Only their digests are kept, so that nobody who reads the database can open a console."""
+"""Tokens of consoles. Only their digests are stored, so that a reader of the database cannot open a console."""
 from __future__ import annotations
 
 import datetime
@@ -23,7 +23,7 @@ def create(conn: sa.Connection, token_digest: str, token: ConsoleAuthToken, ttl:
 
 
 def find(conn: sa.Connection, token_digest: str) -> ConsoleAuthToken | None:
-    """What a token stands for; None for one that is unknown or expired, or whose server is gone or on another host now."""
+    """The console of a token; None for a token that is unknown or expired, or whose server is gone or on another host now."""
     there = sa.and_(INSTANCES.c.uuid == TOKENS.c.instance_uuid, INSTANCES.c.deleted == 0,
                     INSTANCES.c.host == TOKENS.c.compute_host)
     row = conn.execute(sa.select(*(TOKENS.c[name] for name in _COLUMNS)).join(INSTANCES, there).where(

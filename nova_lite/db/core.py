@@ -49,7 +49,7 @@ class Database:
         self.engine = engine        # with its keys: other threads take connections at once
 
     def _follow(self, conf: cfg.ConfigOpts, _fresh: object) -> None:
-        """The options were read again. Transactions that are under way go on; their connections are closed after them."""
+        """The options were read again. Transactions under way finish, and their connections are closed after them."""
         if conf.database.connection != self._url:
             old = self.engine
             self._open()
@@ -63,11 +63,11 @@ class Database:
             yield connection
 
     def write(self, function: Callable[..., T], *args: object, **kwargs: object) -> T:
-        """Run ``function(connection, *args)`` in one transaction; on a deadlock or a lost connection run it again, at most
-        as often as :data:`WRITES` says.
+        """Run ``function(connection, *args)`` in one transaction. After a deadlock or a lost connection run it again, at most
+        as often as :data:`WRITES` allows.
 
-        The function must have no effect but on the connection. Its exceptions roll back and pass through. ``listener``, if
-        there is one, is told after the commit.
+        The function must have no effect except on the connection. Its exceptions roll back and are raised. ``listener``, if
+        there is one, is called after the commit.
         """
         started = self._clock.monotonic()
 
@@ -135,7 +135,7 @@ def _engine(made: sa.URL, pool_size: int, no_time_limit: bool) -> sa.Engine:
         sa.event.listen(engine, "connect", _sqlite_settings)
         sa.event.listen(engine, "begin", _sqlite_begin)
         return engine
-    # no overflow: connections that come and go with every burst cost more than a short wait for one that is there
+    # no overflow: opening connections for every burst costs more than a short wait for an open one
     options.update(pool_size=pool_size, max_overflow=0, pool_recycle=3600, isolation_level="READ COMMITTED")
     limits = {"connect_timeout": CONNECT_TIMEOUT} | ({} if no_time_limit else _time_limits(made))
     options["connect_args"] = {name: value for name, value in limits.items() if name not in made.query}

@@ -1,4 +1,4 @@
-"""Changes of security groups, each followed by a word to the hosts whose guests they are about."""
+"""Changes of security groups. Each change notifies the hosts whose guests are affected."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ class Tell(Protocol):
     """Called after a commit: the rules or members of these groups have changed, and what is in force on these hosts."""
 
     def __call__(self, group_ids: Collection[str], hosts: Collection[str] = ()) -> None:
-        """Must not block: the word may also be lost, as hosts look by themselves now and then."""
+        """Must not block. The notification may be lost, as hosts read the rules periodically."""
 
 
 def tell_nobody(group_ids: Collection[str], hosts: Collection[str] = ()) -> None:

@@ -66,8 +66,8 @@ class Generations:
 
 
 def spend(conn: sa.Connection, host: str | None, generation: int, nonce: str, until: float) -> None:
-    """Note that a signed message has come; ``host`` None: of a control service. Raises HostNotAllowed for a key that is not
-    good, MessageReplayed when the message has come before."""
+    """Store the nonce of a signed message; ``host`` None: of a control service. Raises HostNotAllowed for a key that is not
+    valid, MessageReplayed when the message was received before."""
     try:
         with conn.begin_nested():
             if host is None:
@@ -78,7 +78,7 @@ def spend(conn: sa.Connection, host: str | None, generation: int, nonce: str, un
                 if not made.rowcount:
                     raise _revoked(host, generation)
     except exc.IntegrityError:
-        raise exception.MessageReplayed(host=host or "(control)", reason="its message has come before") from None
+        raise exception.MessageReplayed(host=host or "(control)", reason="its message was received before") from None
 
 
 def forget_nonces(conn: sa.Connection, before: float) -> None:

@@ -81,7 +81,7 @@ def set_io_ops(conn: sa.Connection, host: str, io_ops: int) -> None:
 
 
 def traits_of(conn: sa.Connection, host: str) -> list[str]:
-    """What a host has told that its hypervisor can do."""
+    """The traits that a host has reported."""
     nodes = models.compute_nodes
     found = conn.execute(sa.select(nodes.c.traits).where(nodes.c.host == host)).scalars().all()
     return sorted({trait for traits in found for trait in traits or ()})

@@ -1,4 +1,4 @@
-"""Hypervisors: compute nodes with the service that reports for them, for the API to look at."""
+"""Hypervisors: compute nodes with the service that reports for them, for the API."""
 from __future__ import annotations
 
 from collections.abc import Collection

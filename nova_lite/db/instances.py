@@ -14,7 +14,7 @@ from nova_lite.objects.base import Record
 from nova_lite.objects.instance import (
     DEVICE_ADDRESSES,
     DISKS_KEY,
-    SHELF_KEYS,
+    SHELVING_KEYS,
     UNSHELVED_HOST,
     UNSHELVED_IMAGE,
     Instance,
@@ -98,7 +98,7 @@ def create_many(conn: sa.Connection, servers: Sequence[Mapping[str, Any]]) -> No
 
 
 def _note(conn: sa.Connection, uuids: Collection[str]) -> None:
-    """Whoever listens gets to know how these servers were before."""
+    """Note the former states of these servers in the journal, for notifications."""
     notes = journal.of(conn)
     if notes is not None:
         notes.touch(conn, uuids)
@@ -200,11 +200,11 @@ def change_block_device(conn: sa.Connection, uuid: str, device_id: str, values: 
 
 
 def as_host_says(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> dict[str, Any]:
-    """What a host writes, where it writes all ``block_devices`` or ``system_metadata``: of the former it knows better only what
-    it has itself connected and given to its guest, of the latter how far an unshelve has come, that the server is not on its
-    shelf any more and, once, the key of its disks. All else of them is as the row has it, which is locked: a user, the guest
-    or another operation may have changed that since the host read it. ``updates["device_addresses"]`` is one entry of
-    ``system_metadata``."""
+    """The part of a host's report that is written, where it contains all ``block_devices`` or ``system_metadata``. Of the
+    devices the host decides only about what it has connected and given to its guest. Of the metadata it decides how far an
+    unshelve is, that the server is no longer shelved and, once, the key of its disks. All other values are those of the row,
+    which is locked: a user, the guest or another operation may have changed them since the host read them.
+    ``updates["device_addresses"]`` is one entry of ``system_metadata``."""
     if not {"block_devices", "system_metadata", DEVICE_ADDRESSES} & set(updates):
         return dict(updates)
     row = conn.execute(sa.select(T.c.block_devices, T.c.system_metadata).where(T.c.uuid == uuid, T.c.deleted == 0)
@@ -217,7 +217,7 @@ def as_host_says(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> 
     if "system_metadata" in updates and row is not None:
         known, told = row.system_metadata, updates["system_metadata"]
         merged["system_metadata"] = {
-            **{key: value for key, value in known.items() if key in told or key not in SHELF_KEYS},
+            **{key: value for key, value in known.items() if key in told or key not in SHELVING_KEYS},
             **{key: told[key] for key in (UNSHELVED_IMAGE, UNSHELVED_HOST, DISKS_KEY)
                if key in told and not (key == DISKS_KEY and key in known)}}
     if DEVICE_ADDRESSES in updates:
@@ -228,7 +228,7 @@ def as_host_says(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> 
 
 
 def _as_told(device: Mapping[str, Any], told: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """One device of the row with what a host says of it; of another volume, which it was before a swap, it says nothing."""
+    """One device of the row with the host's report; a report about another volume, from before a swap, is ignored."""
     if told is None or device.get("volume_id") not in (None, told.get("volume_id")):
         return device
     return {**device, "volume_id": told.get("volume_id"),

@@ -1,6 +1,6 @@
-"""The schema of the database: bring it up to date, say which revision it has.
+"""The schema of the database: upgrades it, and reads its revision.
 
-The alembic scripts are in ``nova_lite/db/migrations``; nothing but this module calls alembic, so there is no alembic.ini.
+The alembic scripts are in ``nova_lite/db/migrations``; no other module calls alembic, so there is no alembic.ini.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sync(conf: cfg.ConfigOpts, revision: str = "head") -> None:
 
 
 def version(conf: cfg.ConfigOpts) -> tuple[str | None, str | None]:
-    """(revision of the database or None for an empty one, newest revision that this code knows)."""
+    """(revision of the database or None for an empty one, newest revision of this code)."""
     with _engine(conf) as engine, engine.connect().execution_options(read_only=True) as connection:
         return _current(connection), _head()
 

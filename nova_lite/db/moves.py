@@ -64,8 +64,8 @@ def open_at(conn: sa.Connection, host: str) -> list[Migration]:
 
 
 def unconfirmed(conn: sa.Connection, before: datetime.datetime, limit: int = 100) -> list[Migration]:
-    """The newest moves of servers that have waited for their user's word since before a time, oldest first. What is left of
-    other servers' moves keeps nobody waiting."""
+    """The newest moves of servers that have waited for their user's decision since before a time, oldest first. Moves that were
+    replaced by newer ones are left out."""
     servers, newer = models.instances, T.alias()
     types = (objects.RESIZE, objects.MIGRATION)
     waiting = sa.exists().where(servers.c.uuid == T.c.instance_uuid, servers.c.deleted == 0,
@@ -107,8 +107,8 @@ def from_or_to(conn: sa.Connection, host: str, instance_uuids: Collection[str]) 
 
 
 def evacuated(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> dict[str, bool]:
-    """Those of the servers that are being built anew on another host, because theirs was down: no other may run them. True:
-    that one has what it found, so that what others have may go."""
+    """Those of the servers that are being built again on another host, because theirs was down: no other host may run them.
+    True: the new host has begun with what it found, so the guests of other hosts may be removed."""
     if not instance_uuids:
         return {}
     found: dict[str, bool] = {}

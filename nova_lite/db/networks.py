@@ -22,7 +22,7 @@ NETWORKS = models.networks
 PORTS = models.ports
 MAX_NETWORKS, MAX_PORTS = 10, 50     # of a project: all projects share 256 ranges, and a shared network has 253 addresses
 _MAC_TRIES = 5
-_RANGES = "embedded network ranges"      # what quotas.lock holds while one looks for a range that is free
+_RANGES = "embedded network ranges"      # the name of the lock in quotas.lock during the search for a free range
 _BRIDGE_LENGTH = 15      # of an interface's name in Linux
 
 
@@ -184,7 +184,7 @@ def move_ports(c: sa.Connection, instance_uuid: str, host: str) -> None:
 
 
 def unbind_ports(c: sa.Connection, instance_uuids: Sequence[str]) -> None:
-    """Servers that are on no host: they keep their ports, which no host looks after."""
+    """Unbind the ports of servers without a host: they keep their ports."""
     c.execute(sa.update(PORTS).where(PORTS.c.instance_uuid.in_(instance_uuids), PORTS.c.host.is_not(None))
               .values(host=None, updated_at=utcnow()))
 
@@ -327,7 +327,7 @@ def _bind_port(c: sa.Connection, uuid: str, project_id: str, instance_uuid: str,
 
 
 def _rebind(c: sa.Connection, port: dict[str, Any], host: str) -> dict[str, Any]:
-    if port["host"] != host:         # the build goes on on another host
+    if port["host"] != host:         # the build continues on another host
         c.execute(sa.update(PORTS).where(PORTS.c.uuid == port["uuid"]).values(host=host, updated_at=utcnow()))
     return _port(c, port["uuid"])
 

@@ -1,8 +1,8 @@
-"""Regular expressions of users: the one place where they are compiled, for the schemas of the API as for the databases.
+"""Regular expressions of users: the one place where they are compiled, for the schemas of the API and for the databases.
 
-RE2 says what an expression is, also of those that a database runs, and runs those of this process: its time grows with the
-length of the text only. Python's own engine may take seconds to compile a few characters and hours to search with them, and
-lets no other thread run meanwhile. Where RE2 is not installed, an expression that repeats or chooses is refused.
+RE2 validates every expression, also those that a database evaluates, and evaluates those of this process in time linear to the
+length of the text. Python's own engine may take seconds to compile a few characters and hours to search with them, and blocks
+all other threads. Where RE2 is not installed, an expression with repetition or alternatives is refused.
 """
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def fits(pattern: str, text: str | None) -> bool | None:
 
 
 def is_plain(pattern: str) -> bool:
-    """True for text in which nothing stands for anything but itself."""
+    """True for text without special characters."""
     return re.escape(pattern).replace("\\-", "-").replace("\\ ", " ") == pattern
 
 

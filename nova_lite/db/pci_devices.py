@@ -1,5 +1,7 @@
-"""PCI devices that hosts offer, and who has them. A device is taken and given back with the room of its server, in the same
-transaction (``db/claims.py``), after the node's row was changed: so those who want devices of one node are serialised."""
+"""PCI devices that hosts offer, and the consumer of each. A device is taken and released together with the room of its server,
+in one transaction (``db/claims.py``), after the row of the node was changed: so transactions about devices of one node are
+serialised.
+"""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -15,7 +17,7 @@ from nova_lite.objects.hardware.pci import PciDevice
 
 T = models.pci_devices
 _TOLD = ("vendor_id", "product_id", "dev_type", "numa_node", "parent")
-# what somebody has counts also when it is offered no more: nobody may get the card of which he has a part
+# a device in use counts also when it is no longer offered: the card of a device in use must not be given away
 _COUNTS = sa.or_(T.c.gone.is_(False), T.c.consumer.is_not(None))
 
 
@@ -47,8 +49,8 @@ def offered(conn: sa.Connection) -> dict[int, list[PciDevice]]:
 
 
 def take(conn: sa.Connection, consumer: str, node_id: int, asked: Sequence[Mapping[str, Any]]) -> bool:
-    """Give devices of a node to a server, each only while it is nobody's; False when there are too few: the caller's claim
-    is void then, with all that it took."""
+    """Give devices of a node to a server, each only while it is free. False when there are too few: then the whole claim of the
+    caller is void."""
     query = sa.select(T).where(T.c.compute_node_id == node_id, _COUNTS).order_by(T.c.address).with_for_update()
     chosen = pci.choose([_device(row) for row in conn.execute(query)], asked)
     if chosen is None:
@@ -59,14 +61,14 @@ def take(conn: sa.Connection, consumer: str, node_id: int, asked: Sequence[Mappi
 
 
 def release(conn: sa.Connection, held: Collection[tuple[str, int]]) -> None:
-    """Nobody has any more what these had, each (consumer, node id)."""
+    """Release the devices of these, each (consumer, node id)."""
     for consumer, node_id in held:
         conn.execute(sa.update(T).where(T.c.consumer == consumer, T.c.compute_node_id == node_id)
                      .values(consumer=None, updated_at=units.utcnow()))
 
 
 def rename(conn: sa.Connection, consumer: str, new_consumer: str, node_id: int | None = None) -> None:
-    """Somebody else has from now on what ``consumer`` had (on one node only, when named)."""
+    """Give the devices of ``consumer`` to another consumer (on one node only, when named)."""
     query = sa.update(T).where(T.c.consumer == consumer)
     if node_id is not None:
         query = query.where(T.c.compute_node_id == node_id)

@@ -1,4 +1,4 @@
-"""Which ports are in which security groups, and what their hosts have to know of that."""
+"""Which ports are in which security groups, and the data of them for hosts."""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -40,15 +40,16 @@ def put(c: sa.Connection, port_id: str, group_ids: Iterable[str]) -> None:
 
 
 def forget(c: sa.Connection, which: sa.ColumnElement[bool]) -> None:
-    """The ports of this condition are deleted next: they are in no group any more, and nobody puts them into one meanwhile."""
+    """The ports of this condition are deleted next: remove them from their groups, and prevent that they are added to one
+    meanwhile."""
     c.execute(sa.select(PORTS.c.id).where(which).order_by(PORTS.c.id).with_for_update()).all()
     c.execute(sa.delete(MEMBERS).where(MEMBERS.c.port_uuid.in_(sa.select(PORTS.c.uuid).where(which))))
 
 
 # what hosts need ----------------------------------------------------------------------------------------------------
 def rules_for(c: sa.Connection, group_ids: Collection[str]) -> dict[str, Any]:
-    """What a host needs to filter for ports in these groups: ``rules`` of each group, as the columns of a Rule, and
-    ``members``, (network, address) of the ports in the groups that these rules speak of."""
+    """The data for a host that filters ports in these groups: ``rules`` of each group, as the columns of a Rule, and
+    ``members``, (network, address) of the ports in the groups that these rules name."""
     rules: dict[str, list[dict[str, Any]]] = {group: [] for group in group_ids}
     for row in security_groups.list_rules(c, RULES.c.group_uuid.in_(group_ids), RULES.c.ethertype == IPV4):
         rules[row["group_uuid"]].append({key: row[key] for key in (
@@ -63,7 +64,7 @@ def rules_for(c: sa.Connection, group_ids: Collection[str]) -> dict[str, Any]:
 
 
 def hosts_of(c: sa.Connection, group_ids: Collection[str], networks: Collection[str] = ()) -> set[str]:
-    """Hosts of ports that are in one of these groups, in one with a rule that speaks of one of them, or on these networks."""
+    """Hosts of ports in one of these groups, in a group with a rule that names one of them, or on these networks."""
     speaking = sa.select(RULES.c.group_uuid).where(RULES.c.remote_group_uuid.in_(group_ids))
     members = sa.select(MEMBERS.c.port_uuid).where(
         sa.or_(MEMBERS.c.group_uuid.in_(group_ids), MEMBERS.c.group_uuid.in_(speaking)))

@@ -23,7 +23,7 @@ KEYSTONE = "keystone"       # the driver, and how the rows begin that are copies
 CONFIGURED = ("instances", "cores", "ram", "metadata_items", "key_pairs", "server_groups", "server_group_members")
 INJECTED = {"injected_files": 5, "injected_file_content_bytes": 10240, "injected_file_path_bytes": 255}
 RESOURCES = (*CONFIGURED, *INJECTED)
-_CLASS = "class:"         # stands before the name of a class where a project stands else
+_CLASS = "class:"         # the prefix of a class name, in the column of projects
 PER_USER_COUNTED = ("instances", "cores", "ram", "server_groups")
 
 
@@ -96,9 +96,9 @@ def delete_limits(conn: sa.Connection, project_id: str, user_id: str = "") -> No
 
 
 def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, int]:
-    """What a project (or one user of it) uses of instances, cores, ram and server_groups. One query."""
+    """The usage of a project (or of one user of it): instances, cores, ram and server_groups. One query."""
     servers, groups = models.instances, models.server_groups
-    # a server that was deleted and may be restored does not count, until somebody asks for that
+    # a soft-deleted server does not count, until it is restored
     counts = sa.or_(servers.c.vm_state != states.SOFT_DELETED, servers.c.task_state == states.RESTORING)
     mine = [servers.c.project_id == project_id, servers.c.deleted == 0, counts]
     mine_too = [groups.c.project_id == project_id]
@@ -122,7 +122,7 @@ def lock(conn: sa.Connection, project_id: str) -> None:
         with conn.begin_nested():
             conn.execute(sa.insert(locks).values(project_id=project_id, generation=1))
     except exc.IntegrityError:
-        conn.execute(take)      # somebody else made the row meanwhile
+        conn.execute(take)      # another transaction has made the row meanwhile
 
 
 def check_servers(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str, instances: int, cores: int,

@@ -14,7 +14,7 @@ VERSIONS = Path(__file__).parent / "migrations" / "versions"
 
 
 def head() -> str:
-    """The newest revision that this code knows."""
+    """The newest revision of this code."""
     return max(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*_*.py"))
 
 

@@ -1,6 +1,5 @@
-"""Secrets among the arguments of actions, which are sealed wherever they are in the database (``secret_keys``).
-
-A sealed one is {"sealed": text}, so it is told from one that is not, of which older versions have left some.
+"""Encrypts secrets among the arguments of actions wherever they are in the database (``secret_keys``). An encrypted value is
+{"sealed": text}; older versions have left some values in clear.
 """
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class SecretKeys:
                                                "copy the file from the machine that sealed it") from None
 
     def check(self) -> None:
-        """Raise ConfigError, which tells what to do, unless the keys can be used."""
+        """Raise ConfigError with the remedy, unless the keys can be used."""
         self._keys()
 
     def _keys(self) -> list[bytes]:

@@ -109,8 +109,8 @@ def update_group(c: sa.Connection, uuid: str, project_id: str | None, values: Ma
 
 
 def delete_group(c: sa.Connection, uuid: str, project_id: str | None) -> None:
-    """Remove a group, and with it the rules that speak of its members. Raises SecurityGroupNotFound, Conflict for "default" and
-    for a group that ports are in."""
+    """Remove a group, and the rules that name it. Raises SecurityGroupNotFound, Conflict for "default" and for a group with
+    ports."""
     group = get_group(c, uuid, project_id)
     if group["name"] == default_group.NAME:
         raise exception.Conflict("Insufficient rights for removing default security group.")
@@ -149,8 +149,8 @@ def add_rules(c: sa.Connection, wanted: Sequence[tuple[str, Rule]], project_id: 
 
 
 def add_rule(c: sa.Connection, group_id: str, project_id: str | None, rule: Rule) -> dict[str, Any]:
-    """A rule more. Raises SecurityGroupNotFound for its group and for the one it speaks of, Conflict for a rule that the group
-    has, and QuotaLimitExceeded."""
+    """Add a rule. Raises SecurityGroupNotFound for its group and for the remote group, Conflict for a rule that the group has,
+    and QuotaLimitExceeded."""
     group = get_group(c, group_id, project_id)
     quotas.lock(c, group["project_id"])
     named = {group_id, rule.remote_group or group_id}

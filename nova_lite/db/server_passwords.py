@@ -9,7 +9,7 @@ from nova_lite.objects.instance import PASSWORD_KEYS, PASSWORD_PIECE, PASSWORD_S
 
 
 def set_once(conn: sa.Connection, uuid: str, password: str) -> None:
-    """Keep a password. Raises Conflict when the server has one, Invalid for one that is too long, InstanceNotFound."""
+    """Store a password. Raises Conflict when the server has one, Invalid for one that is too long, InstanceNotFound."""
     if not 0 < len(password) <= PASSWORD_SIZE:
         raise exception.Invalid(f"A password has 1 to {PASSWORD_SIZE} bytes.")
     instance = instances.get(conn, uuid, lock=True)

@@ -107,7 +107,7 @@ def _scope(context: RequestContext) -> str | None:
 
 
 def _names(c: sa.Connection, rules: Iterable[dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """Name and project of the groups that rules speak of."""
+    """Name and project of the groups that rules name."""
     remote = {rule["remote_group_uuid"] for rule in rules} - {None}
     query = sa.select(GROUPS.c.uuid, GROUPS.c.name, GROUPS.c.project_id).where(GROUPS.c.uuid.in_(remote))
     return {row.uuid: {"name": row.name, "tenant_id": row.project_id} for row in c.execute(query)} if remote else {}

@@ -43,14 +43,14 @@ def _note(conn: sa.Connection, what: str, service: dict[str, Any]) -> dict[str, 
 
 
 def is_up(service: Mapping[str, Any], down_time: float, now: datetime.datetime | None = None) -> bool:
-    """Whether the service was heard of in the last ``down_time`` seconds and nobody declared it down. ``now`` is the time of
-    the database (:func:`clock.read`), where a wrong clock of our own would do harm."""
+    """Whether the service has reported within ``down_time`` seconds and was not declared down. ``now`` is the time of the
+    database (:func:`clock.read`), where a wrong clock of this machine would do harm."""
     silent = (now or units.utcnow()) - service["last_seen_at"]
     return not service["forced_down"] and silent <= datetime.timedelta(seconds=down_time)
 
 
 def is_forced_down(conn: sa.Connection, host: str | None) -> bool:
-    """Whether somebody declared a compute host down; False for one that there is not."""
+    """Whether a compute host was declared down; False for a host that does not exist."""
     return host is not None and any(row["forced_down"] for row in list_all(conn, host, COMPUTE))
 
 

@@ -1,6 +1,5 @@
-"""A time limit for one statement: what a user's expression takes on a server of MariaDB, MySQL or PostgreSQL.
-
-``statement.execution_options(seconds=5)`` asks for it. SQLite has none: what a user may ask of it takes linear time.
+"""A time limit for one statement: for expressions of users on a server of MariaDB, MySQL or PostgreSQL.
+``statement.execution_options(seconds=5)`` sets it. SQLite has none: the expressions there take linear time.
 """
 from __future__ import annotations
 

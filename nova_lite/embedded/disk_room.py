@@ -1,4 +1,6 @@
-"""Room on the disks of embedded services. A disk that is full stops more than who filled it: the database may be on it."""
+"""Free room on the disks of embedded services. A full disk stops more than the tenant who filled it: the database may be on the
+same disk.
+"""
 from __future__ import annotations
 
 import os

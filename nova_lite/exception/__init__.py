@@ -8,5 +8,5 @@ from nova_lite.exception.interrupted import *  # noqa: F403
 from nova_lite.exception.not_found import *  # noqa: F403
 from nova_lite.exception.server_side import *  # noqa: F403
 
-# the errors of these may come out of a message as what they were
+# modules whose errors keep their type in messages
 MODULES = [m.__name__ for m in (base, bad_request, forbidden, not_found, conflict, server_side)]

@@ -1,11 +1,10 @@
 """The base of every error of nova_lite. An exception carries its HTTP status; the API makes a fault of it in one place.
 
-An error has two texts. ``message`` is for the operator: it stands in logs and in the details that admins see. ``public`` is for
-the user of the cloud. Both are the same for an error below 500, for 501, and for one of a class that is ``safe``: these say all
-in our own words. Of any other error the user reads the name of its class and the request, by which the operator finds it.
-
-Foreign words (of libvirt, a program, the kernel, another exception) may tell paths, addresses and names of hosts. So an
-exception that is given for an argument is spelled out in ``message`` only; ``public`` has its public text in its place.
+An error has two texts. ``message`` is for the operator: in logs, and in the details that admins see. ``public`` is for the user
+of the cloud. Both are the same for an error below 500, for 501, and for a class that is ``safe``: these contain only text of
+nova_lite. Of any other error the user reads the name of its class and the request, by which the operator finds it. Text of
+libvirt, a program, the kernel or another exception may contain paths, addresses and names of hosts. So an exception that is an
+argument is written out in ``message`` only; ``public`` has its public text.
 """
 from __future__ import annotations
 
@@ -48,12 +47,12 @@ class NovaLiteError(Exception):
 
 
 def public_of(error: Exception) -> str:
-    """What the user of the cloud is told of an error."""
+    """The text of an error for the user of the cloud."""
     return error.public if isinstance(error, NovaLiteError) else _unexpected(error)
 
 
 def words_of(error: Exception) -> str:
-    """What the operator is told of an error."""
+    """The text of an error for the operator."""
     return error.message if isinstance(error, NovaLiteError) else f"{type(error).__name__}: {error}"
 
 

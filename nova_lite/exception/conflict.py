@@ -111,7 +111,7 @@ class NoMoreFixedIps(NovaLiteError):
 
 
 class Gone(NovaLiteError):
-    """Its words are the standard ones (webob.exc.HTTPGone), for which clients look."""
+    """The text is the standard one (webob.exc.HTTPGone), which clients look for."""
 
     msg_fmt = "This resource is no longer available. No forwarding address is given."
     code = 410

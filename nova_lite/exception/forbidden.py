@@ -34,7 +34,7 @@ class StorageLimitExceeded(OverQuota):
 
 
 class StorageFull(OverQuota):
-    """Told like a quota, as Glance does: the user has to use less."""
+    """Reported like a quota, as in Glance: the user has to use less."""
 
     msg_fmt = "Storage is full: there is too little room left on its disk."
 
@@ -52,14 +52,14 @@ class MetadataLimitExceeded(OverQuota):
 
 
 class HostNotAllowed(Forbidden):
-    """A compute host asked for what is another host's, or a sender did not prove who it is."""
+    """A compute host asked for another host's data, or a sender was not authenticated."""
 
     msg_fmt = "Compute host %(host)s is refused: %(reason)s"
     public_fmt = "A message to or from a compute host is refused"
 
 
 class MessageReplayed(HostNotAllowed):
-    """A signed message has come before."""
+    """A signed message was received before."""
 
 
 class SharesNotSupported(Forbidden):

@@ -1,8 +1,8 @@
-"""What ends a worker's work on an action, but not the action: the worker stops at once, and the next holder goes on.
+"""Exceptions that end the work on an action, but not the action: the worker stops at once, and the next owner continues.
 
-Like ``asyncio.CancelledError`` these are no ``Exception``, so that ``except Exception`` in the code of a step lets them pass.
-The conductor's client raises them. They are caught where work begins: by the compute
-manager and its ``server_queues.py``, by the task runner of the conductor, by the loops of a service.
+Like ``asyncio.CancelledError`` they are no subclass of ``Exception``, so ``except Exception`` in the code of a step does not
+catch them. The conductor's client raises them. They are caught where work begins: in the compute manager and
+``server_queues.py``, in the task runner of the conductor, and in the loops of a service.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LeaseLost(Interrupted):
 
 
 class ConductorAway(Interrupted):
-    """No conductor answers, or a conductor failed: nobody knows whether the lease still holds."""
+    """No conductor answers, or a conductor failed: it is not known whether the lease still holds."""
 
     msg_fmt = "No answer from the conductor: %(reason)s"
 

@@ -63,7 +63,7 @@ class BuildAborted(BuildFailed):
 
 
 class VirtDriverError(NovaLiteError):
-    """What libvirt, a program or the kernel has said: its words are the operator's."""
+    """An error of libvirt, a program or the kernel: its text is for the operator."""
 
     msg_fmt = "%(what)s failed: %(reason)s"
 
@@ -121,7 +121,7 @@ class VolumeStuck(NovaLiteError):
 
 
 class ConfigError(NovaLiteError):
-    """A mistake of the operator, told in one line."""
+    """A mistake in the operator's configuration, reported in one line."""
 
     msg_fmt = "%(reason)s"
     safe = True

@@ -1,4 +1,4 @@
-"""What keeps a neighbour that does not answer from holding up everybody: few calls at a time, and a pause after a failure."""
+"""Limits the calls of a service that does not answer: few calls at a time, and a pause after a failure."""
 from __future__ import annotations
 
 import contextlib
@@ -17,8 +17,8 @@ SERVICE_WAIT = 180.0              # that hosts and conductors do: a crowd before
 
 
 class Breaker:
-    """One per neighbour and process. Open after a failure for ``PAUSE`` seconds; then a single call finds out for all
-    whether the neighbour is back, and the others wait for what it finds."""
+    """One per service and process. After a failure all calls are refused for ``PAUSE`` seconds. Then a single call tries
+    whether the service is back; the others wait for its result."""
 
     def __init__(self, name: str, probe_seconds: float) -> None:
         self._name, self._probe_seconds = name, probe_seconds
@@ -73,7 +73,7 @@ class Breaker:
                 raise exception.ServiceUnavailable(**self._why.kwargs)
 
     def failed(self, error: exception.ServiceUnavailable, began: float) -> None:
-        """No answer came to a call that ``began`` then: nobody asks again for a while, unless others were answered since."""
+        """A call that ``began`` then got no answer: refuse calls for a while, unless others were answered since."""
         with self._changed:
             if self._answered_at > began:
                 return

@@ -1,8 +1,8 @@
-"""How nova_lite speaks to its neighbours: one HTTP client for every OpenStack service, with Keystone's tokens and catalog.
+"""The HTTP client of nova_lite for every OpenStack service, with Keystone's tokens and catalog.
 
-A call on behalf of a user carries the user's token and, beside it, the service's own (so that it is still good when the user's
-runs out on the way); a call without a user's token is the service user's. Time and tries are bounded, and a neighbour that did
-not answer is left alone for some seconds (``breaker.py``). What may have been done already is never asked for twice.
+A call for a user has the user's token, and the service's own token beside it, so that the call is valid when the user's token
+expires meanwhile. A call without a user's token is made as the service user. Time and tries are limited, and a service that did
+not answer is not called for some seconds (``breaker.py``). A request that may have been done is not repeated.
 """
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _NoAnswer(Exception):
 
 
 class Client:
-    """One neighbour. ``name`` is what errors call it ("Neutron"), ``version`` the major version of its API."""
+    """One service. ``name`` is its name in errors ("Neutron"), ``version`` the major version of its API."""
 
     def __init__(self, conf: cfg.ConfigOpts, service_type: str, name: str, version: int) -> None:
         self._conf, self._type, self._name, self._version = conf, service_type, name, version
@@ -78,11 +78,12 @@ class Client:
     def call(self, context: RequestContext, method: str, path: str, *, as_service: bool = False,
              json: Any = None, params: Any = None, headers: Mapping[str, str] | None = None, data: Any = None,
              stream: bool = False) -> requests.Response:
-        """One request; ``path`` begins with a slash and follows the version root, ``{project}`` in it is the project's id.
+        """One request; ``path`` begins with a slash and follows the version root, ``{project}`` in it is the id of the project.
+        Acts as the context's user when it has a token, unless ``as_service``.
 
-        Acts as the context's user when it has a token, unless ``as_service``. Raises ServiceUnavailable (503) when no answer
-        comes, the answer is 5xx or the service user is refused; Unauthorized when the user's token is; NeighbourError for any
-        other status from 400 on. Sent again only when nothing can have been done, or when twice is as good as once.
+        Raises ServiceUnavailable (503) when no answer comes, the answer is 5xx or the service user is refused; Unauthorized
+        when the user's token is refused; NeighbourError for any other status from 400 on. Repeated only when the request cannot
+        have been done, or may be done twice.
         """
         user = None if as_service else context.auth_token
         seconds = self._conf.service_user.timeout * (1 if user else UNHURRIED)
@@ -109,12 +110,13 @@ class Client:
         return answer
 
     def pieces(self, answer: requests.Response) -> Iterator[bytes]:
-        """The body of an answer to a call with ``stream``. Raises ServiceUnavailable when it breaks off or stands still."""
+        """The body of an answer to a call with ``stream``. Raises ServiceUnavailable when it is interrupted or makes no
+        progress."""
         try:
             with answer:
                 yield from answer.iter_content(CHUNK)
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            LOG.warning("%s: the body of %s broke off: %s", self._name, answer.url, error)
+            LOG.warning("%s: the body of %s was interrupted: %s", self._name, answer.url, error)
             raise exception.ServiceUnavailable(what=self._name, reason="its answer broke off") from error
 
     def _try(self, method: str, path: str, user: str | None, headers: Mapping[str, str], arguments: dict[str, Any],
@@ -167,7 +169,7 @@ class Client:
         if not self._lock.acquire(timeout=USER_WAIT[False] + CONNECT_SECONDS):
             raise _NoAnswer(exception.ServiceUnavailable(what=self._asked, reason="it takes long over its first answer"), False)
         try:
-            self._breaker.check_since(began)        # who waited for the lock learns what its holder has learnt
+            self._breaker.check_since(began)        # another thread may have found it while this one waited for the lock
             self._asked = "Keystone"
             token, project = made.get_token() or "", made.get_project_id() or ""
             return token, self._root(made, project), project
@@ -201,7 +203,7 @@ class Client:
 
     def _discover(self, made: session.Session, listed: str, wanted: dict[str, Any], project: str) -> str:
         """Where the version is that we want, by the service's own words unless the catalog's URL ends in it."""
-        # keystoneauth tries several URLs and says nothing of what went wrong: so ask first whether anybody is there
+        # keystoneauth tries several URLs and does not report the error: so check first whether Keystone answers
         answer = made.request(listed, "GET", authenticated=False, raise_exc=False, redirect=False, log=False,
                               timeout=(CONNECT_SECONDS, self._conf.service_user.timeout))
         found = None
@@ -236,10 +238,8 @@ class Client:
 
 
 def make_session(conf: cfg.ConfigOpts, groups: Sequence[str] = (GROUP, FALLBACK)) -> session.Session:
-    """A session as the service user: ``[service_user]``, or ``[keystone_authtoken]`` where that names none.
-
-    ``groups``: where to look for credentials. Raises ConfigError when none has any.
-    """
+    """A session as the service user: ``[service_user]``, or ``[keystone_authtoken]`` where that has no credentials. ``groups``:
+    the groups to search for credentials. Raises ConfigError when none has any."""
     # read apart from ``conf``: keystonemiddleware and we ourselves have options of the same names in these groups
     read = cfg.ConfigOpts()
     read([], default_config_files=conf.config_file or [], default_config_dirs=conf.config_dir or [])

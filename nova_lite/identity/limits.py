@@ -51,7 +51,7 @@ class UnifiedLimits:
         if not self._service:
             found = self._get("/services", {"type": "compute"})["services"]
             if not found:
-                raise exception.ConfigError(reason="[quota] driver = keystone: Keystone knows no service of type compute")
+                raise exception.ConfigError(reason="[quota] driver = keystone: Keystone has no service of type compute")
             self._service = found[0]["id"]
         return self._service
 

@@ -1,4 +1,4 @@
-"""Whether a project exists: asked of Keystone where an admin names one that is not the caller's own."""
+"""Whether a project exists: Keystone is asked where an admin names a project that is not the caller's own."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -24,11 +24,8 @@ class Projects:
         self._client: Client | None = None
 
     def check(self, context: RequestContext, project_id: str) -> None:
-        """Raise Invalid (400) for a project of which Keystone says that it is not there.
-
-        Any other answer and none at all let it pass, as in Nova: whether the caller may see projects, and whether Keystone is
-        up, is not what was asked.
-        """
+        """Raise Invalid (400) for a project that Keystone does not have. Any other answer, and none, is accepted, as in Nova:
+        the check is not about the rights of the caller, nor whether Keystone is up."""
         if self._conf.api.auth_strategy != "keystone" or project_id == context.project_id:
             return
         if not project_id.strip("."):       # no part of a path
@@ -40,7 +37,7 @@ class Projects:
         except exception.NovaLiteError as error:
             if isinstance(error, keystone.NeighbourError) and error.status == 404:
                 raise _unknown(project_id) from error
-            LOG.info("whether there is a project %s is not known: %s", project_id, error)
+            LOG.info("whether project %s exists is not known: %s", project_id, error)
 
     def _ask(self) -> Client:
         from nova_lite.identity import keystone  # takes its time and memory: few processes ever need it

@@ -18,7 +18,7 @@ def begun(image: ImageMeta) -> Any:
         digest = hashlib.new(image.hash_algo, usedforsecurity=False)     # md5 is still the only one that old images have
         digest.hexdigest()
         return digest
-    except (ValueError, TypeError) as error:        # unknown, or one whose digests have no length of their own
+    except (ValueError, TypeError) as error:        # unknown, or an algorithm whose digests have no fixed length
         raise exception.ImageUnacceptable(image_id=image.id, reason=f"its digest is by {image.hash_algo!r}, which is not known "
                                                                     "here") from error
 

@@ -1,4 +1,4 @@
-"""Images of the Image service (Glance, API v2). Who sees what Glance decides, by the token of the context's user."""
+"""Images of the Image service (Glance, API v2). Glance decides who sees an image, by the token of the context's user."""
 from __future__ import annotations
 
 import contextlib
@@ -21,7 +21,7 @@ from nova_lite.runtime import concurrency
 
 LOG = log.getLogger(__name__)
 PAGE = 500
-# bytes of an upload in one piece: uWSGI, under which Glance often runs, refuses one of a mebibyte (its chunked-input-limit)
+# bytes of one chunk of an upload: uWSGI, under which Glance often runs, refuses a mebibyte (its chunked-input-limit)
 PIECE = 1 << 16
 _PATCH = "application/openstack-images-v2.1-json-patch"
 _PLAIN = ("name", "visibility", "min_disk", "min_ram", "disk_format", "container_format", "protected", "tags")
@@ -39,7 +39,7 @@ class GlanceImages:
         self._client = Client(conf, "image", "Glance", 2)
 
     def get(self, context: RequestContext, image_id: str) -> ImageMeta:
-        """One image; ImageNotFound for what the user may not see."""
+        """One image; ImageNotFound for an image that the user may not see."""
         return _image(self._call(context, image_id, "GET").json())
 
     def list(self, context: RequestContext, properties: Mapping[str, str] | None = None) -> list[ImageMeta]:
@@ -118,7 +118,7 @@ class GlanceImages:
         return _image(answer.json())
 
     def delete(self, context: RequestContext, image_id: str) -> None:
-        """Remove record and data. Forbidden for a protected image or one of somebody else, Conflict for one in use."""
+        """Remove record and data. Forbidden for a protected image or that of another project, Conflict for one in use."""
         self._call(context, image_id, "DELETE")
 
     def _call(self, context: RequestContext, image_id: str, method: str, path: str = "", **arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""nova-lite-manage: what an operator does by hand. One function per command, one table of them."""
+"""nova-lite-manage: the commands of an operator. One function per command, one table of them."""
 from __future__ import annotations
 
 import argparse
@@ -73,7 +73,7 @@ def service_list(conf: cfg.ConfigOpts, _arguments: argparse.Namespace) -> None:
 
 
 def action_list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
-    """List what is under way, oldest first."""
+    """List the open actions, oldest first."""
     from nova_lite.manage import open_actions
 
     for line in open_actions.lines(Database(conf), arguments.on_host, arguments.older_than):
@@ -162,20 +162,20 @@ def api_openapi(_conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
     print(json.dumps(openapi.document(arguments.microversion), indent=1))
 
 
-AREAS = {"action": "what is being done to servers", "api": "the compute API's description", "db": "the schema of the database",
+AREAS = {"action": "the open actions", "api": "the compute API's description", "db": "the schema of the database",
          "secrets": "the keys of secrets in the database",
          "host": "compute hosts", "service": "the processes of this cloud", "network": "embedded networks",
          "embedded": "a cloud without neighbours: its users, flavors, first image"}
 COMMANDS = (
-    Command("action", "list", action_list, "list what is under way, oldest first, with step and holder", (
+    Command("action", "list", action_list, "list the open actions, oldest first, with step and holder", (
         ("--host", {"dest": "on_host", "default": None, "metavar": "HOST",
-                    "help": "only what this host works on, and what is done to the servers on it"}),
-        ("--older-than", {"default": 0.0, "type": float, "metavar": "SECONDS", "help": "only what began so long ago"}))),
+                    "help": "only actions of this host and of the servers on it"}),
+        ("--older-than", {"default": 0.0, "type": float, "metavar": "SECONDS", "help": "only actions that are older"}))),
     Command("api", "openapi", api_openapi, "print the OpenAPI 3.1 document of the compute API", (
         ("--microversion", {"default": microversions.MAX, "help": "2.1 to the newest, which it is by default"}),)),
     Command("db", "sync", db_sync, "bring the schema up to date, and make the keys of secrets where there are none", (
         ("--revision", {"default": "head", "help": "the newest by default"}),)),
-    Command("db", "version", db_version, "say which schema the database has"),
+    Command("db", "version", db_version, "print the revision of the schema"),
     Command("secrets", "rotate", secrets_rotate, "change the key that seals secrets in the database"),
     Command("service", "list", service_list, "list the services and whether they report"),
     Command("host", "drain", host_drain, "disable a compute host and move its servers away, live or cold; 0: it is empty", (

@@ -1,7 +1,7 @@
 """``nova-lite-manage host drain``: moves the servers of one compute host to others, as an admin would by the API.
 
 It calls the compute API in-process. So the checks, the actions and the messages are those of the REST API, and it needs no user
-of the Identity service. What it begins are durable actions: they go on when this command ends.
+of the Identity service. It begins durable actions, which go on when this command ends.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nova_lite.objects.instance import Instance
 WHO = "nova-lite-manage"        # the user of these actions: a later run knows by it which moves it may confirm
 REASON = "emptied by nova-lite-manage host drain"
 LIVE, COLD = "live", "cold"
-_PAUSES = (0.1, 0.2, 0.5)       # seconds between two looks; the last one again and again
+_PAUSES = (0.1, 0.2, 0.5)       # seconds between two reads; the last one is repeated
 RETRY_SECONDS = 60.0            # how long a live migration that is refused for now is asked for
 
 
@@ -35,12 +35,12 @@ class _Stays(Exception):
 
 
 class _Stopped(Exception):
-    """Nobody waits for a server any more."""
+    """The command was stopped: servers are not waited for any more."""
 
 
 class Drain:
-    """Empties ``host``. ``parallel``: so many servers at once. ``live_only``: no running guest is shut down for its move.
-    ``timeout``: seconds after which one step of a server is waited for no longer. ``tell`` gets the lines of the report."""
+    """Empties ``host``. ``parallel``: how many servers at once. ``live_only``: no running guest is shut down for its move.
+    ``timeout``: the longest wait in seconds for one step of a server. ``tell`` gets the lines of the report."""
 
     def __init__(self, db: Database, compute: ComputeAPI, host: str, parallel: int = 2, live_only: bool = False,
                  timeout: float = 3600.0, tell: Callable[[str], None] = print) -> None:
@@ -82,15 +82,15 @@ class Drain:
         return services.is_up(service, self.compute.conf.compute.service_down_time, clock.read(conn))
 
     def _left(self) -> list[str]:
-        """The servers that are here or have room here: also those that are on their way, and those whose files are here until
-        their move is confirmed."""
+        """The servers that are here or hold room here: also those that are moving, and those whose files are here until their
+        move is confirmed."""
         with self.db.read() as conn:
             return sorted({*(server.uuid for server in instances.on_host(conn, self.host)),
                            *(move.instance_uuid for move in moves.open_at(conn, self.host)),
                            *claims.servers_with_room(conn, self.host)})
 
     def _move_all(self) -> None:
-        """In rounds: what was on its way to the host when it was disabled may come later."""
+        """In rounds: servers that were on their way to the host when it was disabled may arrive later."""
         seen: set[str] = set()
         while not self.stopping:
             found = [uuid for uuid in self._left() if uuid not in seen]
@@ -103,7 +103,7 @@ class Drain:
 
     # one server -----------------------------------------------------------------------------------------------------------
     def _empty(self, uuid: str) -> None:
-        """Move one server, and say what became of it."""
+        """Move one server, and report the result."""
         if self.stopping:
             return
         began, name = time.monotonic(), ""
@@ -126,7 +126,7 @@ class Drain:
             self._tell(f"{self._ended}/{self._total} {uuid} {name}: {said}")
 
     def _move(self, server: Instance) -> str:
-        """What was done. Raises _Stays, and what the compute API raises."""
+        """Returns what was done. Raises _Stays, and the errors of the compute API."""
         how = ""
         if server.host == self.host:
             how = self._send_away(server)
@@ -137,7 +137,7 @@ class Drain:
         return f"moved to {server.host}, {how}" if how else f"is at {server.host or 'no host'}"
 
     def _send_away(self, server: Instance) -> str:
-        """Live where it runs and can, else cold. What is refused for now only is no reason to shut a guest down."""
+        """Live where the guest runs and can move, else cold. A temporary refusal is no reason to shut a guest down."""
         pause = self._pauses(server.uuid, min(RETRY_SECONDS, self.timeout))
         while server.vm_state in operations.VERBS["live_migrate"].vm_states:
             try:
@@ -185,7 +185,7 @@ class Drain:
         if move is None or move.source_compute != self.host:
             return server
         if not self._is_ours(server):
-            raise _Stays(f"it went to {server.host}, but its files are here until somebody confirms or reverts that "
+            raise _Stays(f"it went to {server.host}, but its files are here until a user confirms or reverts that "
                          f"{move.migration_type} (openstack server resize confirm)")
         context = self._context(server)
         try:
@@ -235,15 +235,15 @@ class Drain:
             if action.state == action_objects.ERROR:
                 if action.stage != action_objects.CONDUCTOR:
                     raise _Stays(self._reason(action))
-                # without a code nobody has said no: a scheduler or a host did not answer
+                # without a code this is no refusal: a scheduler or a host did not answer
                 code = action.arguments.get("error_code", exception.ServiceUnavailable.code)
                 passing = code in (exception.Conflict.code, exception.ServiceUnavailable.code)
                 raise (_NotNow if passing else _Refused)(self._reason(action))
             pause(what)
 
     def _pauses(self, uuid: str, seconds: float | None = None) -> Callable[[str], None]:
-        """What is called between two looks at a server: it says what is waited for. It raises _Stopped, or _Stays when that
-        lasts too long: the time that the operator has given, or ``seconds``."""
+        """Called between two reads of a server: reports the wait. Raises _Stopped, or _Stays after the time that the operator
+        has given, or ``seconds``."""
         limit = self.timeout if seconds is None else seconds
         deadline, left = time.monotonic() + limit, list(_PAUSES)
 

@@ -10,7 +10,7 @@ from nova_lite.rpc import sender
 
 
 def create(conf: cfg.ConfigOpts, host: str) -> str:
-    """One more key of a host, as its [rpc] host_key has it. It is not kept: who loses it makes another one."""
+    """One more key of a host, for its [rpc] host_key. The key is not stored: after a loss make another one."""
     master = sender.master_key(conf)
     if not master:
         raise exception.ConfigError(reason="[rpc] master_key is not set: the keys of hosts are made of it")

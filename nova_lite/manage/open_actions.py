@@ -1,4 +1,4 @@
-"""``nova-lite-manage action list``: the actions that are open, for who asks what is stuck."""
+"""``nova-lite-manage action list``: the open actions, for an operator who looks for what is stuck."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -32,13 +32,13 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(row: Mapping[str, Any]) -> str:
-    """Who has to work on it, and how far it is: its step, or where it has none the server's state."""
+    """The worker's stage, and the step: the action's own, or else the task_state of the server."""
     detail = row["step"] or row["task_state"]
     return f"{row['stage']}: {detail}" if detail else str(row["stage"])
 
 
 def _holder(row: Mapping[str, Any]) -> str:
-    """The process that works on it, as host:pid."""
+    """The process that works on the action, as host:pid."""
     if row["state"] != objects.RUNNING:
         return "nobody yet"
     return ":".join(str(row["owner"]).split(":")[:-1]) or str(row["owner"])

@@ -1,4 +1,4 @@
-"""nova-lite-policy: the sample of all rules, the check of an operator's file, and who may do what."""
+"""nova-lite-policy: the sample of all rules, the check of an operator's file, and which rules a token passes."""
 from __future__ import annotations
 
 import argparse
@@ -71,7 +71,7 @@ def allowed(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
 
 
 def find_problems(enforcer: oslo_policy.Enforcer) -> Iterator[str]:
-    """Unknown names, checks that cannot be parsed (they deny everybody), references to nothing, and circles."""
+    """Unknown names, checks that cannot be parsed (they deny all callers), references to nothing, and circles."""
     known = {**enforcer.registered_rules, **enforcer.file_rules}
     base = {name for name in enforcer.file_rules if any(
         name in _references(rule) for other, rule in enforcer.file_rules.items() if other != name)}
@@ -79,7 +79,7 @@ def find_problems(enforcer: oslo_policy.Enforcer) -> Iterator[str]:
         if name not in enforcer.registered_rules and name not in base:
             yield f"{name}: no such rule"
         if str(rule.check) == DENIED and str(rule.check_str).strip() != DENIED:
-            yield f"{name}: cannot be parsed and so denies everybody: {rule.check_str}"
+            yield f"{name}: cannot be parsed, and so denies all callers: {rule.check_str}"
         for missing in sorted(_references(rule) - set(known)):
             yield f"{name}: refers to the rule {missing}, which does not exist"
         if _reaches_itself(name, known):
@@ -111,7 +111,7 @@ def _redundant(enforcer: oslo_policy.Enforcer) -> Iterator[str]:
 
 
 def _load(conf: cfg.ConfigOpts) -> Policy:
-    getLogger("oslo_policy").setLevel(CRITICAL)     # what it would log is what we print
+    getLogger("oslo_policy").setLevel(CRITICAL)     # its log messages are printed by this command
     try:
         return Policy(conf, api_rules.installed())
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
@@ -138,8 +138,8 @@ _BASE = {rule.name for rule in base.list_rules()}
 COMMANDS = (
     Command("sample", sample, "print all rules with their defaults, as a policy.yaml to start from", (
         ("--output", {"default": "", "help": "a file instead of stdout"}),)),
-    Command("check", check, "look for mistakes in the operator's policy.yaml"),
-    Command("allowed", allowed, "say which rules a caller passes", (
+    Command("check", check, "find mistakes in the operator's policy.yaml"),
+    Command("allowed", allowed, "print the rules that a caller passes", (
         ("--roles", {"required": True, "help": "separated by commas, as a token lists them: member,reader"}),
         ("--project", {"default": "project", "help": "the id of the caller's project ('project')"}),
         ("--user", {"default": "user", "help": "the id of the caller ('user')"}),

@@ -10,7 +10,7 @@ from stevedore import driver as stevedore_driver
 
 from nova_lite.context import RequestContext
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, FloatingIP, NetworkRequest, PortNews, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.network import VIF, FloatingIP, NetworkRequest, PortState, SecurityGroup, SecurityGroupRule
 
 Requests = list[NetworkRequest] | str | None
 """What a user may ask: a list, "auto", "none", or None for whatever there is."""
@@ -31,14 +31,14 @@ class PortStore(Protocol):
 
     @property
     def groups(self) -> StoredGroups | None:
-        """None on compute hosts: nobody asks for groups there."""
+        """None on compute hosts: groups are not read there."""
 
     def list_networks(self, project_id: str | None) -> list[dict[str, Any]]:
         """Networks that the project may use (None: all)."""
 
     def check_requests(self, project_id: str, requests: list[dict[str, Any]], count: int) -> None:
-        """Raise what ``allocate_ports`` would raise for ``count`` servers; changes nothing. Only called where the API runs,
-        so the form for compute hosts need not have it (it inherits this one)."""
+        """Raise the errors of ``allocate_ports`` for ``count`` servers; changes nothing. Called by the API only, so the store
+        of compute hosts inherits this one."""
 
     def allocate_ports(self, instance_uuid: str, project_id: str, host: str,
                        requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -63,20 +63,20 @@ class PortStore(Protocol):
         ``security_groups``."""
 
     def rules_for(self, group_ids: Sequence[str]) -> dict[str, Any]:
-        """What the filter must know of ports in these groups: ``rules`` (columns of ``group_rules.Rule``) by group, and
-        ``members`` ([network, address]) of the groups that the rules speak of."""
+        """The filter's data of ports in these groups: ``rules`` (columns of ``group_rules.Rule``) by group, and ``members``
+        ([network, address]) of the groups that the rules name."""
 
 
 class GroupsAPI(Protocol):
-    """Security groups, asked for with the token of whoever wants them. All raise SecurityGroupNotFound (404) for what is not
-    there or not visible, and Invalid (400) or Forbidden (403) for what the network refuses."""
+    """Security groups, read and changed with the token of the user. All raise SecurityGroupNotFound (404) for a group that does
+    not exist or is not visible, and Invalid (400) or Forbidden (403) for a request that the network refuses."""
 
     def of_server(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
         """The groups of all nics of a server, each once."""
 
     def add(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
-        """Put every nic of a server into a group (its name or id); one that is in it stays. Raises SecurityGroupNotFound also
-        for a server without nics, and SecurityGroupAmbiguous."""
+        """Put every nic of a server into a group (its name or id); a nic that is in the group stays. Raises
+        SecurityGroupNotFound also for a server without nics, and SecurityGroupAmbiguous."""
 
     def remove(self, context: RequestContext, instance: Instance, name: str) -> SecurityGroup:
         """The inverse; raises SecurityGroupNotFound also when no nic is in the group."""
@@ -114,8 +114,8 @@ class StoredGroups(GroupsAPI, Protocol):
 
 
 class FloatingIPsAPI(Protocol):
-    """Public addresses, asked for with the token of whoever wants them. All raise NotFound (404) for what is not there or not
-    visible, and Invalid (400) or Forbidden (403) for what the network refuses."""
+    """Public addresses, read and changed with the token of the user. All raise NotFound (404) for an address that does not
+    exist or is not visible, and Invalid (400) or Forbidden (403) for a request that the network refuses."""
 
     def pools(self, context: RequestContext) -> list[str]:
         """Names of the networks that have such addresses."""
@@ -148,11 +148,13 @@ class NetworkAPI(Protocol):
     def validate(self, context: RequestContext, requests: Requests, count: int,
                  security_groups: Sequence[str] = ("default",), may_use_external: bool = False,
                  server: Instance | None = None) -> Wanted:
-        """Called by the API before 202, with the user's token. Raises what ``allocate`` would raise for networks, ports and
-        security groups (names or ids) that are not there; answers the requests with what it learned of the networks.
+        """Called by the API before 202, with the user's token. Raises the errors of ``allocate`` for networks, ports and
+        security groups (names or ids) that do not exist; returns the requests with the attributes of their networks.
 
-        ``may_use_external``: policy allows nics on external networks, else ExternalNetworkAttachForbidden. ``server``: the one
-        that gets one more nic, whose project counts, whoever asks (None: a new server of the context's project)."""
+        ``may_use_external``: policy allows nics on external networks, else ExternalNetworkAttachForbidden. ``server``: the
+        server that gets one more nic; its project counts, whoever sends the request (None: a new server of the context's
+        project).
+        """
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
         """Networks of the project: ``id``, ``label``, ``cidr``, for the /os-networks proxies."""
@@ -162,18 +164,19 @@ class NetworkAPI(Protocol):
         project's only network (none when there is no network; InvalidInput-like 409 Conflict when there are several)."""
 
     def deallocate(self, context: RequestContext, instance: Instance) -> None:
-        """Give back what ``allocate`` took; ports of the user are unbound, not deleted."""
+        """Release the ports of ``allocate``; ports of the user are unbound, not deleted."""
 
     def attach(self, context: RequestContext, instance: Instance, request: NetworkRequest, host: str) -> VIF:
-        """A port for one more nic of a server on ``host``, whose nics so far are ``instance.network_info``; run again it gives
-        the same one. Raises PortInUse, PortNotFound, NetworkNotFound, NoMoreFixedIps, FixedIpAlreadyInUse and kin."""
+        """A port for one more nic of a server on ``host``, whose present nics are ``instance.network_info``; a second run
+        returns the same port. Raises PortInUse, PortNotFound, NetworkNotFound, NoMoreFixedIps, FixedIpAlreadyInUse and similar
+        errors."""
 
     def detach(self, context: RequestContext, instance: Instance, vif: VIF) -> None:
-        """Give the port of one nic back: deleted when it was made for the server, else unbound. One that is gone, or that is
-        somebody else's by now, is left alone."""
+        """Release the port of one nic: deleted when it was made for the server, else unbound. A port that is gone, or that
+        another server has by now, is left alone."""
 
     def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
-        """Give back what an ``attach`` may have taken that did not come to its end."""
+        """Release what an interrupted ``attach`` may have taken."""
 
     def add_address(self, context: RequestContext, instance: Instance, network_id: str) -> None:
         """One more address for the server's nic on a network. Raises Invalid (400) for a network on which it has none, or
@@ -186,22 +189,21 @@ class NetworkAPI(Protocol):
         """The nics of ``instance.network_info`` as the network has them now, those that are gone left out."""
 
     def move(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
-        """The server lives on ``host`` from now on: all its nics are bound there and nowhere else. Answers them as they are
-        there; nics whose port is gone are left out. Run again, it gives the same. Raises VirtDriverError when it cannot be."""
+        """Bind all nics of the server to ``host`` and to no other host. Returns the nics as they are there, without those whose
+        port is gone. A second run returns the same. Raises VirtDriverError when a port cannot be bound."""
 
     def expect(self, context: RequestContext, instance: Instance, host: str) -> list[VIF]:
-        """Before a running server moves: its nics as they will be on ``host``, while they go on working where they are."""
+        """Before a running server moves: its nics as they will be on ``host``, while the present ones keep working."""
 
     def announce(self, context: RequestContext, instance: Instance, host: str) -> None:
-        """After ``expect``, when the server is about to come: let its nics be wired on ``host``. Called again when nobody says
-        that they are."""
+        """After ``expect``, when the server is about to arrive: let its nics be wired on ``host``. Called again when they are
+        not reported as wired."""
 
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """The server will not come to ``host``: undo ``expect`` and ``announce``."""
 
-    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
-        """Server -> port -> what the network says of it now, of all servers' ports on ``host``. {} where no news can be
-        lost."""
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortState]]:
+        """Server -> port -> the present data of the port, for all servers' ports on ``host``. {} where no event can be lost."""
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
         """port id -> its status ("ACTIVE", "DOWN", ...); without ports that are gone."""
@@ -213,7 +215,7 @@ class NetworkAPI(Protocol):
         """On a compute host, before it takes up anything. Raises ConfigError where this driver cannot work here."""
 
     def init_host(self, host: str) -> None:
-        """On a compute host: make bridges, DHCP and so on fit what the store says."""
+        """On a compute host: make bridges, DHCP and so on match the store."""
 
     def refresh_filters(self) -> None:
         """On a compute host: what guests may send and get follows their security groups, wherever those were changed."""

@@ -1,4 +1,4 @@
-"""Rules of security groups as Neutron has them: what may stand in one, and what a new group begins with. No database."""
+"""Rules of security groups in the form of Neutron: their validation, and the rules of a new group. No database."""
 from __future__ import annotations
 
 import ipaddress
@@ -22,11 +22,9 @@ _ANY = (None, "", "any", 0, "0")
 
 @dataclass(frozen=True)
 class Rule:
-    """What is let in or out. None is anything; with ICMP ``port_min`` is the type and ``port_max`` the code.
-
-    ``remote_group`` is the id of a group whose members are meant, ``remote_cidr`` a range; at most one of both. Raises
-    InvalidInput for what Neutron refuses.
-    """
+    """Allowed incoming or outgoing traffic. None allows any value; with ICMP ``port_min`` is the type and ``port_max`` the
+    code. ``remote_group`` is the id of a group whose members are meant, ``remote_cidr`` a range; at most one of the two. Raises
+    InvalidInput for a rule that Neutron refuses."""
 
     direction: str
     ethertype: str = IPV4
@@ -60,14 +58,14 @@ class Rule:
         try:
             version = ipaddress.ip_network(self.remote_cidr).version
         except ValueError:
-            raise exception.InvalidInput(reason=f"{self.remote_cidr!r} is no range of addresses") from None
+            raise exception.InvalidInput(reason=f"{self.remote_cidr!r} is not a range of addresses") from None
         if f"IPv{version}" != self.ethertype:
-            raise exception.InvalidInput(reason=f"{self.remote_cidr} is no range of {self.ethertype}")
+            raise exception.InvalidInput(reason=f"{self.remote_cidr} is not a range of {self.ethertype}")
 
     def _check_ports(self) -> None:
         low, high, number = self.port_min, self.port_max, self.number
         if number is not None and not 0 < number < 256:
-            raise exception.InvalidInput(reason=f"{self.protocol!r} is no protocol of IP")
+            raise exception.InvalidInput(reason=f"{self.protocol!r} is not a protocol of IP")
         if low is None and high is None:
             return
         if number in _ICMP:
@@ -78,7 +76,7 @@ class Rule:
         elif number not in WITH_PORTS:
             raise exception.InvalidInput(reason=f"protocol {self.protocol or 'any'} has no ports")
         elif low is None or high is None or not 1 <= low <= high <= 65535:
-            raise exception.InvalidInput(reason=f"{low}:{high} is no range of ports: it lies in 1-65535, the lower end first")
+            raise exception.InvalidInput(reason=f"{low}:{high} is not a range of ports: 1-65535, the lower end first")
 
 
 DEFAULTS = (Rule(EGRESS), Rule(EGRESS, IPV6))
@@ -95,8 +93,8 @@ _KNOWN = {"direction", "ethertype", "protocol", "port_range_min", "port_range_ma
 
 
 def parse(body: Mapping[str, Any]) -> Rule:
-    """The rule of a request to Neutron's API. Raises InvalidInput, also for a word that is not understood: it may have been
-    meant to let in less."""
+    """The rule of a request to Neutron's API. Raises InvalidInput, also for an unknown key: it may have been meant to allow
+    less."""
     strange = sorted(key for key, value in body.items() if key not in _KNOWN and value is not None)
     if strange:
         raise exception.InvalidInput(reason=f"unrecognised attributes: {', '.join(strange)[:200]}")
@@ -113,17 +111,17 @@ def _protocol(given: Any) -> str | None:
     if text in _ANY:
         return None
     if not isinstance(text, str) or not (text in NUMBERS or text.isascii() and text.isdigit() and len(text) < 4):
-        raise exception.InvalidInput(reason=f"{str(given)[:50]!r} is no protocol of IP")
+        raise exception.InvalidInput(reason=f"{str(given)[:50]!r} is not a protocol of IP")
     number = NUMBERS.get(text) or int(text)
     return {1: "icmp", **WITH_PORTS}.get(number, text)
 
 
 def _network(given: Any) -> str:
-    """A range in its short form; an address is a range of one, and what lies behind the prefix does not count."""
+    """A range in its short form; an address is a range of one, and bits behind the prefix are ignored."""
     try:
         return str(ipaddress.ip_network(str(given), strict=False))
     except ValueError:
-        raise exception.InvalidInput(reason=f"{str(given)[:100]!r} is no range of addresses") from None
+        raise exception.InvalidInput(reason=f"{str(given)[:100]!r} is not a range of addresses") from None
 
 
 def _integer(body: Mapping[str, Any], key: str) -> int | None:

@@ -15,19 +15,19 @@ LOG = log.getLogger(__name__)
 TIMEOUT = 30
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _INTERFACE_LENGTH = 15
-# one /30 for each namespace, out of link-local addresses that nobody routes; 169.254.169.254 is not among them
+# one /30 for each namespace, of link-local addresses, which are not routed; without 169.254.169.254
 _UPLINKS = ipaddress.IPv4Network("169.254.32.0/19")
 
 
 def check_name(name: str, what: str = "interface") -> str:
     """The name, or ConfigError: nothing that could be taken for an option or a path reaches a command."""
     if not _NAME.fullmatch(name) or (what == "interface" and len(name) > _INTERFACE_LENGTH):
-        raise exception.ConfigError(reason=f"{name!r} is no name of a network {what}")
+        raise exception.ConfigError(reason=f"{name!r} is not the name of a network {what}")
     return name
 
 
 def run(*command: str, given: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run one command; VirtDriverError with what it said when it fails and ``check`` is set."""
+    """Run one command; VirtDriverError with its output when it fails and ``check`` is set."""
     try:
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT,  # noqa: S603
                               check=False)
@@ -80,7 +80,7 @@ class NetworkHost:
         """Remove an interface if it is there."""
         if self.exists(interface):
             done = self.ip("link", "delete", "dev", interface, check=False)
-            if done.returncode and self.exists(interface):      # else another one removed it first
+            if done.returncode and self.exists(interface):      # else another process has removed it
                 raise exception.VirtDriverError(what=f"ip link delete {interface}", reason=done.stderr.strip())
 
     # the namespace --------------------------------------------------------------------------------------------------

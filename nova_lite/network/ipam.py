@@ -1,4 +1,4 @@
-"""Address arithmetic of the embedded network: ranges, free addresses, hardware addresses. It knows no database."""
+"""Address arithmetic of the embedded network: ranges, free addresses, hardware addresses. No database."""
 from __future__ import annotations
 
 import hashlib
@@ -12,7 +12,7 @@ from nova_lite import exception
 
 METADATA_ADDRESS = "169.254.169.254"
 MIN_MTU, MAX_MTU = 576, 65521
-_LARGEST, _SMALLEST = 8, 29          # prefix lengths: room for a gateway and some guests, and a range one can look through
+_LARGEST, _SMALLEST = 8, 29          # prefix lengths: room for a gateway and some guests, and a range that can be searched
 
 
 def parse_cidr(cidr: str) -> ipaddress.IPv4Network:
@@ -42,7 +42,7 @@ def parse_gateway(network: ipaddress.IPv4Network, gateway: str | None) -> str:
     if gateway is None:
         return str(network[1])
     if not is_host_address(network, gateway):
-        raise exception.InvalidInput(reason=f"gateway {gateway} is no host address of {network}")
+        raise exception.InvalidInput(reason=f"gateway {gateway} is not a host address of {network}")
     return str(ipaddress.IPv4Address(gateway))
 
 
@@ -86,13 +86,13 @@ def parse_mac(mac: str) -> str:
 
 
 def gateway_macs(network_id: str) -> str:
-    """What the hardware addresses of a network's gateways begin with, on all hosts; no port there may have such a one."""
+    """The first bytes of the hardware addresses of a network's gateways, on all hosts; no port there may have them."""
     return f"02:{_digest(network_id, 2)}:"
 
 
 def gateway_mac(network_id: str, host: str) -> str:
-    """The hardware address of a network's gateway on one host: always the same there, as guests remember it. Each host has
-    another one, for where the bridges of several are joined: switches there would see one address in several places."""
+    """The hardware address of a network's gateway on one host: always the same there, as guests cache it. Each host has another
+    address, for joined bridges of several hosts: switches would see one address in several places."""
     return gateway_macs(network_id) + _digest(host, 3)
 
 

@@ -19,17 +19,17 @@ from nova_lite.network.neutron_groups import Groups
 from nova_lite.network.neutron_moves import PortMoves, of_instance
 from nova_lite.network.neutron_ports import HOST, Ports
 from nova_lite.network.neutron_requests import NETWORK_FIELDS, RequestChecker, available
-from nova_lite.network.neutron_views import NEWS_FIELDS, SUBNET_FIELDS, make_vif, news_of, subnet_ids
+from nova_lite.network.neutron_views import PORT_STATE_FIELDS, SUBNET_FIELDS, make_vif, port_state_of, subnet_ids
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest, PortNews
+from nova_lite.objects.network import VIF, NetworkRequest, PortState
 
 LOG = log.getLogger(__name__)
 
 
 class NeutronNetwork:
-    """``network.base.NetworkAPI`` on Neutron. The API asks with the user's token, everybody else as the service user.
+    """``network.base.NetworkAPI`` on Neutron. The API calls with the user's token, all others as the service user.
 
-    A build with one nic costs one call in the API (the networks) and three on the host: the server's ports, which are none
+    A build with one nic costs one call in the API (the networks) and three on the host: the server's ports, which do not exist
     yet, their creation, and their subnets.
     """
 
@@ -47,7 +47,7 @@ class NeutronNetwork:
     def validate(self, context: RequestContext, requests: Requests, count: int,
                  security_groups: Sequence[str] = ("default",), may_use_external: bool = False,
                  server: Instance | None = None) -> Wanted:
-        """See NetworkAPI. The quota of ports is not asked for: Neutron itself refuses the port that is one too many."""
+        """See NetworkAPI. The quota of ports is not checked: Neutron itself refuses a port above it."""
         if isinstance(requests, str) and requests not in ("auto", "none"):
             raise exception.InvalidInput(reason=f"networks: {requests!r} is neither auto nor none")
         if isinstance(requests, list) and count > 1 and any(r.port_id or r.address for r in requests):
@@ -55,12 +55,12 @@ class NeutronNetwork:
         return self._requests.check(context, requests, security_groups, may_use_external, server)
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
-        """See NetworkAPI. A network of Neutron has subnets rather than one range."""
+        """See NetworkAPI. A network of Neutron has subnets in place of one range."""
         found = self._api.list(context, "networks", fields=["id", "name"])
         return [{"id": n["id"], "label": n["name"], "cidr": None} for n in found]
 
     def allocate(self, context: RequestContext, instance: Instance, requests: Requests, host: str) -> list[VIF]:
-        """See NetworkAPI. What fails leaves ports behind that ``deallocate`` finds."""
+        """See NetworkAPI. A failure leaves ports, which ``deallocate`` finds."""
         wanted = self._listed(context, instance, requests)
         if not wanted:
             return []
@@ -131,8 +131,8 @@ class NeutronNetwork:
         return self._now(context, ports, [before[port["id"]] for port in ports])
 
     def _now(self, context: RequestContext, ports: Sequence[Json], old: Sequence[VIF]) -> list[VIF]:
-        """The nics of ports, with what the server's request said of them. Floating IPs may have come and gone: who moved them
-        told the host that the server was on, which may have been dead."""
+        """The nics of ports, with the attributes of the server's request. Floating IPs may have changed: the change was
+        reported to the host that the server was on, which may have been dead."""
         floating = self._floating(context, [v.id for v in old])
         vifs = self._vifs(context, ports, {v.network_id: (v.network_name, v.mtu) for v in old},
                           [v.preserve_on_delete for v in old], [v.tag for v in old], floating)
@@ -147,14 +147,14 @@ class NeutronNetwork:
             found[one["port_id"], one["fixed_ip_address"]].append(one["floating_ip_address"])
         return found
 
-    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
-        """See NetworkAPI. One question, and one for the floating IPs of a hundred ports."""
-        ports = self._api.list(context, "ports", **{HOST: host}, fields=NEWS_FIELDS)
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortState]]:
+        """See NetworkAPI. One call, and one for the floating IPs of a hundred ports."""
+        ports = self._api.list(context, "ports", **{HOST: host}, fields=PORT_STATE_FIELDS)
         ports = [port for port in ports if (port.get("device_owner") or "").startswith("compute:")]
         floating = self._floating(context, [port["id"] for port in ports])
-        found: dict[str, dict[str, PortNews]] = defaultdict(dict)
+        found: dict[str, dict[str, PortState]] = defaultdict(dict)
         for port in ports:
-            found[port["device_id"]][port["id"]] = news_of(port, floating)
+            found[port["device_id"]][port["id"]] = port_state_of(port, floating)
         return found
 
     def port_states(self, context: RequestContext, port_ids: Sequence[str]) -> dict[str, str]:
@@ -166,7 +166,7 @@ class NeutronNetwork:
         return {p["device_id"] for p in self._api.by_ids(context, "ports", uuids, key="device_id", fields=["device_id"])}
 
     def _listed(self, context: RequestContext, instance: Instance, requests: Requests) -> list[NetworkRequest]:
-        """The requests one by one. The API has left "auto" only where the project had no network of its own."""
+        """The requests one by one. The API leaves "auto" only where the project has no network of its own."""
         if requests == "none":
             return []
         if requests and not isinstance(requests, str):
@@ -199,7 +199,7 @@ class NeutronNetwork:
         """Nothing: what is missing here is missing in Neutron's agents."""
 
     def init_host(self, host: str) -> None:
-        """Nothing: Neutron's agents look after their bridges, and a host must start while Neutron is down."""
+        """Nothing: Neutron's agents manage the bridges, and a host must start while Neutron is down."""
 
     def refresh_filters(self) -> None:
         """Nothing: Neutron's agents do."""

@@ -16,7 +16,7 @@ class Addresses:
         self._api = api
 
     def add(self, context: RequestContext, instance: Instance, network_id: str) -> None:
-        """One more address of the first subnet that has one left, for the server's first nic on the network."""
+        """One more address of the first subnet with a free one, for the server's first nic on the network."""
         ports = [p for p in self._ports(context, instance) if p["network_id"] == network_id]
         if not ports:
             raise exception.Invalid(f"Instance {instance.uuid} has no nic on network {network_id}.")

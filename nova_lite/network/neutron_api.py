@@ -1,4 +1,4 @@
-"""Neutron's v2.0 API, as much of it as servers need; its refusals become the errors that a user of Nova knows."""
+"""Neutron's v2.0 API, as much of it as servers need. Its refusals become the errors that users of Nova expect."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ _CHUNK = 100        # ids in one query: servers of HTTP bound the length of its 
 
 
 class StaleRevision(exception.Conflict):
-    """The port changed since it was looked at."""
+    """The port has changed since it was read."""
 
-    msg_fmt = "Port %(port_id)s was changed by somebody else."
+    msg_fmt = "Port %(port_id)s was changed by another client."
 
 
 class NeutronRefusal(exception.NovaLiteError):
@@ -57,11 +57,11 @@ class NeutronAPI:
             after = [link["href"] for link in answer.get(f"{key}_links", ()) if link["rel"] == "next"]
             if not after or not answer[key]:
                 return found
-            # of the address only what it asks for counts: Neutron may not know under which one it is reached
+            # only the query of the address is used: Neutron may not know under which address it is reached
             query = parse_qs(urlsplit(after[0]).query, keep_blank_values=True)
 
     def by_ids(self, context: RequestContext, what: str, ids: Collection[str], key: str = "id", **query: Any) -> Sequence[Json]:
-        """Those of a collection whose ``key`` is one of ``ids``; no call when there are none."""
+        """The items of a collection whose ``key`` is one of ``ids``; no call without ids."""
         wanted = sorted(set(ids))
         found: list[Json] = []
         for start in range(0, len(wanted), _CHUNK):
@@ -76,14 +76,14 @@ class NeutronAPI:
         return answer["ports"]
 
     def update_port(self, context: RequestContext, port_id: str, values: Json, revision: int | None = None) -> Json:
-        """Change a port; with ``revision`` only when it still has that one, else StaleRevision."""
+        """Change a port; with ``revision`` only when it still has that revision, else StaleRevision."""
         headers = {"If-Match": f"revision_number={revision}"} if revision is not None else {}
         answer = self._call(context, "PUT", f"/ports/{port_id}", json={"port": values}, headers=headers,
                             subject={"port_id": port_id})
         return answer["port"]
 
     def delete_port(self, context: RequestContext, port_id: str) -> None:
-        """Delete a port; one that is gone already is no error."""
+        """Delete a port; one that does not exist is no error."""
         try:
             self._call(context, "DELETE", f"/ports/{port_id}", subject={"port_id": port_id})
         except exception.PortNotFound:
@@ -125,9 +125,9 @@ class NeutronAPI:
         return True
 
     def drop_waiting(self, context: RequestContext, port_id: str) -> None:
-        """Remove the inactive bindings of a port, as of a check or a move that was cut off. One that is left to a host keeps
-        the port from being bound there by a change of its host: Neutron's answer to that never comes. And as long as there is
-        one, the agent of the port's own host does not wire it."""
+        """Remove the inactive bindings of a port, which an interrupted check or move has left. While a host has one, the port
+        cannot be bound there by a change of its host: Neutron does not answer that call. And the agent of the port's own host
+        does not wire the port."""
         try:
             found = self.bindings(context, port_id)
         except (exception.PortNotFound, NeutronRefusal) as error:   # it is gone, or says that it is no server's: it has none
@@ -197,7 +197,7 @@ def _ours(error: NeighbourError, subject: Mapping[str, str]) -> exception.NovaLi
 
 
 def _of_item(error: NeighbourError, what: str, item_id: str) -> exception.NovaLiteError | None:
-    """Nova's error about a security group, a rule of one, or a floating IP; None: the usual one will do."""
+    """Nova's error about a security group, a rule of one, or a floating IP; None: the general error is used."""
     name = _ITEMS.get(what, what)
     if error.status == 404:
         text = f"{name} {item_id} could not be found." if item_id else error.reason

@@ -12,7 +12,7 @@ _POOL = ["id", "name"]
 
 
 class FloatingIPs:
-    """All calls are made as whoever asks; a list costs three, however long it is."""
+    """All calls use the token of the caller; a list costs three calls, however long it is."""
 
     def __init__(self, api: NeutronAPI) -> None:
         self._api = api

@@ -11,18 +11,18 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.network import SecurityGroup, SecurityGroupRule
 
 _PORT_FIELDS = ["id", "security_groups", "revision_number"]
-_TRIES = 3          # of a change of a port that somebody else changes at the same time
+_TRIES = 3          # tries of a change, when another client changes the port at the same time
 _EVERYWHERE = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 
 
 class Groups:
-    """All calls are made as whoever asks: Neutron knows what its users may change."""
+    """All calls use the token of the caller: Neutron decides what its users may change."""
 
     def __init__(self, api: NeutronAPI) -> None:
         self._api = api
 
     def of_server(self, context: RequestContext, instance: Instance) -> list[SecurityGroup]:
-        """See ``GroupsAPI.of_server``. Two calls, and a third one when rules name groups that are not among these."""
+        """See ``GroupsAPI.of_server``. Two calls, and a third one when rules name other groups."""
         ids = {group for port in self._ports(context, instance) for group in port.get("security_groups", ())}
         return self._made(context, self._api.by_ids(context, "security-groups", ids))
 
@@ -89,7 +89,7 @@ class Groups:
         self._api.delete(context, "security-group-rules", rule_id)
 
     def _made(self, context: RequestContext, rows: Sequence[Json]) -> list[SecurityGroup]:
-        """Groups with the names of those that their rules speak of: one more call when these are others."""
+        """Groups with the names of the groups that their rules name: one more call when these are others."""
         known = by_key(rows, "id")
         others = {rule.get("remote_group_id") for row in rows for rule in row.get("security_group_rules", ())} - {None}
         known |= by_key(self._api.by_ids(context, "security-groups", others - known.keys(),

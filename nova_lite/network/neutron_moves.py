@@ -1,9 +1,9 @@
-"""Ports of a server that moves to another host. A running one needs them on two hosts at once: Neutron has a second binding for
-that, which is inactive until the guest has arrived.
+"""Ports of a server that moves to another host. A running server needs them on two hosts at once: Neutron has a second binding
+for that, which is inactive until the guest has arrived.
 
-A port that is on its way names its new host in the profile of its active binding (``migrating_to``): so the agent there wires
-it before the guest comes. After the move the agent must hear of the port once more, when the other binding is gone: as long as
-there is one, the agent takes the port for one that leaves (neutron/agent/rpc.py, CacheBackedPluginApi.get_device_details).
+A port that moves names its new host in the profile of its active binding (``migrating_to``): so the agent there wires it before
+the guest arrives. After the move, when the other binding is gone, the agent must be notified of the port once more: while there
+are two bindings, the agent regards the port as one that leaves (neutron/agent/rpc.py, CacheBackedPluginApi.get_device_details).
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PortMoves:
 
     def expect(self, context: RequestContext, ports: Sequence[Json], host: str) -> list[Json]:
         """The ports as they will be on ``host``, not wired there yet. Each gets an inactive binding to it. Raises
-        VirtDriverError for one that Neutron cannot bind there, and NeutronRefusal where it does not know bindings (the
+        VirtDriverError for a port that Neutron cannot bind there, and NeutronRefusal where it does not have bindings (the
         extension binding-extended)."""
         return [{**port, **self._expected(context, port, host)} if port.get(HOST) != host else port for port in ports]
 
@@ -41,9 +41,9 @@ class PortMoves:
                 "status": "DOWN"}
 
     def announce(self, context: RequestContext, ports: Sequence[Json], host: str) -> None:
-        """Let the agent of ``host`` wire the ports, which wait for it there. Called again it lets the agent hear again, which
-        is told of changes only: so the profile counts. It names the host all the time, else the agent that the port leaves
-        would take it for one that stays, and say that it is wired."""
+        """Let the agent of ``host`` wire the ports, which are about to arrive. A second call notifies the agent again; since
+        agents are notified of changes only, the profile has a counter. It names the host all the time, else the agent of the
+        old host would regard the port as one that stays, and report it as wired."""
         for port in ports:
             if port.get(HOST) == host:
                 continue
@@ -52,9 +52,9 @@ class PortMoves:
             self._api.update_port(context, port["id"], {PROFILE: {**profile, MIGRATING_TO: host, **again}})
 
     def move(self, context: RequestContext, ports: Sequence[Json], host: str) -> list[Json]:
-        """Each port is bound to ``host`` and nowhere else, by its waiting binding if it has one, and the agents hear of it.
-        They do so also when it was bound there before: an earlier run may have been cut off. A port that is deleted meanwhile
-        is left out. Raises VirtDriverError."""
+        """Bind each port to ``host`` and to no other host, by its inactive binding if it has one, and notify the agents. They
+        are notified also when the port was bound there before: an earlier run may have been interrupted. A port that is deleted
+        meanwhile is left out. Raises VirtDriverError."""
         found = [self._moved(context, port, host) for port in ports]
         return [port for port in found if port is not None]
 
@@ -82,7 +82,7 @@ class PortMoves:
                 self._tell(context, port)
 
     def _tell(self, context: RequestContext, port: Json) -> None:
-        """The agents hear of the port as it is now."""
+        """Notify the agents of the present state of the port."""
         try:
             self._api.update_port(context, port["id"], {PROFILE: settled(port)})
         except exception.PortNotFound:

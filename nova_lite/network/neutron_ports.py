@@ -1,6 +1,6 @@
-"""The ports of a server in Neutron, as the service user handles them: found, made, bound, given back.
+"""The ports of a server in Neutron, as the service user handles them: found, created, bound, released.
 
-A port of ours carries the server's uuid as ``device_id`` from its first moment on, so that whoever comes later finds it.
+A port of nova_lite has the server's uuid as ``device_id`` from its creation on, so that it can always be found.
 """
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nova_lite.objects.network import NetworkRequest
 
 LOG = log.getLogger(__name__)
 HOST = "binding:host_id"
-_TRIES = 3          # of a change of a port that somebody else changes at the same time
+_TRIES = 3          # tries of a change, when another client changes the port at the same time
 _UNBOUND: Json = {"device_id": "", "device_owner": "", HOST: ""}
 
 
 class Ports:
-    """All calls are made as the service user, whose role may bind ports and see those of every project."""
+    """All calls are made as the service user, whose role may bind ports and see the ports of every project."""
 
     def __init__(self, conf: cfg.ConfigOpts, api: NeutronAPI) -> None:
         self._conf, self._api = conf, api
@@ -37,7 +37,7 @@ class Ports:
     def allocate(self, context: RequestContext, instance: Instance, requests: Sequence[NetworkRequest],
                  host: str) -> list[Json]:
         """A port bound to ``host`` for each request, in order. Run again, also for another host, it gives the same ones."""
-        # a port of the user's that nobody changed since the API looked at it needs no second look
+        # a port of the user that has not changed since the API read it need not be read again
         known = [] if all(r.port_id and r.revision is not None for r in requests) else self.of_server(context, instance)
         chosen = _match(instance, requests, known)
         bound: list[Json | None] = []
@@ -53,7 +53,7 @@ class Ports:
         return ports
 
     def attach(self, context: RequestContext, instance: Instance, request: NetworkRequest, host: str) -> Json:
-        """One more port; what an earlier run made is among the server's ports, but not among its nics."""
+        """One more port. A port of an earlier run is among the ports of the server, but not among its nics."""
         if request.port_id:
             port = None if request.revision is not None else self._get(context, request.port_id)
             port = self._bind(context, instance, request.port_id, port, host, request.revision)
@@ -71,7 +71,7 @@ class Ports:
                 self._release_one(context, instance, port, [port_id] if preserve else ())
 
     def abandon(self, context: RequestContext, instance: Instance, request: NetworkRequest) -> None:
-        """Give back what ``attach`` may have made or bound for a request."""
+        """Release what ``attach`` may have created or bound for a request."""
         if request.port_id:
             self.detach(context, instance, request.port_id, preserve=True)
             return
@@ -98,7 +98,7 @@ class Ports:
             try:
                 self._release_one(context, instance, port, keep)
             except exception.NovaLiteError as error:
-                LOG.warning("port %s was not given back: %s", port["id"], error, extra={"instance_uuid": instance.uuid})
+                LOG.warning("port %s was not released: %s", port["id"], error, extra={"instance_uuid": instance.uuid})
                 first = first or error
         if first is not None:
             raise first
@@ -106,7 +106,7 @@ class Ports:
     def _release_one(self, context: RequestContext, instance: Instance, port: Json, keep: Collection[str]) -> None:
         if port["id"] in keep:
             try:
-                # before it is nobody's: its next server may be built where a live migration has left a binding
+                # before it is unbound: a live migration may have left a binding at the host of its next server
                 self._api.drop_waiting(context, port["id"])
                 unsaid = {PROFILE: settled(port)} if is_leaving(port) else {}
                 self._api.update_port(context, port["id"], {**_UNBOUND, **unsaid})
@@ -114,7 +114,7 @@ class Ports:
                 return
         elif port["project_id"] == instance.project_id:
             self._api.delete_port(context, port["id"])
-        else:       # anybody may write a server's uuid into a port of theirs
+        else:       # any user may write the uuid of a server into a port
             LOG.warning("port %s of project %s is not this server's: left alone", port["id"], port["project_id"],
                         extra={"instance_uuid": instance.uuid})
 
@@ -140,7 +140,7 @@ class Ports:
         raise exception.PortInUse(f"Port {port_id} is changed by others again and again.")
 
     def _checked_owner(self, context: RequestContext, instance: Instance, bound: Json) -> Json:
-        """The port; one that is another project's is given back to it."""
+        """The port. A port of another project than the server's is unbound again."""
         try:
             check_owner(bound, instance.uuid, instance.project_id)
         except exception.PortNotUsable:
@@ -182,7 +182,7 @@ def _listed(instance: Instance) -> list[Json]:
 
 
 def _match(instance: Instance, requests: Sequence[NetworkRequest], known: Sequence[Json]) -> list[Json | None]:
-    """Which of the ports that are there already is whose: by id, else by what the nic was before, else any that fits."""
+    """Assign the existing ports to the requests: by id, else by the earlier nic, else any that fits."""
     by_id = {p["id"]: p for p in known}
     users = {r.port_id for r in requests if r.port_id}
     free = [p for p in known if p["id"] not in users and p["project_id"] == instance.project_id]

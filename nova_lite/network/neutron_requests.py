@@ -1,4 +1,4 @@
-"""What a user asks of Neutron for a new server, looked at with the user's own token before the server is written down."""
+"""The networks and ports of a request for a new server, checked with the user's own token before the server is written."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ class RequestChecker:
             check_owner(found[port_id], server, project)
             if found[port_id].get("device_id"):
                 raise exception.PortInUse(port_id=port_id)
-        # what its policy guarantees is only the service user's to see
+        # only the service user sees what its policy guarantees
         limited = [p["id"] for p in found.values() if p.get("qos_policy_id") or p.get("qos_network_policy_id")]
         for port in self._api.by_ids(admin_context(), "ports", limited, fields=["id", "resource_request"]):
             _check_bandwidth(port)
@@ -107,7 +107,7 @@ class RequestChecker:
 
 
 def available(api: NeutronAPI, context: RequestContext, project_id: str, may_use_external: bool) -> list[Json]:
-    """Networks that a server of the project can mean without naming one: the project's own and the shared ones."""
+    """Networks that a server of the project may get without naming one: the project's own and the shared ones."""
     queries: tuple[Json, ...] = ({},)
     if context.is_admin or not context.auth_token:      # who would be answered the networks of the whole cloud
         queries = ({"project_id": project_id}, {"shared": True})
@@ -148,8 +148,8 @@ def _check_bandwidth(port: Json) -> None:
 
 
 def check_owner(port: Json, server: str, project: str) -> None:
-    """Raise PortNotUsable for a port of another project than the server's: whoever owns a network sees the ports that others
-    have on it, and an admin sees all, but a port takes the addresses and security groups of its owner with it."""
+    """Raise PortNotUsable for a port of another project than the server's. The owner of a network sees the ports of others on
+    it, and an admin sees all, but a port brings the addresses and security groups of its owner."""
     if port["project_id"] != project:
         raise exception.PortNotUsable(port_id=port["id"], instance=server)
 
@@ -168,7 +168,7 @@ def choose_group(name: str, found: Sequence[Json], project_id: str | None) -> Js
 
 def _enriched(request: NetworkRequest, port: Json | None, networks: Mapping[str, Json], groups: list[str] | None,
               may_use_external: bool) -> NetworkRequest:
-    """The request with what is known of its network; raises what forbids a nic there."""
+    """The request with the attributes of its network; raises the reason why no nic is allowed there."""
     network_id = port["network_id"] if port else request.network_id or ""
     network = networks.get(network_id)
     if port is None and network is not None:

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nova_lite.network.neutron_api import Json
-from nova_lite.objects.network import VIF, FixedIP, PortNews
+from nova_lite.objects.network import VIF, FixedIP, PortState
 
 SUBNET_FIELDS = ["id", "cidr", "ip_version", "gateway_ip", "dns_nameservers", "host_routes", "enable_dhcp", "ipv6_address_mode"]
 PROFILE = "binding:profile"
 MIGRATING_TO = "migrating_to"       # in the profile: the host that a live migration takes the port to
-REMINDERS = "nova_lite_reminders"   # in the profile: how often the agent there was told of it again
-NEWS_FIELDS = ["id", "device_id", "device_owner", "fixed_ips", "mac_address", "network_id", "binding:vif_type", PROFILE]
+REMINDERS = "nova_lite_reminders"   # in the profile: a counter of the notifications of the agent there
+PORT_STATE_FIELDS = ["id", "device_id", "device_owner", "fixed_ips", "mac_address", "network_id", "binding:vif_type", PROFILE]
 ACTIVE = "ACTIVE"
 FAILED = "binding_failed"
 _NAME_LENGTH = 15       # of an interface in Linux
@@ -36,20 +36,20 @@ def make_vif(port: Json, network_name: str, mtu: int | None, subnets: Mapping[st
                active=is_wired(port))
 
 
-def news_of(port: Json, floating_ips: Mapping[tuple[str, str], list[str]]) -> PortNews:
-    """``port`` has NEWS_FIELDS; ``floating_ips`` are by (port id, fixed address)."""
+def port_state_of(port: Json, floating_ips: Mapping[tuple[str, str], list[str]]) -> PortState:
+    """``port`` has PORT_STATE_FIELDS; ``floating_ips`` are by (port id, fixed address)."""
     addresses = sorted((a["subnet_id"], a["ip_address"], tuple(sorted(floating_ips.get((port["id"], a["ip_address"]), ()))))
                        for a in port.get("fixed_ips", ()))
-    return PortNews(port["network_id"], port["mac_address"], _kind(port), tuple(addresses), is_leaving(port))
+    return PortState(port["network_id"], port["mac_address"], _kind(port), tuple(addresses), is_leaving(port))
 
 
 def is_leaving(port: Json) -> bool:
-    """Whether its profile says that it is on its way to another host: the agent of its own host does not wire it then."""
+    """Whether its profile names another host: then the agent of its own host does not wire it."""
     return MIGRATING_TO in (port.get(PROFILE) or {})
 
 
 def settled(port: Json) -> Json:
-    """The profile of the port when it is on no way."""
+    """The profile of the port without the mark of a move."""
     return {name: value for name, value in (port.get(PROFILE) or {}).items() if name not in (MIGRATING_TO, REMINDERS)}
 
 
@@ -58,12 +58,12 @@ def _kind(port: Json) -> str:
 
 
 def is_wired(port: Json) -> bool:
-    """False when Neutron will still tell that the port is wired; a port that is switched off never will be."""
+    """False when Neutron will still report the port as wired; a port that is switched off is never reported."""
     return port.get("status") == ACTIVE or port.get("admin_state_up") is False
 
 
 def _details(kind: str, port: Json) -> dict[str, Any]:
-    """What the host needs to plug the nic: Neutron's vif_details, with the name of the bridge where there is one."""
+    """The host's data to plug the nic: Neutron's vif_details, with the name of the bridge where there is one."""
     details = dict(port.get("binding:vif_details") or {})
     if kind == "ovs":
         details["bridge"] = details.get("bridge_name") or "br-int"

@@ -13,7 +13,7 @@ from nova_lite.network.base import FloatingIPsAPI, GroupsAPI, PortStore, Request
 from nova_lite.network.default_group import DefaultGroup
 from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, NetworkRequest, PortNews
+from nova_lite.objects.network import VIF, NetworkRequest, PortState
 
 
 class NullNetwork:
@@ -86,7 +86,7 @@ class NullNetwork:
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """Nothing was expected."""
 
-    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortState]]:
         """Nothing."""
         return {}
 

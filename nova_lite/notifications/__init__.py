@@ -1,6 +1,5 @@
-"""What billing and monitoring are told over the message bus, in Nova's two formats.
-
-Off unless ``[notifications] format`` is set: then nothing of this package but this file is ever loaded.
+"""Notifications for billing and monitoring over the message bus, in the two formats of Nova. Off unless ``[notifications]
+format`` is set: then no other file of this package is loaded.
 """
 from __future__ import annotations
 
@@ -13,10 +12,8 @@ if TYPE_CHECKING:
 
 
 def attach(conf: cfg.ConfigOpts, db: Database, service: str) -> None:
-    """Tell what the transactions of ``db`` change, in the name of ``service`` (api, conductor) where no host is involved.
-
-    Raises ConfigError for a bus that cannot be used.
-    """
+    """Send notifications of the transactions of ``db``, as ``service`` (api, conductor) where no host is involved. Raises
+    ConfigError for a bus that cannot be used."""
     if conf.notifications.format != "none":
         from nova_lite.notifications.sender import Sender
 

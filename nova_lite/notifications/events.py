@@ -16,7 +16,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.operations import steps
 
 START, END, ERROR = "start", "end", "error"
-# a resize is told in three parts, which begin and end with the server's task_state
+# a resize has three parts, which begin and end with the server's task_state
 _PARTS = {step.task_state: step.part for step in steps.COLD if step.part is not None}
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 
@@ -44,7 +44,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why something failed, as far as the server's fault tells it."""
+    """The reason of a failure, from the server's fault."""
 
     exception: str
     message: str
@@ -54,7 +54,7 @@ class Fault:
 
 
 def of(journal: Journal) -> Iterator[Event]:
-    """The events of one transaction: what began, what changed, what ended."""
+    """The notifications of one transaction: what began, what changed, what ended."""
     failed = {a.id for a in journal.finished if a.state == objects.ERROR}
     for action in journal.started:
         if action.id not in failed:
@@ -116,7 +116,7 @@ def _locks(change: Change) -> Iterator[Event]:
 
 
 def _is_inside_a_move(verb: operations.Verb, action: Action, phase: str) -> bool:
-    """True for what :func:`_parts` tells better, and for hosts that go on with what another one began."""
+    """True for changes that :func:`_parts` reports in more detail, and for hosts that continue the work of another one."""
     if verb.is_cold_move:
         return phase != ERROR
     return phase == START and action.step == steps.RETURN
@@ -156,7 +156,7 @@ def fault_of(instance: Instance) -> Fault | None:
 
 
 def _module(path: str) -> str:
-    """The module of a source file, as far as its path tells it."""
+    """The module of a source file, from its path."""
     text = path.removesuffix(".py")
     for start in ("/site-packages/", "/nova_lite/"):
         head, found, tail = text.rpartition(start)

@@ -1,7 +1,7 @@
 """Sends notifications from a thread of its own: no operation waits for the broker, and none fails with it.
 
-While the broker is away the thread waits for it and what comes meanwhile is kept, :data:`CAPACITY` transactions of it; beyond
-that, the newest are dropped with a warning. A message may arrive twice when the broker dies at the wrong moment.
+While the broker is away the thread waits for it, and keeps :data:`CAPACITY` transactions; beyond that, the newest are dropped
+with a warning. A message may arrive twice when the broker dies at the wrong moment.
 """
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Sender:
         if self._pid == os.getpid():
             return
         with self._lock:
-            if self._pid != os.getpid():     # the first one of this process, perhaps a fork of another one
+            if self._pid != os.getpid():     # the first one of this process, which may be a fork
                 self._queue = queue.Queue(CAPACITY)
                 self._pid = os.getpid()
                 atexit.register(self.close)

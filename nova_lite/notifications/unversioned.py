@@ -15,7 +15,7 @@ _DOTTED = {"live_migration_pre": "live_migration.pre", "live_migration_post": "l
 
 
 def event_type(event: Event) -> str | None:
-    """What it is called; None: this format does not tell of it: nics never, volumes only when all was done."""
+    """Its name; None: this format has no notification of it: never of nics, and of volumes only at the end."""
     if event.name.startswith("interface_") or event.name in _UNTOLD:
         return None
     if event.name in _DOTTED:

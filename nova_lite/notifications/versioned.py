@@ -99,7 +99,7 @@ def _create(instance: Instance) -> Payload:
 
 
 def _keypair(instance: Instance) -> Payload:
-    from nova_lite import crypto  # 7 MiB, for those who are told of keys
+    from nova_lite import crypto  # 7 MiB: imported for notifications of keys only
 
     key = instance.keypair or {}
     read = crypto.x509_fingerprint if key.get("type") == "x509" else crypto.ssh_fingerprint

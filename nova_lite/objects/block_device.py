@@ -1,4 +1,4 @@
-"""A disk of a server beyond what its flavor gives: what was asked for, and what has become of it."""
+"""A disk of a server besides those of its flavor: the request, and its present state."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -52,7 +52,8 @@ class BlockDevice(Record):
 
     @property
     def serial(self) -> str:
-        """What the guest knows a volume by: its id, or that of the one for which it was exchanged."""
+        """The serial number by which the guest identifies the volume: its id, or that of the volume for which it was
+        exchanged."""
         return str((self.connection_info or {}).get("serial") or self.volume_id)
 
     @property

@@ -15,7 +15,7 @@ PROTOCOLS = {NOVNC: "vnc", SPICE_HTML5: "spice", SPICE_DIRECT: "spice", SERIAL: 
 
 @dataclass
 class Console(Record):
-    """Where a proxy reaches the console of a guest. ``internal_access_path`` is what some hypervisors want to be told first."""
+    """The address of a guest's console, for a proxy. ``internal_access_path`` is a text that some hypervisors expect first."""
 
     host: str
     port: int
@@ -25,7 +25,7 @@ class Console(Record):
 
 @dataclass
 class ConsoleAuthToken(Record):
-    """What a token stands for: one console of one server on one host, as it was when the token was made."""
+    """The meaning of a token: one console of one server on one host, at the time when the token was made."""
 
     instance_uuid: str
     compute_host: str
@@ -37,12 +37,12 @@ class ConsoleAuthToken(Record):
 
 
 def new_token() -> str:
-    """122 random bits, in the form that Nova's clients know."""
+    """122 random bits, in the form of Nova."""
     return str(uuid.uuid4())
 
 
 def digest(token: str) -> str:
-    """What is kept and sent in place of a token: nobody gets through a proxy with it."""
+    """Stored and sent in place of a token: the digest does not open a console."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -10,10 +10,9 @@ from nova_lite.objects.base import Record
 
 @dataclass
 class Flavor(Record):
-    """``flavorid`` is the public id. memory_mb and swap are MiB, root_gb and ephemeral_gb GiB.
-
-    ``pci_requests`` is what ``pci_passthrough:alias`` means (``hardware.pci.requests``): of a server's flavor only, since the
-    server keeps what the alias meant when it was made or resized."""
+    """``flavorid`` is the public id. memory_mb and swap are MiB, root_gb and ephemeral_gb GiB. ``pci_requests`` is the meaning
+    of ``pci_passthrough:alias`` (``hardware.pci.requests``). Only the flavor of a server has it: the server keeps the meaning
+    that the alias had when it was created or resized."""
 
     flavorid: str
     name: str

@@ -1,4 +1,4 @@
-"""What hosts tell each other about a guest that moves."""
+"""The messages between two hosts about a guest that moves."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -9,12 +9,10 @@ from nova_lite.objects.base import Record
 
 @dataclass
 class DiskOffer(Record):
-    """The disks of a guest that moves, as its old host serves them over the migration network, read-only.
-
-    ``disks`` are the names of files, ``disk_format`` is that of the root disk, and ``base`` the name of its base image (empty:
-    it has none). ``key`` is needed to connect and good for this move only; it must not come into any log. ``pool``: the disks
-    of the guest proper are not served, but stay in this pool, which the new host has to know; empty: they are files.
-    """
+    """The disks of a guest that moves, which its old host serves over the migration network, read-only. ``disks`` are the names
+    of files, ``disk_format`` is the format of the root disk, and ``base`` the name of its base image (empty: none). ``key`` is
+    needed to connect, and valid for this move only; it must not come into any log. ``pool``: the guest's own disks are not
+    served, but stay in this Ceph pool, which the new host must use too; empty: they are files."""
 
     address: str
     port: int
@@ -28,10 +26,9 @@ class DiskOffer(Record):
 
 @dataclass
 class SourceFacts(Record):
-    """The guest as it runs on its host. ``disks`` are {"name", "size", "used", "format", "whole"}, sizes in bytes; whole: it
-    does not stand on the server's image, so that all of it has to be copied. ``token`` stands in a file beside them, so that a
-    destination which can read it knows that it shares the directory. ``pool``: where all hosts with the same one see the disks;
-    empty: they are files."""
+    """The guest as it runs on its host. ``disks`` are {"name", "size", "used", "format", "whole"}, sizes in bytes. whole: the
+    disk has no base image, so all of it is copied. ``token`` is the content of a file beside the disks: a destination that can
+    read the file shares the directory. ``pool``: the Ceph pool of the disks; empty: they are files."""
 
     hypervisor_type: str
     hypervisor_version: int
@@ -48,9 +45,9 @@ class SourceFacts(Record):
 
 @dataclass
 class Plan(Record):
-    """How the guest comes over, as the destination has decided. ``shared``: both hosts have the same directory of guests.
-    ``nics`` by hardware address and ``volumes`` by id are these devices as the destination has them. ``waits_for`` are the
-    ports whose nics are there before the guest, so that Neutron can wire them."""
+    """How the guest comes to the destination, which has made the plan. ``shared``: both hosts have the same directory of
+    guests. ``nics`` by hardware address and ``volumes`` by id are the devices at the destination. ``waits_for``: ports whose
+    nics exist before the guest, so that Neutron can wire them."""
 
     block: bool = False
     shared: bool = False
@@ -64,13 +61,13 @@ class Plan(Record):
     nics: dict[str, str] = field(default_factory=dict)
     volumes: dict[str, str] = field(default_factory=dict)
     host: str = ""                  # the destination's name
-    post_copy: bool = False         # the destination can let the guest go on before all its memory is there
+    post_copy: bool = False         # the destination can run the guest before all its memory is there
     waits_for: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Progress(Record):
-    """Bytes of a copy; ``post_copy``: the guest goes on at the destination already."""
+    """Bytes of a copy; ``post_copy``: the guest runs at the destination already."""
 
     memory_total: int = 0
     memory_processed: int = 0

@@ -1,4 +1,4 @@
-"""What is known of an image, whichever driver it came from."""
+"""The data of an image, the same for each driver."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field

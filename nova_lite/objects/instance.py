@@ -27,7 +27,7 @@ DEVICE_ADDRESSES = "device_addresses"
 """Where the guest finds its devices, of a server of which any has a tag: see ``ComputeDriver.device_addresses``."""
 UNSHELVED_HOST = "unshelved_host"
 """The host whose guest may have begun to run, on a shelved server: no other may."""
-SHELF_KEYS = (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE, UNSHELVED_HOST)
+SHELVING_KEYS = (SHELVED_AT, SHELVED_IMAGE, SHELVED_HOST, UNSHELVED_IMAGE, UNSHELVED_HOST)
 """What a server has of these only while it is shelved, or comes back."""
 
 
@@ -133,7 +133,7 @@ class Instance(Record):
         return any(vif.tag for vif in self.network_info) or any(device.tag for device in self.block_devices)
 
     def pci_addresses(self, host: str) -> list[str]:
-        """The PCI devices of a host that it holds; what one of its moves holds is for the way back."""
+        """The server's PCI devices on a host, without those that one of its moves keeps for a revert."""
         return [d["address"] for d in self.pci_devices if d["host"] == host and d["consumer"] == self.uuid]
 
     @property
@@ -143,7 +143,7 @@ class Instance(Record):
 
     @property
     def ephemeral_disks(self) -> list[int]:
-        """GiB of each empty disk beside the root disk, at most MAX_LOCAL: those asked for, else the one of the flavor."""
+        """GiB of each empty disk beside the root disk, at most MAX_LOCAL: those of the request, else the one of the flavor."""
         asked = [self.flavor.ephemeral_gb if d.size is None else d.size for d in self.block_devices if d.is_ephemeral]
         return [size for size in asked or [self.flavor.ephemeral_gb] if size]
 
@@ -167,7 +167,7 @@ def has_unshelved(server: Instance) -> bool:
     return bool(image_id) and server.system_metadata.get(UNSHELVED_IMAGE) == image_id
 
 
-def off_the_shelf(server: Instance) -> dict[str, Any]:
+def without_shelving_keys(server: Instance) -> dict[str, Any]:
     """``system_metadata`` of a server that was shelved, once it is not any more."""
     return {key: value for key, value in server.system_metadata.items()
-            if key not in SHELF_KEYS}
+            if key not in SHELVING_KEYS}

@@ -11,7 +11,7 @@ from nova_lite.objects.flavor import Flavor
 # migration_type
 RESIZE, MIGRATION, LIVE_MIGRATION, EVACUATION = "resize", "migration", "live-migration", "evacuation"
 
-# status: what clients see of a move on its way ...
+# status, as clients see it: of an open move ...
 ACCEPTED, QUEUED, PREPARING, RUNNING = "accepted", "queued", "preparing", "running"
 PRE_MIGRATING, MIGRATING, POST_MIGRATING = "pre-migrating", "migrating", "post-migrating"
 FINISHED, CONFIRMING, REVERTING = "finished", "confirming", "reverting"
@@ -20,8 +20,8 @@ DONE, COMPLETED, CONFIRMED, REVERTED = "done", "completed", "confirmed", "revert
 ERROR, FAILED, CANCELLED = "error", "failed", "cancelled"
 REVERT_BEGUN = "revert_begun"       # in ``facts``: a revert may have removed the guest from where it went
 UNDO_BEGUN = "undo_begun"           # in ``facts``: why the new host of a cold move removes what it has of the guest
-WENT_ON = "went_on"                 # in ``facts``: the guest goes on at its new host though not all of it was there
-LOST = "lost"                       # in the arguments of its action: why a guest that went on will never be whole
+WENT_ON = "went_on"                 # in ``facts``: the guest runs at its new host, without all of its memory
+LOST = "lost"                       # in the arguments of its action: why the memory of such a guest is lost
 ENDED_WELL = (DONE, COMPLETED, CONFIRMED, REVERTED)
 ENDED = (*ENDED_WELL, ERROR, FAILED, CANCELLED)
 
@@ -46,7 +46,7 @@ class Migration(Record):
     dest_host: str | None = None          # an address
     old_flavor: Flavor | None = None
     new_flavor: Flavor | None = None
-    facts: dict[str, Any] | None = None   # what the hosts tell each other, e.g. the server's state before
+    facts: dict[str, Any] | None = None   # messages between the hosts, such as the state of the server before
     memory_total: int | None = None
     memory_processed: int | None = None
     memory_remaining: int | None = None
@@ -71,7 +71,7 @@ class Migration(Record):
 
     @property
     def went_on(self) -> bool:
-        """True from when the guest of a live migration went on where it goes: its disks are there, whatever becomes of it."""
+        """True once the guest of a live migration runs at its new host: its disks are there from then on."""
         return bool((self.facts or {}).get(WENT_ON))
 
     @property

@@ -1,4 +1,4 @@
-"""What a server asks of the network, and what it got."""
+"""What a server asks of the network, and the result."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class NetworkRequest(Record):
     mtu: int | None = None
     dns: bool = False                   # ports of the network have names
     security_groups: list[str] | None = None    # ids for the port to be made; None: the project's default group
-    revision: int | None = None         # of the user's port, when the API looked at it
+    revision: int | None = None         # of the user's port, when the API read it
     key: str | None = None              # names a nic that was attached later: its place in the list does not
 
 
@@ -44,9 +44,9 @@ class FixedIP(Record):
 
 
 @dataclass(frozen=True)
-class PortNews:
-    """What the network may change of a port while nobody hears of it. ``addresses`` are (subnet id, address, floating IPs),
-    sorted; ``type`` is the VIF type. ``leaving``: a live migration has said that the port goes to another host."""
+class PortState:
+    """The attributes of a port that may change without an event. ``addresses`` are (subnet id, address, floating IPs), sorted;
+    ``type`` is the VIF type. ``leaving``: a live migration has marked the port for another host."""
 
     network_id: str
     mac_address: str
@@ -83,10 +83,10 @@ class VIF(Record):
         if not self.devname:
             self.devname = "tap" + self.id[:11]      # an interface name has 15 characters at most; Nova's form
 
-    def news(self) -> PortNews:
-        """What the record knows of the port."""
+    def port_state(self) -> PortState:
+        """The same attributes, as the record of the server has them."""
         addresses = sorted((f.subnet_id or "", f.address, tuple(sorted(f.floating_ips))) for f in self.fixed_ips)
-        return PortNews(self.network_id, self.mac_address, self.type, tuple(addresses))
+        return PortState(self.network_id, self.mac_address, self.type, tuple(addresses))
 
 
 @dataclass
@@ -108,7 +108,7 @@ class SecurityGroupRule(Record):
 
 @dataclass
 class SecurityGroup(Record):
-    """A security group with its rules for what comes in."""
+    """A security group with its rules for incoming traffic."""
 
     id: str
     name: str

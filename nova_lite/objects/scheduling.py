@@ -1,4 +1,4 @@
-"""What the conductor asks of the scheduler, and what it answers."""
+"""The request of the conductor to the scheduler, and the answer."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field

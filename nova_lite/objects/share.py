@@ -1,4 +1,4 @@
-"""Shares of files: what the Shared File System service says of one, and what a server has of it."""
+"""Shares of files: the data of the Shared File System service, and the record of a server."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ ATTACHING, INACTIVE, ACTIVE, DETACHING, ERROR = "attaching", "inactive", "active
 
 @dataclass
 class Share(Record):
-    """A share as its service knows it; ``export_location`` is what a host mounts."""
+    """A share, as in its service. A host mounts ``export_location``."""
 
     id: str
     status: str

@@ -42,16 +42,16 @@ REBUILD_STATES = (REBUILDING, REBUILD_BLOCK_DEVICE_MAPPING, REBUILD_SPAWNING)
 SHELVE_STATES = (SHELVING, SHELVING_IMAGE_PENDING_UPLOAD, SHELVING_IMAGE_UPLOADING, SHELVING_OFFLOADING)
 
 
-def may_have_shelf(instance: Instance) -> bool:
-    """Whether a server is on its shelf, or on its way there or back, or was there when it was soft-deleted: the image of the
-    shelf goes with it. Any other that still knows of one is in trouble."""
+def owns_shelved_image(instance: Instance) -> bool:
+    """Whether the image of a shelved server is deleted together with it: the server is shelved, is being shelved or unshelved,
+    or was shelved when it was soft-deleted. In any other state the image may be the only copy."""
     return instance.vm_state in (SHELVED, SHELVED_OFFLOADED, SOFT_DELETED) or (
         instance.task_state in SHELVE_STATES)
 
 
 def left_image(instance: Instance) -> str | None:
-    """The image of its shelf that goes with the delete of a server: a soft delete has left it, for a restore. Of any other
-    state the image may be all that the user has of the server."""
+    """The image of a shelved server that was soft-deleted: it is deleted with the server. In any other state the image may be
+    the only copy of the server."""
     return instance.system_metadata.get(SHELVED_IMAGE) if instance.vm_state == SOFT_DELETED else None
 
 

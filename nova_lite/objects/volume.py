@@ -1,4 +1,4 @@
-"""What is known of volumes, whichever driver they came from."""
+"""The data of a volume, the same for each driver."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Volume(Record):
     image_metadata: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     created_at: str = ""
-    migration_status: str | None = None     # what the Volume service tells its own kind only
+    migration_status: str | None = None     # visible for services only
 
     @property
     def is_migrating(self) -> bool:
@@ -55,10 +55,10 @@ class Snapshot(Record):
 
 @dataclass
 class Attachment(Record):
-    """A reservation of a volume for a server; ``connection_info`` is there once a connector was told.
+    """A reservation of a volume for a server; it has ``connection_info`` once it has a connector.
 
-    ``connection_info`` is {"driver_volume_type": rbd|iscsi|nbd|local, "data": {...}} as Cinder gives it, secrets included:
-    never log it, never store it.
+    ``connection_info`` is {"driver_volume_type": rbd|iscsi|nbd|local, "data": {...}} as Cinder returns it, with secrets: never
+    log it, never store it.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The table of verbs: what is done to servers, as pure data that every service reads."""
+"""The table of verbs: the operations on servers, as pure data that every service reads."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -9,26 +9,26 @@ from nova_lite.operations.table import BETWEEN_HOSTS, VERBS
 from nova_lite.operations.verb import (
     Begins,
     Change,
-    Debt,
     Guest,
     IfHostDies,
     Move,
     MoveKind,
+    PendingCleanup,
     Runs,
     Verb,
     WithoutHost,
     check,
 )
 
-__all__ = ["BETWEEN_HOSTS", "VERBS", "Begins", "Change", "Debt", "Guest", "GuestAt", "IfHostDies", "Move", "MoveKind", "Runs",
-           "Step", "Verb", "Where", "WithoutHost", "check", "known", "named", "of", "position"]
+__all__ = ["BETWEEN_HOSTS", "VERBS", "Begins", "Change", "Guest", "GuestAt", "IfHostDies", "Move", "MoveKind", "PendingCleanup",
+           "Runs", "Step", "Verb", "Where", "WithoutHost", "check", "known", "named", "of", "position"]
 
 
 def of(action: Action) -> Verb:
-    """The row of an action. Raises KeyError for what another version wrote."""
+    """The row of an action. Raises KeyError for a verb that only another version has."""
     return VERBS[action.verb]
 
 
 def known(actions: Iterable[Action]) -> list[tuple[Action, Verb]]:
-    """Actions with their rows, without those that only another version understands."""
+    """Actions with their rows, without the actions whose verb only another version has."""
     return [(action, VERBS[action.verb]) for action in actions if action.verb in VERBS]

@@ -24,7 +24,7 @@ _GUEST = {Guest.ONE: "one host", Guest.EITHER: "source or destination",
 
 
 def text(template: str) -> str:
-    """The document. Raises ValueError for a verb that the template forgets, and KeyError for one that there is not."""
+    """The document. Raises ValueError for a verb that the template leaves out, and KeyError for an unknown verb."""
     forgotten = set(VERBS) - {name for kind, names in _MARK.findall(template) if kind == "table" for name in names.split()}
     if forgotten:
         raise ValueError(f"no table has {', '.join(sorted(forgotten))}")
@@ -48,7 +48,7 @@ def _names(values: Iterable[str | None]) -> str:
 
 
 def _table(verbs: list[Verb]) -> str:
-    failure = "Failure of which its host tells nothing"
+    failure = "Failure, when the host reports no state"
     return _rows(("Verb", "Request", "From", "While", "task_state", "Success", failure, "Begins at"), (
         (verb.name, f"`{verb.request}`", _names(verb.vm_states) or "any", _while(verb), _names(verb.working) or "none",
          f"`{verb.ends_in}`" if verb.ends_in else "as before", f"`{verb.fails_in}`" if verb.fails_in else "as before",
@@ -62,7 +62,7 @@ def _while(verb: Verb) -> str:
 
 
 def _diagram(verbs: list[Verb]) -> str:
-    """Who goes from where to where by which verb. Edges with the same ends are one."""
+    """The states from which each verb leads to which. Edges with the same ends are one."""
     edges: dict[tuple[str, str], list[str]] = {}
     for verb in verbs:
         for start in verb.vm_states or ("[*]",):
@@ -100,7 +100,7 @@ def _partner(step: Step) -> str:
 
 
 def _moves(verbs: list[Verb]) -> str:
-    return _rows(("Verb", "migration_type", "status on the way", "Success", "Failure, unless its host says more"), (
+    return _rows(("Verb", "migration_type", "status on the way", "Success", "Failure, when the host reports no status"), (
         (verb.name, f"`{move.type}`" if move.type else "that of the move", _names(move.statuses), f"`{move.succeeds_as}`",
          "`finished`: it can be asked for again" if verb.settles_move else f"`{move.fails_as}`")
         for verb in verbs if (move := verb.move) is not None))
@@ -126,8 +126,8 @@ def _death(verb: Verb) -> str:
             return "another host; where the guest may run at the dead one (`guest_at`), that is waited for"
         case IfHostDies.DONE:
             return _done(verb)
-        case IfHostDies.SHELF:
-            return "on its shelf if it was there, or where its guest may run; else `error`"
+        case IfHostDies.STAY_SHELVED:
+            return "shelved if it was shelved before, or where its guest may run; else `error`"
         case IfHostDies.FAIL_IF_BEGUN if verb.fails_in is not None:
             return f"not begun: as it was; begun: `{verb.fails_in}`"
         case _:

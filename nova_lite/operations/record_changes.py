@@ -1,4 +1,4 @@
-"""Changes of a server's record that no host works on. They are no verbs: only their preconditions are used."""
+"""Changes of a server's record that need no host. They are no verbs: only their preconditions are used."""
 from __future__ import annotations
 
 from nova_lite.objects import states

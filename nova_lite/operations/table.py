@@ -1,4 +1,4 @@
-"""The table of verbs: one row for each thing that is done to a server. ``verb.py`` explains the columns.
+"""The table of verbs: one row for each operation on a server. ``verb.py`` explains the columns.
 
 The preconditions are those of Nova's compute API (reference states_policies.md C4, C5).
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 from nova_lite.objects import migration, states
 from nova_lite.objects.states import ACTIVE, ERROR, PAUSED, RESCUED, RESIZED, RUNNING, SHUTDOWN, STOPPED, SUSPENDED
 from nova_lite.operations import steps
-from nova_lite.operations.verb import Begins, Debt, Guest, IfHostDies, Move, MoveKind, Runs, Verb, WithoutHost
+from nova_lite.operations.verb import Begins, Guest, IfHostDies, Move, MoveKind, PendingCleanup, Runs, Verb, WithoutHost
 
 ANY: tuple[str, ...] = ()
 ANY_TASK: tuple[str | None, ...] = ()
 QUIET = (ACTIVE, PAUSED, SUSPENDED, STOPPED)
 _WITH_DISKS = (ACTIVE, PAUSED, STOPPED, RESIZED, states.SOFT_DELETED, states.SHELVED, states.SHELVED_OFFLOADED)
 _FOR_NICS = (ACTIVE, PAUSED, STOPPED)
-# the guest may be stopped or busy, but it is where the server says, and whole: nobody moves it or makes it anew
+# in these task_states the guest is complete and at the host of its server: no verb moves it or makes a new one
 _GUEST_STAYS = (
     None, states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOT_STARTED, states.REBOOTING_HARD,
     states.REBOOT_STARTED_HARD, states.PAUSING, states.UNPAUSING, states.SUSPENDING, states.RESUMING, states.UPDATING_PASSWORD,
@@ -43,7 +43,7 @@ _EVACUATES = Move(MoveKind.EVACUATION, (migration.ACCEPTED, migration.PRE_MIGRAT
                   fails_as=migration.FAILED, type=migration.EVACUATION)
 
 VERBS: dict[str, Verb] = {row.name: row for row in (
-    # servers come and go
+    # builds and deletes
     Verb(name="build", request="POST /servers", action="create", event="_do_build_and_run_instance",
          vm_states=(states.BUILDING,), task_states=(states.SCHEDULING,), respects_lock=False, must_have_launched=False,
          working=states.BUILD_STATES, ends_in=ACTIVE, power_state=RUNNING, fails_in=ERROR, begins=Begins.CONDUCTOR,
@@ -57,7 +57,7 @@ VERBS: dict[str, Verb] = {row.name: row for row in (
          task_states=ANY_TASK, must_have_launched=False, working=(states.DELETING,), ends_in=states.DELETED,
          power_state=states.NOSTATE, fails_in=ERROR, is_repeatable=True, if_host_dies=IfHostDies.DONE,
          without_host=WithoutHost.DELETE, notification="delete"),
-    # what shall be brought back must be whole: in the middle of a move only a delete for good is taken
+    # a server that may be restored must have a complete guest: during a move only a delete for good is allowed
     Verb(name="soft_delete", request="DELETE /servers/{server_id}", action="delete", event="soft_delete_instance",
          vm_states=ANY, task_states=_GUEST_STAYS, working=(states.SOFT_DELETING,), ends_in=states.SOFT_DELETED,
          power_state=SHUTDOWN, fails_in=ERROR, is_repeatable=True, if_host_dies=IfHostDies.DONE, ends_waiting_move=True,
@@ -88,7 +88,7 @@ VERBS: dict[str, Verb] = {row.name: row for row in (
     Verb(name="suspend", request="suspend", action="suspend", event="suspend_instance", vm_states=(ACTIVE,), with_shares=False,
          working=(states.SUSPENDING,), ends_in=SUSPENDED, power_state=SHUTDOWN, fails_in=ERROR,
          if_host_dies=IfHostDies.FAIL_IF_BEGUN, takes_guest_away=True, notification="suspend"),
-    # the saved memory is still there, or the guest ran
+    # a failure leaves the server suspended: the saved memory is still there
     Verb(name="resume", request="resume", action="resume", event="resume_instance", vm_states=(SUSPENDED,),
          working=(states.RESUMING,), ends_in=ACTIVE, power_state=RUNNING, if_host_dies=IfHostDies.FAIL_IF_BEGUN,
          notification="resume"),
@@ -97,7 +97,7 @@ VERBS: dict[str, Verb] = {row.name: row for row in (
          if_host_dies=IfHostDies.FAIL_IF_BEGUN),
     Verb(name="trigger_crash_dump", request="trigger_crash_dump", action="trigger_crash_dump", event="trigger_crash_dump",
          vm_states=(ACTIVE, PAUSED, RESCUED, RESIZED, ERROR), if_host_dies=IfHostDies.WAIT, notification="trigger_crash_dump"),
-    # the guest is made anew; a server that was stopped is stopped again: the host says so
+    # the guest is made again; the host reports that a server is stopped which was stopped before
     Verb(name="rebuild", request="rebuild", action="rebuild", event="rebuild_instance", vm_states=(ACTIVE, STOPPED, ERROR),
          with_shares=False, working=states.REBUILD_STATES, ends_in=ACTIVE, power_state=RUNNING, fails_in=ERROR,
          if_host_dies=IfHostDies.FAIL, runs=Runs.LONG, forgets_files=True,
@@ -127,7 +127,7 @@ VERBS: dict[str, Verb] = {row.name: row for row in (
          working=(states.RESIZE_REVERTING,), ends_in=ACTIVE, power_state=RUNNING, fails_in=RESIZED, begins=Begins.DESTINATION,
          if_host_dies=IfHostDies.WAIT, guest=Guest.EITHER, steps=steps.REVERT, move=_REVERTS, takes_guest_away=True,
          writes=_PLACE | _SIZE | _GUEST | {"launched_at"}, notification="resize_revert"),
-    # nobody but its hosts knows where the guest is: they bring it to an end, however often they die
+    # only its hosts can find out where the guest is: they end the migration, however often they die
     Verb(name="live_migrate", request="os-migrateLive", action="live-migration", event="live_migration",
          vm_states=(ACTIVE, PAUSED), with_shares=False, working=(states.MIGRATING,), begins=Begins.CONDUCTOR,
          if_host_dies=IfHostDies.PARTNER, runs=Runs.LONG, guest=Guest.EITHER, move=_LIVE, is_given_up=False,
@@ -138,31 +138,32 @@ VERBS: dict[str, Verb] = {row.name: row for row in (
          power_state=RUNNING, fails_in=ERROR, begins=Begins.CONDUCTOR, if_host_dies=IfHostDies.ANOTHER, runs=Runs.LONG,
          guest=Guest.RETURNS, move=_EVACUATES, writes=_PLACE | _GUEST | _BUILT, notification="rebuild",
          notification_at_conductor="evacuate"),
-    # shelves; where offloading follows at once, the host says that it has
+    # shelving; the host reports when it has offloaded the server at once
     Verb(name="shelve", request="shelve", action="shelve", event="shelve_instance", vm_states=QUIET, with_shares=False,
          working=states.SHELVE_STATES, ends_in=states.SHELVED, power_state=SHUTDOWN, fails_in=ERROR,
-         if_host_dies=IfHostDies.SHELF, runs=Runs.LONG, takes_guest_away=True, writes=_PLACE | {"block_devices"},
+         if_host_dies=IfHostDies.STAY_SHELVED, runs=Runs.LONG, takes_guest_away=True, writes=_PLACE | {"block_devices"},
          notification="shelve"),
     Verb(name="shelveOffload", request="shelveOffload", action="shelveOffload", event="shelve_offload_instance",
          vm_states=(states.SHELVED,), working=(states.SHELVING_OFFLOADING,), ends_in=states.SHELVED_OFFLOADED,
-         power_state=SHUTDOWN, fails_in=ERROR, if_host_dies=IfHostDies.SHELF, takes_guest_away=True,
+         power_state=SHUTDOWN, fails_in=ERROR, if_host_dies=IfHostDies.STAY_SHELVED, takes_guest_away=True,
          writes=_PLACE | {"block_devices"}, notification="shelve_offload"),
     Verb(name="unshelve", request="unshelve", action="unshelve", event="unshelve_instance",
          vm_states=(states.SHELVED, states.SHELVED_OFFLOADED), working=(states.UNSHELVING,), ends_in=ACTIVE,
-         power_state=RUNNING, fails_in=ERROR, begins=Begins.CONDUCTOR, if_host_dies=IfHostDies.SHELF, runs=Runs.LONG,
+         power_state=RUNNING, fails_in=ERROR, begins=Begins.CONDUCTOR, if_host_dies=IfHostDies.STAY_SHELVED, runs=Runs.LONG,
          takes_guest_away=True, writes=_PLACE | _GUEST | {"launched_at", "system_metadata"}, notification="unshelve"),
-    # images; these end where they began, idle again
+    # images; these verbs set the task_state only
     Verb(name="createImage", request="createImage", action="createImage", event="snapshot_instance", vm_states=QUIET,
          respects_lock=False,
          working=(states.IMAGE_SNAPSHOT_PENDING, states.IMAGE_SNAPSHOT, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
-         if_host_dies=IfHostDies.WAIT, runs=Runs.LONG, owes=Debt.IMAGE, notification="snapshot"),
+         if_host_dies=IfHostDies.WAIT, runs=Runs.LONG, pending_cleanup=PendingCleanup.IMAGE, notification="snapshot"),
     Verb(name="createBackup", request="createBackup", action="createBackup", event="backup_instance", vm_states=QUIET,
          respects_lock=False, working=(states.IMAGE_BACKUP, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
-         if_host_dies=IfHostDies.WAIT, runs=Runs.LONG, owes=Debt.IMAGE, notification="snapshot"),
-    # the API makes the snapshots of volumes; a host ends what its request has left
+         if_host_dies=IfHostDies.WAIT, runs=Runs.LONG, pending_cleanup=PendingCleanup.IMAGE, notification="snapshot"),
+    # the API makes the snapshots of volumes; a host finishes the action when the request died
     Verb(name="snapshot_volumes", request="createImage", action="createImage", event="snapshot_instance", vm_states=QUIET,
-         respects_lock=False, if_host_dies=IfHostDies.WAIT, runs=Runs.LONG, freezes_guest=True, owes=Debt.SNAPSHOTS),
-    # devices; these change no state, so several may be under way: the host does one after the other
+         respects_lock=False, if_host_dies=IfHostDies.WAIT, runs=Runs.LONG, freezes_guest=True,
+         pending_cleanup=PendingCleanup.SNAPSHOTS),
+    # devices; these verbs change no state, so several actions may be open: the host does one after the other
     Verb(name="attach_volume", request="POST /servers/{server_id}/os-volume_attachments", action="attach_volume",
          event="attach_volume", vm_states=_WITH_DISKS, if_host_dies=IfHostDies.WAIT, without_host=WithoutHost.UNDO,
          writes=_VOLUME, notification="volume_attach"),
@@ -171,14 +172,14 @@ VERBS: dict[str, Verb] = {row.name: row for row in (
          writes=_VOLUME, notification="volume_detach"),
     Verb(name="swap_volume", request="PUT /servers/{server_id}/os-volume_attachments/{volume_id}", action="swap_volume",
          event="swap_volume", vm_states=(ACTIVE, PAUSED, RESIZED), if_host_dies=IfHostDies.WAIT, runs=Runs.LONG,
-         writes=_VOLUME, exchanges_volume=True, owes=Debt.ANSWER, notification="volume_swap"),
+         writes=_VOLUME, exchanges_volume=True, pending_cleanup=PendingCleanup.ANSWER, notification="volume_swap"),
     Verb(name="volume_snapshot_create", request="POST /os-assisted-volume-snapshots", action="volume_snapshot_create",
          event="volume_snapshot_create", vm_states=ANY, respects_lock=False, must_have_launched=False,
          if_host_dies=IfHostDies.WAIT),
     Verb(name="volume_snapshot_delete", request="DELETE /os-assisted-volume-snapshots/{snapshot_id}",
          action="volume_snapshot_delete", event="volume_snapshot_delete", vm_states=ANY, respects_lock=False,
          must_have_launched=False, if_host_dies=IfHostDies.WAIT),
-    # the Volume service tells of it when it is done there: nobody can refuse it
+    # the Volume service reports an extension that it has done: the API cannot refuse it
     Verb(name="extend_volume", request="POST /os-server-external-events", action="extend_volume", event="extend_volume",
          vm_states=ANY, task_states=ANY_TASK, respects_lock=False, must_have_launched=False, if_host_dies=IfHostDies.WAIT),
     Verb(name="attach_share", request="POST /servers/{server_id}/shares", action="attach_share", event="allow_share",
@@ -192,5 +193,5 @@ VERBS: dict[str, Verb] = {row.name: row for row in (
          event="detach_interface", vm_states=_FOR_NICS, if_host_dies=IfHostDies.WAIT, writes=_NIC,
          notification="interface_detach"),
 )}
-# a server with such a task_state may have no guest at its host, or not for long
+# in these task_states the guest may be at another host than the record of its server names
 BETWEEN_HOSTS = frozenset(state for row in VERBS.values() if row.guest is not Guest.ONE for state in row.working)

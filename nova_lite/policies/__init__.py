@@ -1,1 +1,1 @@
-"""What the policy rules of the API are made of: personas and base rules. The rules stand in the modules of its resources."""
+"""The basis of the policy rules of the API: personas and base rules. The rules are in the modules of the resources."""

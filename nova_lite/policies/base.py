@@ -1,8 +1,7 @@
-"""The rules that others stand on, and one constructor for each persona.
+"""The base rules, and one constructor for each persona.
 
-A :class:`Rule` stands in the row of a route or in the list ``RULES`` of a resource's module.
-
-Keystone implies admin > manager > member > reader. Each persona's rule also admits the admin, of any project.
+A :class:`Rule` is part of the row of a route, or of the list ``RULES`` of a resource's module. Keystone implies admin > manager
+> member > reader. Each persona's rule also admits the admin, of any project.
 """
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class Rule:
     operations: tuple[str, ...] = ()
 
     def default(self, operations: Iterable[str] = ()) -> policy.DocumentedRuleDefault:
-        """The rule as oslo.policy knows it; ``operations`` are those of its routes."""
+        """The rule in the form of oslo.policy; ``operations`` are those of its routes."""
         pairs = [operation.partition(" ")[::2] for operation in dict.fromkeys((*operations, *self.operations))]
         return policy.DocumentedRuleDefault(self.name, self.check, self.description,
                                             [{"method": method, "path": path} for method, path in pairs],
@@ -67,7 +66,7 @@ def member(name: str, description: str, *operations: str) -> Rule:
 
 
 def reader(name: str, description: str, *operations: str) -> Rule:
-    """A rule for whoever may read a project."""
+    """A rule for users who may read a project."""
     return Rule(name, "rule:project_reader_or_admin", description, operations)
 
 
@@ -77,7 +76,7 @@ def service(name: str, description: str, *operations: str) -> Rule:
 
 
 def owner(name: str, description: str, *operations: str) -> Rule:
-    """A rule for what belongs to a user."""
+    """A rule for resources that belong to a user."""
     return Rule(name, "rule:context_is_admin or user_id:%(user_id)s", description, operations)
 
 

@@ -52,7 +52,7 @@ class ContextSerializer(messaging.Serializer):
 _LOOK_UP = 1.0
 
 
-# Seconds after which nobody waits for an answer over a connection that was left
+# Seconds after which no call waits for an answer over an old connection
 _LONGEST_CALL = 180.0
 
 
@@ -66,8 +66,8 @@ def get_transport(conf: cfg.ConfigOpts, changed: Callable[[], None] = lambda: No
 
 def follow(conf: cfg.ConfigOpts, transport: messaging.transport.Transport, make: Callable[[], messaging.transport.Transport],
            changed: Callable[[], None] = lambda: None) -> None:
-    """When ``transport_url`` has changed, let all who have the transport use the connections of a new one, unless ``changed``
-    raises. Calls that are under way get their answers over the old ones."""
+    """When ``transport_url`` has changed, let all users of the transport use the connections of a new one, unless ``changed``
+    raises. Calls under way get their answers over the old connections."""
     held, url = weakref.ref(transport), conf.transport_url
 
     def hook(_conf: cfg.ConfigOpts, _fresh: object) -> None:
@@ -75,7 +75,7 @@ def follow(conf: cfg.ConfigOpts, transport: messaging.transport.Transport, make:
         transport = held()
         if transport is None or conf.transport_url == url:
             return
-        # oslo.messaging has no way to say so; clients and servers ask their transport for its driver each time
+        # oslo.messaging has no call for this; clients and servers read the driver from their transport each time
         old, transport._driver = transport._driver, make()._driver
         try:
             changed()
@@ -150,18 +150,18 @@ class Client:
             return client.call(self._signed(context, method, arguments, server), method, **arguments)
 
     def cast(self, context: RequestContext, method: str, server: str | None = None, **arguments: Any) -> None:
-        """Send and forget. The database holds what must not be lost; a cast is only a wake-up."""
+        """Send a message without an answer. It is only a wake-up: the database has all that must not be lost."""
         prepared = self._client.prepare(**({"server": server} if server else {}))
         prepared.cast(self._signed(context, method, arguments, server), method, **arguments)
 
     def _signed(self, context: RequestContext, method: str, arguments: dict[str, Any], server: str | None) -> dict[str, Any]:
-        """The context with what the sender says of itself."""
+        """The context, with what the sender states and proves about itself."""
         said = self._sender.say(context, method, arguments, server)
         return context.to_rpc() | ({SENDER: said} if said else {})
 
 
 class _NoAnswer(Exception):
-    """Reaches the caller as RemoteError: nobody has decided anything."""
+    """Reaches the caller as RemoteError: the call has no result."""
 
 
 def expected(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
-"""Gathers what many threads have to say into few messages.
+"""Collects the steps of many threads into few messages.
 
-Whoever comes while a message is under way waits and goes with the next one, together with all others that came. So a single
-step is sent at once, and under load a message carries as many steps as came in the time of one: nothing waits for a clock.
+A step that arrives while a message is under way waits for the next message, together with all others that have arrived. So a
+single step is sent at once, and under load a message has as many steps as arrived during one round trip. There is no timer.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-SENDERS = 2          # messages under way at the same time: one is made while the other is answered
+SENDERS = 2          # messages under way at the same time: the next is made while one waits for its answer
 LIMIT = 50           # steps in one message
 
 Step = tuple[str, dict[str, Any]]
@@ -55,7 +55,7 @@ class Batcher:
         try:
             answers = self._send([step for step, _ in batch])
         except Exception as error:
-            if isinstance(error, messaging.MessagingTimeout):       # nobody is there: asking for each would only take longer
+            if isinstance(error, messaging.MessagingTimeout):       # no conductor answers: single calls would only take longer
                 for _, future in batch:
                     future.set_exception(error)
             elif len(batch) > 1:      # one of them may be to blame: each for itself, so that the others get through

@@ -1,7 +1,8 @@
-"""The id of this cloud, which ``db sync`` makes: a service whose database is another cloud's must not take its messages.
+"""The id of this cloud, which ``db sync`` makes. A service whose database is of another cloud must not take messages of this
+one.
 
-Conductors and schedulers read the id in their database. A compute host has no database, so the conductor tells it the id. All
-three answer :meth:`Member.cloud` on the topics that they have anyway.
+Conductors and schedulers read the id in their database. A compute host has no database; it gets the id from the conductor. All
+three answer :meth:`Member.cloud` on the topics that they already have.
 """
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ TIMEOUT = 1.0
 
 
 class Found(NamedTuple):
-    """What a service on the broker said."""
+    """The answer of a service on the broker."""
 
     cloud: str
     service: str    # such as "conductor on node1"
 
 
 class Member:
-    """The RPC method of a service that knows its cloud; ``read`` answers None as long as it does not."""
+    """The RPC method of a service that has the id of its cloud; ``read`` returns None until then."""
 
     def __init__(self, host: str, read: Callable[[], str | None]) -> None:
         self._host, self._read = host, read
@@ -44,12 +45,12 @@ class _Client(rpc.Client):
 
 
 def find(transport: messaging.RPCTransport) -> Found | None:
-    """Ask any conductor, then any scheduler, then any compute host; None when nobody answers who knows."""
+    """Ask any conductor, then any scheduler, then any compute host. None: no service that has the id has answered."""
     for topic in (rpc.CONDUCTOR, rpc.SCHEDULER, rpc.COMPUTE):
         try:
             answer = _Client(transport, topic).call(admin_context(), "cloud", timeout=TIMEOUT)
-        except messaging.MessagingException as error:       # nobody is there, or an older version that has no such method
-            LOG.debug("no %s says which cloud this is: %s", topic, error)
+        except messaging.MessagingException as error:       # there is no such service, or an older version without this method
+            LOG.debug("no %s has answered which cloud this is: %s", topic, error)
             continue
         if answer["cloud"]:
             return Found(answer["cloud"], f"{topic} on {answer['host']}")

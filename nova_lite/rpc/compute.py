@@ -1,6 +1,6 @@
 """The client side of the compute service's RPC; the server side is ``compute/manager.py``, with the same method names.
 
-Most are casts that say "look at action X": what has to be done stands in the database.
+Most methods are casts that name an action. The database says what has to be done.
 """
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ComputeAPI(rpc.Client):
     topic = rpc.COMPUTE
 
     def wake(self, context: RequestContext, host: str, action_ids: Sequence[int]) -> None:
-        """Cast that these actions wait for the host: what has to be done stands in the database."""
+        """Cast that these actions wait for the host."""
         self.cast(context, "wake", server=host, action_ids=list(action_ids))
 
     def external_instance_event(self, context: RequestContext, host: str, events: Sequence[dict[str, Any]]) -> None:
-        """What other services tell of the host's servers: dictionaries with name, server_uuid, tag and status."""
+        """Events of other services about the host's servers: dictionaries with name, server_uuid, tag and status."""
         self.cast(context, "external_instance_event", server=host, events=list(events))
 
     def cache_images(self, context: RequestContext, host: str, image_ids: Sequence[str]) -> None:
@@ -39,7 +39,7 @@ class ComputeAPI(rpc.Client):
         self.cast(context, "cache_images", server=host, image_ids=list(image_ids))
 
     def refresh_security_rules(self, context: RequestContext, host: str) -> None:
-        """Security groups have changed that guests of a host are in, or that their rules speak of."""
+        """The security groups of guests of a host have changed, or groups that their rules name."""
         self.cast(context, "refresh_security_rules", server=host)
 
     def leave(self, context: RequestContext, host: str, instance_uuid: str, action_id: int,
@@ -50,7 +50,8 @@ class ComputeAPI(rpc.Client):
                          owner=owner, move=move)
 
     def holds(self, context: RequestContext, host: str, instance: dict[str, Any], move: str) -> dict[str, bool]:
-        """What a host has of a server that has moved: ``guest``, and ``aside``, what the move with this uuid has kept there."""
+        """What a host has of a server that has moved: ``guest``; and ``aside``, the files that the move with this uuid has set
+        aside there."""
         return self.call(context, "holds", server=host, timeout=ANSWER_TIMEOUT, instance=instance, move=move)
 
     def arrived(self, context: RequestContext, host: str, instance: dict[str, Any]) -> None:
@@ -66,18 +67,19 @@ class ComputeAPI(rpc.Client):
         return SourceFacts.from_primitive(self.call(context, "live_migration_facts", server=host, instance_uuid=instance_uuid))
 
     def live_migration_refused(self, context: RequestContext, host: str, instance_uuid: str, facts: SourceFacts) -> None:
-        """No host takes the guest of which ``live_migration_facts`` told."""
+        """No host accepts the guest of ``live_migration_facts``."""
         self.cast(context, "live_migration_refused", server=host, instance_uuid=instance_uuid, token=facts.token)
 
     def check_live_migration(self, context: RequestContext, host: str, instance_uuid: str, there: SourceFacts,
                              block: bool | None, over_commit: bool) -> Plan:
-        """How a host would take a running guest. Raises MigrationPreCheckError and its kin."""
+        """How a host would receive a running guest. Raises MigrationPreCheckError and similar errors."""
         return Plan.from_primitive(self.call(
             context, "check_live_migration", server=host, instance_uuid=instance_uuid, there=there.to_primitive(), block=block,
             over_commit=over_commit))
 
     def waits_for_rest(self, context: RequestContext, host: str, instance_uuid: str) -> bool:
-        """Whether a host has a guest of which something is still to come. Raises VirtDriverError when it cannot see."""
+        """Whether a host has a guest that still waits for a part of its memory. Raises VirtDriverError when the hypervisor does
+        not answer."""
         return self.call(context, "waits_for_rest", server=host, timeout=LEAVE_TIMEOUT, instance_uuid=instance_uuid)
 
     def offer_for_live_migration(self, context: RequestContext, host: str, instance_uuid: str, plan: Plan) -> DiskOffer | None:

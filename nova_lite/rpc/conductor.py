@@ -22,15 +22,15 @@ TIMEOUT = 10.0
 AT_ONCE = retry.Schedule((0.0,) * 11)
 """Tries of a call without an answer."""
 QUESTION_TIMEOUT = 70.0
-"""Seconds for a question that a conductor asks another host: more than any of rpc/compute.py has."""
+"""Seconds for a question that a conductor asks another host: longer than each time limit of rpc/compute.py."""
 WHILE_BUSY = retry.Schedule((0.5,) * 239)
-"""A conductor lets few of its threads wait for hosts: it is asked again while they all do."""
+"""A conductor lets few of its threads wait for hosts: the question is repeated while all of them wait."""
 ANSWER, BUSY, SILENT, LOST = "answer", "busy", "silent", "lost"
-"""What a conductor answers to a question for another host: its answer, that too many are under way, that it does not answer,
-that the lease of who asks is lost."""
+"""A conductor's answers to a question for another host: the answer of that host; too many questions are under way; the host
+does not answer; the lease of the caller is lost."""
 PING_TIMEOUT, PINGS = 1.0, 30
-"""Seconds for each of the first pings: where no conductor ever was there is no queue yet, and the broker drops what is sent.
-Later ones get more time, since a conductor with too much to do is there, too."""
+"""Seconds for each of the first pings: before the first start of a conductor there is no queue, and the broker drops messages.
+Later pings get more time, for a conductor that is slow."""
 
 
 @contextmanager
@@ -75,7 +75,7 @@ class ConductorAPI(rpc.Client):
             before_pause=tell)
 
     def ping(self, timeout: float) -> None:
-        """Ask for a sign of life of any conductor; raises oslo.messaging's MessagingException without one."""
+        """Ask any conductor for an answer; raises a MessagingException of oslo.messaging without one."""
         self.call(admin_context(), "ping", timeout=timeout)
 
     def wait_until_there(self, stopping: threading.Event) -> bool:
@@ -94,7 +94,7 @@ class ConductorAPI(rpc.Client):
         return False
 
     def disable_retries(self) -> None:
-        """This process stops: nothing is asked a second time. What was not told is done again by whoever starts next."""
+        """This process stops: calls are not repeated. The next process does again what was not reported."""
         self._may_retry = False
 
     # casts of the API -----------------------------------------------------------------------------------------------
@@ -108,13 +108,13 @@ class ConductorAPI(rpc.Client):
 
     # calls of the compute hosts -------------------------------------------------------------------------------------
     def heartbeat(self, context: RequestContext, report: dict[str, Any]) -> dict[str, Any]:
-        """Say that a host lives and what it works on (``seen`` False: only the latter, as it can take up nothing more); the
-        answer's ``actions`` wait for that host. Not repeated."""
+        """Report that a host lives, and which actions it works on. With ``seen`` False only the actions are reported: the host
+        cannot take up more. ``actions`` of the answer wait for that host. Not repeated."""
         return self.call(context, "heartbeat", timeout=TIMEOUT, report=report)
 
     def host_started(self, context: RequestContext, host: str, owner: str, guests: Sequence[str]) -> dict[str, Any]:
-        """A host (re)started: ``cloud`` is the id of its cloud, ``actions`` are its open ones, ``instances`` its servers,
-        ``remove`` servers whose guests are here but must not be any more."""
+        """A host has (re)started. Answer: ``cloud`` is the id of its cloud, ``actions`` its open actions, ``instances`` its
+        servers, ``remove`` servers whose guests must be removed from it."""
         return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
 
     def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,
@@ -138,8 +138,8 @@ class ConductorAPI(rpc.Client):
 
     def block_device_update(self, instance_uuid: str, device_id: str, values: dict[str, Any] | None, action_id: int,
                             owner: str) -> None:
-        """Change one block device of a server (None: remove it) on behalf of an action; one that is gone is no error.
-        Raises InstanceNotFound or LeaseLost."""
+        """Change one block device of a server (None: remove it) for an action. A device that does not exist is no error. Raises
+        InstanceNotFound or LeaseLost."""
         self._tell([("block_device_update", {"instance_uuid": instance_uuid, "device_id": device_id, "values": values,
                                              "action_id": action_id, "owner": owner})])
 
@@ -150,13 +150,13 @@ class ConductorAPI(rpc.Client):
                                     "owner": owner})])
 
     def migration_update(self, migration_id: int, values: dict[str, Any], action_id: int, owner: str) -> str | None:
-        """Change the move that an action is; answers what somebody wants of it meanwhile. Raises LeaseLost."""
+        """Change the move of an action; the answer is what the user wants of the move. Raises LeaseLost."""
         return self._tell([("migration_update", {"migration_id": migration_id, "values": values, "action_id": action_id,
                                                  "owner": owner})])[0]
 
     def hand_over(self, action_id: int, owner: str, host: str | None, updates: dict[str, Any], arguments: dict[str, Any],
                   events: Sequence[dict[str, Any]], step: str | None = None) -> None:
-        """Another host (None: the conductor) goes on with an action, at ``step``: it is woken for it. ``updates`` go to the
+        """Give an action to another host (None: to the conductor), at ``step``, and wake that host. ``updates`` go to the
         server, ``arguments`` to the action. Raises LeaseLost."""
         self._tell([("hand_over", {"action_id": action_id, "owner": owner, "host": host, "updates": updates,
                                    "arguments": arguments, "events": list(events), "step": step})])
@@ -174,7 +174,7 @@ class ConductorAPI(rpc.Client):
                                       "events": list(events), "reschedule": reschedule})])
 
     def wait(self, action_id: int, owner: str, events: Sequence[dict[str, Any]]) -> None:
-        """The same host tries an action again later, as often as it takes; of the same events each is told once."""
+        """Release an action for the same host, as often as needed; of equal events each is reported once."""
         self._tell([("release_action", {"action_id": action_id, "owner": owner, "events": list(events)})])
 
     def release_actions(self, action_ids: Sequence[int], owner: str, timeout: float) -> None:
@@ -183,8 +183,8 @@ class ConductorAPI(rpc.Client):
         self.call(admin_context(), "steps", timeout=timeout, calls=calls)
 
     def _tell(self, steps: list[Step]) -> list[Any]:
-        """See ``conductor/steps.py``. Steps that other threads have to tell at this moment go in the same message, which is
-        why it has no request's context: the actions have theirs."""
+        """See ``conductor/steps.py``. Steps of other threads go in the same message, so the message has no context of a
+        request: each action has its own."""
         answers = self._answers(steps)
         for answer in answers:
             if "error" in answer:
@@ -206,9 +206,10 @@ class ConductorAPI(rpc.Client):
         self._ask(context, "power_state_changed", instance_uuid=instance_uuid, host=host, power_state=power_state)
 
     def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
-        """The power states of all guests of a host. Changes nothing; the answer's ``look`` are uuids of servers that say
-        something else, ``off`` of such that :meth:`must_be_off` and whose guests run; ``remove`` and ``unexplained`` as of
-        :meth:`host_started`, ``unknown`` guests of no server, ``missing`` servers without a guest."""
+        """The power states of all guests of a host. Changes nothing. The answer: ``look`` are uuids of servers whose record
+        differs; ``off`` are servers of :meth:`must_be_off` whose guests run; ``remove`` and ``unexplained`` are guests that
+        must not be there (``conductor/power_states.py``); ``unknown`` are guests of no server, ``missing`` servers without a
+        guest."""
         return self._ask(context, "sync_power_states", host=host, states=states)
 
     def not_wanted(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
@@ -216,7 +217,8 @@ class ConductorAPI(rpc.Client):
         return self._ask(context, "not_wanted", host=host, instance_uuids=list(instance_uuids))
 
     def settled_here(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
-        """Those of the servers of a host which have moved and are on no way now: what was set aside there is needed no more."""
+        """Those of the servers of a host that have moved and do not move now: the files that were set aside there are not
+        needed any more."""
         return self._ask(context, "settled_here", host=host, instance_uuids=list(instance_uuids))
 
     def must_be_off(self, context: RequestContext, host: str, instance_uuids: Sequence[str]) -> list[str]:
@@ -237,8 +239,8 @@ class ConductorAPI(rpc.Client):
         return bool(self._ask(context, "share_is_used", host=host, share_id=share_id, besides=besides))
 
     def ask_other_host(self, action_id: int, owner: str, question: str) -> Any:
-        """What the other host of a move answers to a question (``conductor/between_hosts.py``) about the action that the caller
-        holds. Raises LeaseLost, HostNotAllowed, what the other host raises, or HostSilent."""
+        """The other host's answer to a question (``conductor/between_hosts.py``) about an action of the caller. Raises
+        LeaseLost, HostNotAllowed, HostSilent, or the error of the other host."""
         said = retry.poll(
             lambda: self._ask(admin_context(), "ask_other_host", QUESTION_TIMEOUT, action_id=action_id, owner=owner,
                               question=question),
@@ -288,7 +290,7 @@ class ConductorAPI(rpc.Client):
 
     # the console proxies ---------------------------------------------------------------------------------------------
     def get_console_auth_token(self, context: RequestContext, token_digest: str) -> dict[str, Any] | None:
-        """``objects.ConsoleAuthToken`` of the token with this digest as a dictionary; None for one that is good for nothing."""
+        """``objects.ConsoleAuthToken`` of the token with this digest, as a dictionary; None for a token that is not valid."""
         return self._ask(context, "get_console_auth_token", token_digest=token_digest)
 
     def key_generations(self, host: str) -> list[int]:

@@ -21,7 +21,7 @@ class RpcPortStore:
         return self._conductor.list_networks(admin_context(), project_id)
 
     def check_requests(self, project_id: str, requests: list[dict[str, Any]], count: int) -> None:
-        """Nothing: requests were checked where the API runs; here ``allocate_ports`` says what is wrong with them."""
+        """Nothing: the API has checked the requests. Here ``allocate_ports`` raises for a wrong request."""
 
     def allocate_ports(self, instance_uuid: str, project_id: str, host: str,
                        requests: list[dict[str, Any]]) -> list[dict[str, Any]]:

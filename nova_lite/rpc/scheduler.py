@@ -18,11 +18,9 @@ class SchedulerAPI(rpc.Client):
 
     def select_destinations(self, context: RequestContext, request_spec: RequestSpec,
                             instance_uuids: Sequence[str]) -> dict[str, list[Selection]]:
-        """instance uuid -> its host, which is claimed for it, and alternates, which are not.
-
-        Raises NoValidHost (then nothing is claimed) or oslo_messaging.MessagingTimeout (then a repetition of the same call
-        gives back what may have been claimed).
-        """
+        """instance uuid -> its host, whose room is claimed, and alternates, whose room is not. Raises NoValidHost (then nothing
+        is claimed) or oslo_messaging.MessagingTimeout (then a repetition of the same call releases what may have been
+        claimed)."""
         answer = self.call(context, "select_destinations", timeout=TIMEOUT, request_spec=request_spec.to_primitive(),
                            instance_uuids=list(instance_uuids))
         return {uuid: [Selection.from_primitive(s) for s in selections]

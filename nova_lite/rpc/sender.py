@@ -1,8 +1,8 @@
-"""Who sends a message: what a client says and proves of itself. ``runtime/rpc_callers.py`` looks at it.
+"""The sender of a message: what a client states and proves about itself. ``runtime/rpc_callers.py`` checks it.
 
-A sender with a key signs: HMAC-SHA256 over who it is, the time, a nonce, the method and its arguments. The key of a host is
-made of the control plane's key, the host's name and a generation, so no key is stored anywhere but with its owner. The control
-plane can make each of them: what it sends to a compute host it signs with the key of that host, which has no other.
+A sender with a key signs: HMAC-SHA256 over its name, the time, a nonce, the method and the arguments. The key of a host is
+derived from the control plane's key, the name of the host and a generation, so each key is stored only at its owner. The
+control plane can derive each of them. It signs messages to a compute host with the key of that host.
 """
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ UNKNOWN = Sender()
 
 @dataclass(frozen=True)
 class ToHosts:
-    """The control plane as it speaks to compute hosts. ``generations`` are those of the keys that a host may have; each of
-    them signs."""
+    """The control plane as the sender of messages to compute hosts. ``generations`` are those of the keys that a host may have;
+    each of them signs."""
 
     master: str = field(repr=False)
     generations: Callable[[str], Collection[int]]
 
     def say(self, context: RequestContext, method: str, arguments: Mapping[str, Any], to: str | None) -> dict[str, Any] | None:
-        """See :class:`Says`. What any host may answer is no secret."""
+        """See :class:`Says`."""
         if to is None:
             return None
         said = {"host": None, "to": to, "time": round(time.time(), 3), "nonce": secrets.token_hex(16)}
@@ -87,7 +87,7 @@ def of_host(conf: cfg.ConfigOpts, host: str) -> Sender:
     try:
         return Sender(host, bytes.fromhex(key), int(generation))
     except ValueError:
-        raise exception.ConfigError(reason="[rpc] host_key is none that nova-lite-manage host key-create prints") from None
+        raise exception.ConfigError(reason="[rpc] host_key is not a key of nova-lite-manage host key-create") from None
 
 
 def of_service(conf: cfg.ConfigOpts) -> Sender:
@@ -98,13 +98,13 @@ def of_service(conf: cfg.ConfigOpts) -> Sender:
 
 
 def to_hosts(conf: cfg.ConfigOpts, generations: Callable[[str], Collection[int]]) -> Says:
-    """The control plane as it speaks to compute hosts. Raises ConfigError."""
+    """The control plane as the sender of messages to compute hosts. Raises ConfigError."""
     master = master_key(conf)
     return ToHosts(master, generations) if master else UNKNOWN
 
 
 def master_key(conf: cfg.ConfigOpts) -> str:
-    """The key of the control plane; empty: nobody signs. Raises ConfigError."""
+    """The key of the control plane; empty: messages are not signed. Raises ConfigError."""
     master: str = conf.rpc.master_key
     if not master and conf.rpc.require_host_keys:
         raise exception.ConfigError(reason="[rpc] require_host_keys is set, and [rpc] master_key is not")

@@ -1,7 +1,7 @@
-"""Messages that nobody waits for.
+"""Messages without an answer. The database has all that must be done, so a late or lost message costs no more than the time
+until the next sweep.
 
-The database holds what must be done, so a message that is late or lost costs a sweep and nothing else. They are sent by a
-thread of their own: with the broker down a cast blocks until it is back, and no request may wait for that.
+A thread sends them: a cast blocks while the broker is down, and no request may wait for that.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAPACITY = 1000
 
 
 class Wakeups:
-    """A queue of casts and the thread that sends them; the thread starts with the first one, in whichever process that is."""
+    """A queue of casts, and the thread that sends them. The thread starts with the first cast of a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -40,11 +40,11 @@ def check_secret_keys(conf: cfg.ConfigOpts) -> None:
 
 def _check_connection_is_set(conf: cfg.ConfigOpts) -> None:
     """Raise ConfigError for a service that shares a broker with others, but would use a database file of its own: it would take
-    messages about servers that it does not know."""
+    messages about servers of another database."""
     try:
         alone = _is_alone(conf)
     except oslo_messaging.MessagingException:
-        return          # told by check_broker
+        return          # reported by check_broker
     said = conf.get_location("connection", "database")
     if not alone and (said is None or said.location is cfg.Locations.opt_default):
         raise exception.ConfigError(reason="[database] connection is not set: a service with a message broker needs the "
@@ -102,7 +102,7 @@ def check_broker(conf: cfg.ConfigOpts, wait: float = BROKER_WAIT) -> None:
 
 
 def _try_broker(conf: cfg.ConfigOpts, url: Any, host: Any) -> tuple[str, bool] | None:
-    """None when the broker lets us in, else what it said and whether it makes no sense to ask again."""
+    """None when the broker accepts the connection; else its error, and whether a further try is useless."""
     import amqp
     import kombu
 

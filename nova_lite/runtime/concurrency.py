@@ -39,7 +39,7 @@ def setup() -> None:
     """Choose the threads of this process. Call it before anything else is imported."""
     warnings.filterwarnings("ignore", message="(?s).*Eventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="oslo_.*")
-    # eventlet's own resolver costs 15 MiB and brings nothing to addresses of the local network
+    # eventlet's own resolver costs 15 MiB, without a benefit for addresses of the local network
     os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
     global _green
     _green = mode() == "eventlet"
@@ -93,7 +93,7 @@ def native_lasting(function: Callable[[], T]) -> T:
 
     native_thread(work, "lasting")
     trampoline(read_end, read=True)
-    for end in (read_end, write_end):       # not if the waiting was cut off: the thread may write yet
+    for end in (read_end, write_end):       # not if the wait was interrupted: the thread may still write
         os.close(end)
     if failures:
         raise failures[0]
@@ -101,8 +101,8 @@ def native_lasting(function: Callable[[], T]) -> T:
 
 
 def ready(readers: Collection[Any], writers: Collection[Any], timeout: float | None = None) -> tuple[list[Any], list[Any]]:
-    """Those of the files that can be read, and those that can be written (or have failed): what ``select.select`` says, which
-    raises ValueError for a file whose number is above 1023. ``timeout``: seconds."""
+    """The files that can be read, and those that can be written (or have failed): as ``select.select``, which raises ValueError
+    for a file number above 1023. ``timeout``: seconds."""
     # where threads are green there is no poll, but a select of eventlet's own, which knows no such limit
     with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
         for file in {*readers, *writers}:
@@ -113,10 +113,8 @@ def ready(readers: Collection[Any], writers: Collection[Any], timeout: float | N
 
 
 def native_thread(target: Callable[[], None], name: str) -> Any:
-    """Start a daemon thread of the operating system, whatever the switch says: for loops that live in C code.
-
-    ``target`` may not touch anything green (locks, queues, sockets, logging): it hands its news over by a NativeQueue.
-    """
+    """Start a daemon thread of the operating system, with both kinds of threads: for loops that run in C code. ``target`` must
+    not use green objects (locks, queues, sockets, logging): it passes its results to a NativeQueue."""
     module: Any = threading
     if is_green():
         from eventlet import patcher

@@ -80,11 +80,8 @@ def _noted(_number: int, _frame: object) -> None:
 
 def launch(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], name: str, workers: int = 1,
            checks: reload.Checks = ()) -> int:
-    """Run the service until it is told to stop; the exit status of the process.
-
-    ``make_service`` is called in the process that will serve, so whatever it opens belongs to that process alone. ``checks``:
-    see ``reload.reread``.
-    """
+    """Run the service until it is stopped; returns the exit status of the process. ``make_service`` is called in the process
+    that will serve, so its connections belong to that process alone. ``checks``: see ``reload.reread``."""
     react = functools.partial(_react, conf, checks)
     if workers == 1:
         return _serve(conf, make_service, Signals(), None, react)
@@ -93,7 +90,7 @@ def launch(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], name: str
 
 def _serve(conf: cfg.ConfigOpts, make_service: Callable[[], Runnable], signals: Signals, parent: int | None,
            react: Callable[[str, int], None]) -> int:
-    """Start, handle signals until one says stop (or the parent dies), stop."""
+    """Start, handle signals until one means stop (or the parent dies), stop."""
     service = make_service()
     service.start()
     # what is there now stays: the collector need not look at it again, and forks need not copy it; what comes later is mostly
@@ -158,7 +155,7 @@ def _too_slow(name: str) -> None:
 
 
 def one_line(error: BaseException) -> str | None:
-    """What is told of an error that is the operator's to put right; None for one that is ours."""
+    """The line for an error that the operator can correct; None for an error of nova_lite."""
     if isinstance(error, exception.NovaLiteError | cfg.Error):
         return " ".join(str(error).split())
     # a path that the operator has named, such as the state directory

@@ -1,9 +1,8 @@
 """Logging of one process: oslo.log with the request id and the server id on each line.
 
-A message is one line. What a client sent (a path, a method, a name) may stand in it: control characters are escaped here, in
-every message of every library.
-
-A line about a server is logged with ``extra={"instance_uuid": uuid}``; the request id comes from the context of the thread.
+A message is one line. It may contain text of a client (a path, a method, a name): control characters are escaped here, in every
+message of every library. A line about a server is logged with ``extra={"instance_uuid": uuid}``; the request id comes from the
+context of the thread.
 """
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ LEVELS = ["amqp=ERROR", "amqplib=WARNING", "kombu=WARNING", "oslo.messaging=WARN
 
 
 class Record(logging.LogRecord):
-    """What is logged, as one line of printable characters."""
+    """A log record as one line of printable characters."""
 
     def getMessage(self) -> str:  # noqa: N802
         """The message with its arguments."""
@@ -40,7 +39,7 @@ def one_line(text: str) -> str:
 
 
 def setup(conf: cfg.ConfigOpts) -> None:
-    """Start logging as ``conf`` says: to its log file, else to stderr. What the operator set in the file wins."""
+    """Start logging, to the log file of ``conf``, else to stderr. The operator's options override the defaults."""
     logging.setLogRecordFactory(Record)
     for name, value in (("logging_context_format_string", CONTEXT_FORMAT), ("logging_default_format_string", DEFAULT_FORMAT),
                         ("logging_exception_prefix", _START), ("default_log_levels", LEVELS),

@@ -1,8 +1,7 @@
 """Reads the configuration files again, on SIGHUP: options that may change at run time, and the URLs of database and broker.
 
-Passwords change by their URLs. A new URL counts when all that the process asks its neighbours at its start has been asked
-again, with it. Then whoever holds a connection is told by the hooks of ``conf`` (``register_mutate_hook``) and makes new
-connections; what is under way ends on the old ones.
+Passwords change by their URLs. A new URL is used when all checks of the start have succeeded with it. Then the hooks of
+``conf`` (``register_mutate_hook``) notify the owners of connections, which make new ones; work under way ends on the old ones.
 """
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ URLS = ((None, "transport_url"), ("database", "connection"))
 
 
 def reread(conf: cfg.ConfigOpts, checks: Checks = ()) -> None:
-    """Change what may change, and say it in the log. Without ``checks`` the URLs stay, too."""
+    """Change the options that may change, and log their names. Without ``checks`` the URLs stay, too."""
     told = logging.getLogger(cfg.__name__)
     told.addFilter(_is_not_of_a_url)
     try:
         changed = _change(conf, _changed_urls(conf, checks))
     except (exception.NovaLiteError, cfg.Error, oslo_messaging.MessagingException) as error:
         LOG.error("the configuration was not read again: %s", " ".join(str(error).split()))
-    except Exception:       # the service goes on as it is
+    except Exception:       # the service continues without a change
         LOG.exception("the configuration was not read again")
     else:
         LOG.info("the configuration was read again; changed: %s", ", ".join(sorted(changed)) or "nothing")
@@ -39,7 +38,7 @@ def reread(conf: cfg.ConfigOpts, checks: Checks = ()) -> None:
 
 
 def _change(conf: cfg.ConfigOpts, urls: Urls) -> set[str]:
-    """Let the hooks take up what has changed; its names. When one of them cannot, all go back to the old URLs."""
+    """Let the hooks use the new values; returns the names. When a hook fails, all go back to the old URLs."""
     before = {(group, name): url for (group, name), url in _urls(conf) if (group, name) in urls}
     try:
         _override(conf, urls)

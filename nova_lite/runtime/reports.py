@@ -11,7 +11,7 @@ LOG = log.getLogger(__name__)
 
 def write(conf: cfg.ConfigOpts, name: str) -> None:
     """Write the report to a file of ``[oslo_reports] log_dir``, else to the end of the log file, else to stderr."""
-    # only whoever asks for a report pays the 4 MiB of its libraries
+    # loaded for a report only: the libraries take 4 MiB
     from oslo_reports import guru_meditation_report, opts
     from oslo_reports.generators.conf import ConfigReportGenerator
 
@@ -46,7 +46,7 @@ def _log_file(conf: cfg.ConfigOpts) -> str | None:
 
 
 class _Version:
-    """What oslo.reports wants to know about the program."""
+    """The version of the program for oslo.reports."""
 
     def vendor_string(self) -> str:
         return "nova_lite"

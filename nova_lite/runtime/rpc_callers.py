@@ -1,7 +1,7 @@
-"""Who may call the methods of a service, and whether who calls is who it says: a table of rules before its endpoints.
+"""Who may call the methods of a service, and the check of the caller's identity: a table of rules before its endpoints.
 
-A signed message counts for WINDOW seconds and once. How a signature is checked depends on the service: conductors and
-schedulers know the keys of all senders (``rpc_senders.py``), a compute host knows its own key (:class:`ControlPlane`).
+A signed message is valid for WINDOW seconds, and once. Conductors and schedulers have the keys of all senders
+(``rpc_senders.py``), a compute host has its own key (:class:`ControlPlane`).
 """
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def of_nobody(_arguments: Arguments) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Rule:
-    """``speaks_for``: the hosts for which a call speaks, by its arguments; they must be the caller. ``once``: whether the
-    database remembers the nonce. ``unsigned``: whether nobody need sign, whatever the options say."""
+    """``speaks_for``: the hosts that the arguments of a call name; they must be the caller. ``once``: whether the database
+    stores the nonce. ``unsigned``: whether no signature is needed, whatever the options are."""
 
     by_hosts: bool = True
     by_control: bool = False
@@ -49,7 +49,7 @@ class Rule:
 NOBODY = Rule(False, False)
 ANYBODY = Rule(by_control=True, once=False, unsigned=True)      # what is answered is no secret
 CONTROL = Rule(False, True)
-WAKE_UP = Rule(False, True, once=False)                         # by control services; told twice it does no harm
+WAKE_UP = Rule(False, True, once=False)                         # by control services; a repetition is harmless
 
 
 class Proofs(Protocol):
@@ -59,13 +59,13 @@ class Proofs(Protocol):
         """Whether there is a signature, and a key to check it."""
 
     def check(self, context: RequestContext, rule: Rule, method: str, arguments: Arguments) -> None:
-        """Raise HostNotAllowed for a signature that is wrong, MessageReplayed for a message that has come before."""
+        """Raise HostNotAllowed for a wrong signature, MessageReplayed for a message that was received before."""
 
     def forget(self) -> None:
         """The nonces that count no more."""
 
 
-class Heard:
+class SeenNonces:
     """The nonces that this process has heard."""
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ class Heard:
         self._until: dict[str, float] = {}
 
     def add(self, nonce: str, until: float, name: str) -> None:
-        """Raises MessageReplayed for one that is known; ``name``: the sender."""
+        """Raises MessageReplayed for a known nonce; ``name``: the sender."""
         with self._lock:
             if nonce in self._until:
-                raise exception.MessageReplayed(host=name, reason="its message has come before")
+                raise exception.MessageReplayed(host=name, reason="its message was received before")
             self._until[nonce] = until
             if len(self._until) > MOST_HEARD:
                 del self._until[next(iter(self._until))]
@@ -96,12 +96,12 @@ def check_time(sent: float, name: str) -> float:
 
 
 class ControlPlane:
-    """On a compute host: the control plane signs what it sends with the key of this host. Nonces are kept in memory, as this
-    host's messages come to this process and to no other."""
+    """On a compute host: the control plane signs its messages with the key of this host. Nonces are kept in memory, as only
+    this process gets this host's messages."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str) -> None:
         self._host, self._own = host, sender.of_host(conf, host)
-        self._heard = Heard()
+        self._seen_nonces = SeenNonces()
 
     def are_in(self, said: Said) -> bool:
         """Whether the control plane has signed, and this host has a key."""
@@ -119,15 +119,15 @@ class ControlPlane:
             is_right = False
         if not is_right or said["to"] != self._host:
             raise exception.HostNotAllowed(host="(control)", reason=f"its signature is wrong for the key of {self._host}")
-        self._heard.add(nonce, check_time(sent, "(control)"), "(control)")
+        self._seen_nonces.add(nonce, check_time(sent, "(control)"), "(control)")
 
     def forget(self) -> None:
         """The nonces that count no more."""
-        self._heard.forget(time.time())
+        self._seen_nonces.forget(time.time())
 
 
 class Callers:
-    """Stands before the endpoints of a service. A method without a rule is refused, whoever calls it."""
+    """Checks each call before the endpoints of a service. A method without a rule is refused for all callers."""
 
     def __init__(self, conf: cfg.ConfigOpts, rules: Mapping[str, Rule], proofs: Proofs) -> None:
         self._rules, self._proofs = rules, proofs
@@ -135,8 +135,8 @@ class Callers:
         self.forget = proofs.forget
 
     def before(self, endpoints: Sequence[object]) -> list[object]:
-        """The endpoints, with each call looked at first."""
-        return [_Door(self, endpoint) for endpoint in endpoints]
+        """The endpoints, with a check of each call."""
+        return [_CheckedEndpoint(self, endpoint) for endpoint in endpoints]
 
     @expected
     def admit(self, context: RequestContext, method: str, arguments: Arguments) -> None:
@@ -145,11 +145,11 @@ class Callers:
         host = said.get("host")
         try:
             if not isinstance(host, str | None):
-                raise exception.HostNotAllowed(host="(none)", reason="what it calls itself is no name")
+                raise exception.HostNotAllowed(host="(none)", reason="its name is not valid")
             if host is not None:
                 self._check_host(host, rule, method, arguments)
             elif not rule.by_hosts and not rule.by_control:
-                raise exception.HostNotAllowed(host="(none)", reason=f"{method} is nobody's to call")
+                raise exception.HostNotAllowed(host="(none)", reason=f"{method} may not be called")
             if self._proofs.are_in(said) and not rule.unsigned:
                 self._proofs.check(context, rule, method, arguments)
             elif self._required and not rule.unsigned:
@@ -167,8 +167,8 @@ class Callers:
                 raise exception.HostNotAllowed(host=host, reason=f"it speaks for host {other}")
 
 
-class _Door:
-    """One endpoint; what oslo.messaging calls on it goes through :meth:`Callers.admit`."""
+class _CheckedEndpoint:
+    """One endpoint; calls of oslo.messaging pass :meth:`Callers.admit`."""
 
     def __init__(self, callers: Callers, endpoint: object) -> None:
         self._callers, self._endpoint = callers, endpoint

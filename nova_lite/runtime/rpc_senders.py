@@ -1,8 +1,8 @@
-"""How a service with a database checks who sends it a message.
+"""How a service with a database checks the sender of a message.
 
-The nonce is written down in the database, since a message that is sent again may come to another process. That costs one small
-INSERT a message, which asks at the same time whether the key is still good. Reports and wake-ups are left out: one that comes
-again within the window says what is so anyway. A process refuses those of which it knows the nonce itself.
+The nonce is stored in the database, since a repeated message may reach another process. That costs one small INSERT per
+message, which also checks the key. Reports and wake-ups are not stored: a repetition within the window has no further effect. A
+process refuses those whose nonce it has seen itself.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.context import RequestContext
 from nova_lite.db import host_keys
 from nova_lite.db.core import Database
 from nova_lite.rpc import sender
-from nova_lite.runtime.rpc_callers import NONCE_LENGTH, Arguments, Heard, Rule, Said, check_time
+from nova_lite.runtime.rpc_callers import NONCE_LENGTH, Arguments, Rule, Said, SeenNonces, check_time
 
 GOOD_SECONDS = 10.0     # after which the database is asked again whether a key is good
 
@@ -27,14 +27,14 @@ class Senders:
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self._db, self._master = db, sender.master_key(conf)
         self._good: dict[tuple[str, int], float] = {}       # keys that were good at a time, by time.monotonic()
-        self._heard = Heard()
+        self._seen_nonces = SeenNonces()
 
     def are_in(self, said: Said) -> bool:
         """Whether there is a signature, and a key of the control plane."""
         return bool(self._master) and "mac" in said
 
     def check(self, context: RequestContext, rule: Rule, method: str, arguments: Arguments) -> None:
-        """Whether the sender is the one that it says."""
+        """Whether the sender is authentic."""
         said = context.sender or {}
         host, name = said.get("host"), said.get("host") or "(control)"
         try:
@@ -53,10 +53,10 @@ class Senders:
             return
         if host is not None:
             self._check_good(host, generation)
-        self._heard.add(nonce, until, name)
+        self._seen_nonces.add(nonce, until, name)
 
     def _check_good(self, host: str, generation: int) -> None:
-        """For messages whose nonce the database is not told: it is asked once in a while."""
+        """For messages whose nonce is not stored: the key is checked in the database now and then."""
         now = time.monotonic()
         if now - self._good.get((host, generation), float("-inf")) > GOOD_SECONDS:
             with self._db.read() as conn:
@@ -66,6 +66,6 @@ class Senders:
     def forget(self) -> None:
         """The nonces that count no more."""
         now = time.time()
-        self._heard.forget(now)
+        self._seen_nonces.forget(now)
         if self._master:
             self._db.write(host_keys.forget_nonces, now)

@@ -27,7 +27,7 @@ from nova_lite.runtime.http import server, sockets
 from nova_lite.runtime.http.listener import Limits
 
 LOG = oslo_log.getLogger(__name__)
-# for loops that are in the middle of something: longer ones wait for somebody who is gone, and can be cut off at any point
+# for loops that are at work: one that takes longer waits for a service that is gone, and can be interrupted
 JOIN_SECONDS = 1.0
 _CLOSERS = 32
 
@@ -43,7 +43,7 @@ class Manager(Protocol):
         """Called before messages come in."""
 
     def stop(self) -> None:
-        """Called when no more messages come in: finish what is in flight."""
+        """Called when no more messages arrive: finish the work in flight."""
 
     def periodics(self) -> list[tuple[float, Callable[[], Any]]]:
         """(seconds, function) of the loops that run while the manager does."""
@@ -162,13 +162,13 @@ class Service:
                 function()
             except (exception.Interrupted, Exception) as error:
                 self._tell_failure(name, seconds, error)
-            # a slow run delays the next one, but does not make later ones come in a burst
+            # a slow run delays the next one, but later runs keep their interval
             due = max(due + seconds, time.monotonic())
             self._stopping.wait(due - time.monotonic())
 
     def _tell_failure(self, name: str, seconds: float, error: BaseException) -> None:
         if self._stopping.is_set():
-            LOG.debug("%s was cut off by the stop: %s", name, error)
+            LOG.debug("%s was interrupted by the stop: %s", name, error)
         elif isinstance(error, exception.Interrupted | oslo_messaging.MessagingException):      # the other side is away
             LOG.warning("%s failed; it runs again in %s s: %s", name, seconds, error)
         else:
@@ -224,7 +224,7 @@ def _end(rpc_server: Any) -> None:
 
 
 def compute_hosts(conf: cfg.ConfigOpts) -> list[str]:
-    """The hosts that this compute daemon is: one, or with the fake driver as many as ``[fake] hosts`` says."""
+    """The hosts of this compute daemon: one, or with the fake driver as many as ``[fake] hosts``."""
     count = conf.fake.hosts if conf.compute.driver == "fake" else 1
     return [conf.host if n == 1 else f"{conf.host}-{n}" for n in range(1, count + 1)]
 
@@ -257,7 +257,7 @@ def load(name: str, cli_opts: Sequence[cfg.Opt] = (), argv: Sequence[str] | None
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Read every option once, as oslo.config looks at a value only when it is asked for. Raises ConfigError."""
+    """Read every option once, as oslo.config checks a value only when it is read. Raises ConfigError."""
     for module in conf_module.GROUPS:
         group = conf if module.GROUP == "DEFAULT" else conf[module.GROUP]
         for option in module.OPTS:
@@ -268,8 +268,8 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 
 def run(name: str, function: Callable[[], int | None]) -> int:
-    """Call ``function`` and return its exit status. What the operator did wrong, or a neighbour that does not answer,
-    becomes one line on stderr (and in the log file) and status 1."""
+    """Call ``function`` and return its exit status. A mistake of the operator, or a service that does not answer, becomes one
+    line on stderr (and in the log file) and status 1."""
     try:
         return function() or 0
     except (exception.NovaLiteError, cfg.Error, OSError) as error:
@@ -306,7 +306,7 @@ def serve(conf: cfg.ConfigOpts, name: str, build: Callable[[Service], None], *, 
 def main(name: str, build: Callable[[Service], None], *, workers: Callable[[cfg.ConfigOpts], int] = lambda conf: 1,
          check: Sequence[Callable[[cfg.ConfigOpts], None]] = (),
          listen: Callable[[cfg.ConfigOpts], list[tuple[str, int]]] = lambda conf: []) -> int:
-    """All that the ``main`` of a service does: options, then :func:`serve`; errors in one line."""
+    """The ``main`` of every service: options, then :func:`serve`; errors in one line."""
     def go() -> int:
         conf = load(name)
         return serve(conf, name, build, workers=workers(conf), check=check, listen=listen(conf))

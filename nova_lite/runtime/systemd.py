@@ -1,4 +1,4 @@
-"""What systemd wants to hear (sd_notify): READY, RELOADING, STOPPING. Silent where systemd did not start us."""
+"""The messages for systemd (sd_notify): READY, RELOADING, STOPPING. Sends nothing where systemd did not start the process."""
 from __future__ import annotations
 
 import os

@@ -34,14 +34,12 @@ class Placer:
         self._chance = random.Random()
 
     def place(self, spec: RequestSpec, instance_uuids: Sequence[str]) -> dict[str, list[Selection]]:
-        """instance uuid -> its host, which is claimed, and alternates, which are not. Raises NoValidHost.
-
-        Can be run again: what an attempt that was cut off has claimed for instances that got no host is given back first.
-        """
+        """instance uuid -> its host, whose room is claimed, and alternates, whose room is not. Raises NoValidHost. Can be run
+        again: the claims of an interrupted run are released first."""
         with self._db.read() as conn:
             left_over = db_claims.held_without_host(conn, instance_uuids)
-        if left_over:       # looked at again under a lock: another attempt may be giving them hosts at this moment
-            self._db.write(db_claims.release_homeless, left_over)
+        if left_over:       # read again under a lock: another attempt may be writing their hosts
+            self._db.write(db_claims.release_without_host, left_over)
         chosen: dict[str, list[Selection]] = {}
         try:
             self._place(spec, instance_uuids, chosen)
@@ -98,8 +96,8 @@ class Placer:
 
 
 def look_up(conn: sa.Connection, spec: RequestSpec, moving: Sequence[str], barred: frozenset[int] = frozenset()) -> Request:
-    """The request with the facts that the filters need. ``moving`` are the instances that look for a place: where they
-    are now says nothing about where their group is."""
+    """The request, with the facts that the filters need. ``moving``: instances that look for a place; their present hosts do
+    not count for their group."""
     group_hosts: dict[str, int] = {}
     if spec.group:
         hosts = {h: members.difference(moving) for h, members in db_claims.group_hosts(conn, spec.group).items()}

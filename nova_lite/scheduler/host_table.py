@@ -59,7 +59,7 @@ class HostTable:
         self._forced_down: np.ndarray = np.empty(0, dtype=bool)
 
     def snapshot(self, conn: sa.Connection, full: bool = False, now: datetime.datetime | None = None) -> Snapshot:
-        """The hosts as they are now. ``full`` reads everything again, which also finds what no timestamp tells."""
+        """The hosts at this moment. ``full`` reads everything again, which also finds changes that no timestamp shows."""
         now = now or units.utcnow()
         with self._lock:
             self._refresh(conn, full)

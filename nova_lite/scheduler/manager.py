@@ -20,7 +20,7 @@ from nova_lite.scheduler.claims import Placer
 
 LOG = log.getLogger(__name__)
 FULL_READ_INTERVAL = 60.0
-RULES = {"select_destinations": WAKE_UP, "cloud": ANYBODY}      # asked again it gives back what was claimed
+RULES = {"select_destinations": WAKE_UP, "cloud": ANYBODY}      # a repetition of the call releases what was claimed
 
 
 class SchedulerManager:
@@ -39,7 +39,7 @@ class SchedulerManager:
         self._read_everything()
 
     def stop(self) -> None:
-        """Let go of the database."""
+        """Close the database connections."""
         self.db.dispose()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:

@@ -1,4 +1,4 @@
-"""What is asked of the scheduler, with everything looked up that filters must know: they do no I/O."""
+"""The request to the scheduler, with all facts that the filters need: they do no I/O."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

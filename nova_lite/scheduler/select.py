@@ -27,11 +27,9 @@ class _Step:
 
 @dataclass
 class Plan:
-    """``choices`` holds, for each instance that found a place, its host and then the alternates, best first.
-
-    It is shorter than what was asked for when no host was left: ``eliminations`` then tells of the first instance without a
-    place, else of the first instance: (filter, hosts left after it), of ``total`` hosts.
-    """
+    """``choices`` has, for each instance that found a place, its host and then the alternates, best first. When no host was
+    left for an instance, ``choices`` is shorter than the request, and ``eliminations`` describes the first instance without a
+    place; else it describes the first instance. ``eliminations``: (filter, hosts left after it), of ``total`` hosts."""
 
     total: int
     choices: list[list[Selection]] = field(default_factory=list)
@@ -51,11 +49,9 @@ class Plan:
 def select(snapshot: Snapshot, request: Request, count: int, filters: Sequence[NamedFilter],
            weighers: Sequence[WeightedWeigher], alternates: int = 2, subset_size: int = 1,
            chance: random.Random | None = None) -> Plan:
-    """Choose hosts for ``count`` equal instances, one after the other, each seeing what the ones before it took.
-
-    ``alternates`` is how many more hosts each instance gets; with ``subset_size`` above 1 and ``chance``, an instance goes to
-    any of that many best hosts. Equal hosts are taken in the snapshot's order.
-    """
+    """Choose hosts for ``count`` equal instances, one after the other; each instance reduces the room for the next.
+    ``alternates``: how many more hosts each instance gets. With ``subset_size`` above 1 and ``chance``, an instance gets any of
+    that many best hosts. Equal hosts are taken in the order of the snapshot."""
     working = snapshot.working_copy(request)
     plan = Plan(total=snapshot.size)
     steps = _steps(request, filters)

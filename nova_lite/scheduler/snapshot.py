@@ -1,4 +1,4 @@
-"""The hosts at one moment, as numpy arrays with one row per compute node: what filters and weighers look at."""
+"""The hosts at one moment, as numpy arrays with one row per compute node: the input of filters and weighers."""
 from __future__ import annotations
 
 import dataclasses

@@ -11,8 +11,11 @@ from nova_lite.objects.share import Share
 
 
 class ShareAPI(Protocol):
-    """A context with a token acts as that user, one without as the service. All raise ShareNotFound (404) for what is not
-    there or not visible, and ServiceUnavailable when the service does not answer."""
+    """A context with a token acts as that user, one without as the service.
+
+    All raise ShareNotFound (404) for a share that does not exist or is not visible, and ServiceUnavailable when the service
+    does not answer.
+    """
 
     def get(self, context: RequestContext, share_id: str) -> Share:
         """One share."""

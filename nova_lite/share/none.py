@@ -9,13 +9,13 @@ from nova_lite.objects.share import Share
 
 
 class NoShares:
-    """The share driver ``none``: there is no share, so nobody has access to one."""
+    """The share driver ``none``: there are no shares."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """Nothing to connect to."""
 
     def get(self, context: RequestContext, share_id: str) -> Share:
-        """Raises SharesNotSupported, which tells users what the cloud does not have."""
+        """Raises SharesNotSupported, which names the missing service to users."""
         raise exception.SharesNotSupported(reason="this cloud has no Shared File System service")
 
     def allow(self, context: RequestContext, share_id: str, address: str) -> None:

@@ -1,4 +1,4 @@
-"""What ``--demo`` does: boot one guest through the public API, as a user would, and show its console."""
+"""``--demo``: boots one guest through the public API, as a user would, and shows its console."""
 from __future__ import annotations
 
 import json
@@ -66,7 +66,7 @@ def wait_until_it_answers(conf: cfg.ConfigOpts) -> None:
 
 
 def run(conf: cfg.ConfigOpts, say: Say) -> None:
-    """Boot (or find) the guest ``demo``, print the end of its console and how to go on. Raises when it does not come up."""
+    """Boot (or find) the guest ``demo``, print the end of its console and the next commands. Raises when it does not start."""
     api = Api(conf)
     server_id = _boot(api, say)
     server = _wait_active(api, server_id, say)

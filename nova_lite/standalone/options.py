@@ -38,7 +38,7 @@ def overrides(conf: cfg.ConfigOpts) -> dict[str, Any]:
         **({"vnc__novncproxy_port": conf.standalone_console_port,
             "vnc__novncproxy_base_url": f"http://127.0.0.1:{conf.standalone_console_port}/vnc_lite.html"}
            if conf.standalone_console_port else {}),
-        # fake guests have no use for bridges on the machine of whoever tries them
+        # fake guests need no bridges on this machine
         "network__driver": "fake" if fake else "bridge", "image__driver": "local",
         **({"fake__state_file": f"{state}/guests.json", "fake__vcpus": 64, "fake__memory_mb": 65536, "fake__disk_gb": 1000}
            if fake else {}),
@@ -46,7 +46,7 @@ def overrides(conf: cfg.ConfigOpts) -> dict[str, Any]:
 
 
 def apply(conf: cfg.ConfigOpts) -> None:
-    """Set what :func:`overrides` says, then what ``--set`` says; raises cfg.Error for an unknown option or a bad value."""
+    """Set the values of :func:`overrides`, then those of ``--set``; raises cfg.Error for an unknown option or a bad value."""
     messaging.TransportURL.parse(conf)      # registers transport_url, as its documentation promises
     for key, value in overrides(conf).items():
         group, _, name = key.rpartition("__")

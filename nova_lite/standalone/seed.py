@@ -25,10 +25,8 @@ IMAGE = "tiny"
 
 
 def seed(conf: cfg.ConfigOpts, db: Database, image: str = "") -> None:
-    """Make what is missing; ``image`` is the qcow2 file of the first image.
-
-    What a user deleted from a seeded cloud stays deleted: the file ``seeded`` names the cloud that this directory was made for.
-    """
+    """Create what is missing; ``image`` is the qcow2 file of the first image. What a user has deleted stays deleted: the file
+    ``seeded`` names the cloud for which this directory was made."""
     migration.sync(conf)
     secret_keys.ensure(conf)
     state = pathlib.Path(conf.state_path)
@@ -38,7 +36,7 @@ def seed(conf: cfg.ConfigOpts, db: Database, image: str = "") -> None:
     with db.read() as connection:
         mine, is_new = cloud.find_id(connection) or "", _is_new(connection)
     marked = mark.read_text().strip() if mark.exists() else None
-    # an older version's file names no cloud, so the database has to say whether it is the one
+    # the file of an older version names no cloud, so the database decides whether it is the same
     if marked != mine and (marked != "" or is_new):
         db.write(_flavors)
         db.write(_network, conf)
@@ -49,7 +47,7 @@ def seed(conf: cfg.ConfigOpts, db: Database, image: str = "") -> None:
 
 
 def _is_new(connection: sa.Connection) -> bool:
-    """Whether nobody has ever used the database: there is no flavor, and never was a server."""
+    """Whether the database was never used: there is no flavor, and never was a server."""
     return not flavors.list_all(connection) and connection.scalar(sa.select(models.instances.c.id).limit(1)) is None
 
 

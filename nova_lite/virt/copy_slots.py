@@ -21,8 +21,8 @@ class CopySlots:
 
     @contextlib.contextmanager
     def slot(self, ask: Callable[[], object], at_once: bool) -> Iterator[None]:
-        """A copy holds a slot in the block. ``ask`` is called every second while it waits; what it raises ends the waiting.
-        ``at_once``: it is under way already, and waits for nobody."""
+        """Hold a slot within the block. ``ask`` is called every second during the wait; its exception ends the wait.
+        ``at_once``: the copy is under way already, and does not wait."""
         one = object()
         with self._lock:
             self._order.insert(0 if at_once else len(self._order), one)

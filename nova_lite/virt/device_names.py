@@ -1,7 +1,7 @@
-"""What the disks of a server are called: vda, vdb, ... by their bus. Pure, so that the API and the driver say the same.
+"""The names of the disks of a server: vda, vdb, ... by their bus. Pure, so that the API and the driver use the same names.
 
-The names of the host's own disks come first, in a fixed order; a volume keeps the name that it was given. A name that was asked
-for and does not fit its bus, or is taken, is replaced: guests name disks by themselves anyhow.
+The names of the flavor's disks come first, in a fixed order; a volume keeps the name that it got. A requested name that does
+not fit its bus, or is taken, is replaced: guests choose the names of disks by themselves anyway.
 """
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FORM = re.compile(r"(?:/dev/)?((?:vd|sd|hd)[a-z]{1,2})")
 
 
 def disk_bus(instance: Instance, device: BlockDevice | None = None) -> str:
-    """The bus of a device, or of the host's own disks: what was asked for, else what the image says, else virtio."""
+    """The bus of a device, or of the flavor's disks: that of the request, else that of the image, else virtio."""
     asked = device.disk_bus if device is not None else None
     said = instance.image.properties.get("hw_disk_bus") if instance.image is not None else None
     return str(asked or said or DEFAULT_BUS).lower()
 
 
 def local_devices(instance: Instance) -> dict[str, BlockDevice]:
-    """What a request has said of the host's own disks, by the words above."""
+    """The devices of a request that describe the flavor's disks, by the words above."""
     said: dict[str, BlockDevice] = {}
     for device in instance.block_devices:
         if device.is_swap:

@@ -1,7 +1,7 @@
 """The interface of a hypervisor driver. One driver object per host; every method blocks until it is done.
 
-Each method can be run twice: what is there already is kept or replaced, what is gone already is no error. Long C calls
-inside go through ``concurrency.native``. A driver knows objects, configuration and files: never the API, RPC or database.
+Each method can be run twice: a thing that exists is kept or replaced, a thing that is gone is no error. Long C calls go through
+``concurrency.native``. A driver uses objects, configuration and files, but never the API, RPC or database.
 """
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Inventory(Record):
-    """What one node offers. memory is MiB, disk GiB; used numbers are not reported: the database's claims are the truth."""
+    """The resources of one node. memory is MiB, disk GiB. Used amounts are not reported: the claims in the database are
+    used."""
 
     hypervisor_hostname: str
     hypervisor_type: str
@@ -55,13 +56,13 @@ class GuestFiles:
     injected_files: list[dict[str, str]] = field(default_factory=list)
     admin_password: str | None = None
     metadata: dict[str, bytes] = field(default_factory=dict)     # config drive: path inside the drive -> content
-    # the same, from what ``device_addresses`` tells of the new guest; None: no device has a tag
+    # the same, made with the result of ``device_addresses``; None: no device has a tag
     metadata_with: Callable[[dict[str, str]], dict[str, bytes]] | None = None
 
 
 @dataclass(frozen=True)
 class DiskCopy:
-    """A whole disk in one file that stands on nothing else; ``disk_format`` is qcow2 or raw."""
+    """A whole disk in one file without a base image; ``disk_format`` is qcow2 or raw."""
 
     path: str
     disk_format: str
@@ -77,11 +78,11 @@ Fetcher = Callable[[str, str], None]
 Noter = Callable[[BlockDevice], None]
 """Writes down which of two volumes a guest is given that is started from now on."""
 Checker = Callable[[], None]
-"""Called every few seconds of what takes long; raises when that is not wanted any more."""
+"""Called every few seconds by long operations; raises when the operation must end."""
 
 
 def wanted() -> None:
-    """A Checker: it is wanted to its end."""
+    """A Checker that never ends the work."""
 
 
 class ComputeDriver(Protocol):
@@ -91,30 +92,30 @@ class ComputeDriver(Protocol):
         """Connect to the hypervisor. Raises VirtDriverError or ConfigError when it cannot be used."""
 
     def stop_host(self) -> None:
-        """Let go of the hypervisor; the guests run on."""
+        """Disconnect from the hypervisor; the guests run on."""
 
     def inventory(self) -> Inventory:
         """What the host offers now."""
 
     def uptime(self) -> str | None:
-        """How long the host runs and how busy it is, as the command ``uptime`` says it; None: the driver does not know."""
+        """How long the host has run and how busy it is, as the command ``uptime`` prints it; None: unknown."""
 
     def power_states(self) -> dict[str, int]:
-        """instance uuid -> power_state of every guest that the hypervisor knows, running or not."""
+        """instance uuid -> power_state of every guest of the hypervisor, running or not."""
 
     def power_state(self, instance: Instance) -> int | None:
-        """power_state of one guest; None: the hypervisor does not know it."""
+        """power_state of one guest; None: the hypervisor does not have the guest."""
 
     def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
               wait_for_network: Waiter | None = None, check: Checker = wanted) -> None:
         """Make disk, config drive (when ``instance.config_drive``) and guest, and start it; with the volumes of
-        ``instance.block_devices``, all of which were connected before.
+        ``instance.block_devices``, which are connected already.
 
-        ``wait_for_network``: called when the guest's nics are there and before its first instruction runs; what it raises
-        ends the build. ``check``: called when all else is done, before its first instruction; what it raises comes out as is.
-        Run again after a crash it finds what is there and completes it. Raises BuildFailed (another host may do better),
-        BuildAborted (none would); nothing half-made stays behind then, but the files of a server that has ``launched_at``: who
-        brought it here destroys it, and a rebuild goes on with what it has kept.
+        ``wait_for_network``: called when the guest's nics exist and before its first instruction; its exception ends the build.
+        ``check``: called last before the first instruction; its exception is not changed. A second run finds what exists, and
+        completes it. Raises BuildFailed (another host may succeed) or BuildAborted (no host would); then nothing half-made
+        remains, except the files of a server that has ``launched_at``: the caller destroys it, or a rebuild continues with what
+        it has kept.
         """
 
     def check_spawn(self, instance: Instance, network_info: list[VIF]) -> None:
@@ -122,11 +123,11 @@ class ComputeDriver(Protocol):
         record says. Nothing is changed, and no room is taken; a root volume need not be connected."""
 
     def cache_image(self, image: ImageMeta, fetch_image: Fetcher) -> None:
-        """Fetch an image for guests to come, unless it is there. Raises what ``fetch_image`` raises, ImageUnacceptable."""
+        """Fetch an image into the cache, unless it is there. Raises the errors of ``fetch_image``, ImageUnacceptable."""
 
     def clear(self, instance: Instance, network_info: list[VIF], keep_ephemeral: bool) -> None:
-        """End the guest and remove it with its files, but (``keep_ephemeral``) its empty disks: it is about to be spawned anew,
-        with the volumes that it has."""
+        """End the guest and remove it with its files, except (``keep_ephemeral``) its empty disks: it is about to be spawned
+        again, with its volumes."""
 
     def destroy(self, instance: Instance, network_info: list[VIF]) -> None:
         """End the guest and remove it with all its files and taps."""
@@ -138,7 +139,7 @@ class ComputeDriver(Protocol):
         """Ask the guest to shut down; after ``timeout`` seconds (0: at once) pull the plug."""
 
     def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
-        """Soft: through the guest, falling back to hard after ``timeout`` seconds. Hard: the guest is defined anew."""
+        """Soft: through the guest, and hard after ``timeout`` seconds. Hard: the guest is defined again."""
 
     def rescue(self, instance: Instance, network_info: list[VIF], image: ImageMeta, files: GuestFiles,
                fetch_image: Fetcher) -> None:
@@ -159,26 +160,26 @@ class ComputeDriver(Protocol):
         """Who this host is to a storage backend: ``host``, ``ip``, ``initiator`` (an IQN), ``multipath``, ``os_type``, ..."""
 
     def connect_volume(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
-        """Prepare the host for a volume; answers ``connection_info`` without its secrets, which the host now keeps
-        (a libvirt secret). Raises InvalidVolume for a type that this hypervisor does not know."""
+        """Prepare the host for a volume; returns ``connection_info`` without its secrets, which the host keeps (a libvirt
+        secret). Raises InvalidVolume for an unknown type."""
 
     def disconnect_volume(self, instance: Instance, device: BlockDevice) -> None:
-        """The inverse of ``connect_volume``, after the guest let go of the volume."""
+        """The inverse of ``connect_volume``, after the guest has released the volume."""
 
     def attach_volume(self, instance: Instance, device: BlockDevice) -> None:
         """Give a connected volume to the guest, live when it runs; a guest that has it already keeps it."""
 
     def detach_volume(self, instance: Instance, device: BlockDevice) -> None:
-        """Take a volume from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
+        """Detach a volume from the guest and wait until the guest has released it. Raises VirtDriverError when it does not."""
 
     def swap_volume(self, instance: Instance, old: BlockDevice, new: BlockDevice, note: Noter) -> None:
-        """Copy a volume of a running guest to another, connected one and let the guest change over; one that has the new one
-        already keeps it. The guest goes on meanwhile.
+        """Copy a volume of a running guest to another connected volume, and let the guest change to that; a guest that has the
+        new volume keeps it. The guest runs meanwhile.
 
-        ``note`` is called with ``new`` when both are the same, and stay so until the guest has changed over; with ``old``
-        before anything is copied, and when the guest does not change over after all. What was noted last is the whole
-        volume, whenever this breaks off. Raises GuestLacksDisk where no guest has ``old``, VirtDriverError, and what ``note``
-        raises.
+        ``note`` is called with ``new`` when both volumes are the same, and stay the same until the guest has changed; with
+        ``old`` before the copy, and when the guest does not change after all. The volume of the last ``note`` is complete,
+        whenever this is interrupted. Raises GuestLacksDisk where no guest has ``old``, VirtDriverError, and the errors of
+        ``note``.
         """
 
     def snapshot_volume(self, instance: Instance, device: BlockDevice, info: dict[str, Any]) -> None:
@@ -191,8 +192,8 @@ class ComputeDriver(Protocol):
         """A volume has grown to ``size`` GiB: the guest is to see it."""
 
     def mount_share(self, instance: Instance, share: ShareAttachment) -> None:
-        """Make a share's files reachable on this host, for a guest that is about to start with it; one that is mounted stays.
-        Only hosts with the trait COMPUTE_STORAGE_VIRTIO_FS are asked."""
+        """Mount a share on this host, for a guest that is about to start with it; a mounted share stays. Called only on hosts
+        with the trait COMPUTE_STORAGE_VIRTIO_FS."""
 
     def unmount_share(self, instance: Instance, share: ShareAttachment) -> None:
         """The inverse, after the guest has ended; what is not mounted is no error."""
@@ -201,19 +202,20 @@ class ComputeDriver(Protocol):
         """Give the guest a nic whose network is plugged, live when it runs; a guest that has it already keeps it."""
 
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
-        """Take a nic from the guest and wait until the guest let go. Raises VirtDriverError when it does not."""
+        """Detach a nic from the guest and wait until the guest has released it. Raises VirtDriverError when it does not."""
 
     def snapshot(self, instance: Instance, check: Checker = wanted) -> AbstractContextManager[DiskCopy]:
-        """The root disk as it is at this moment, copied while the guest goes on. The file is there within the ``with`` block;
-        one that a killed run left is thrown away first. Raises VirtDriverError, OSError when there is no room, or what
-        ``check`` raises: then nothing copies any more."""
+        """The root disk at this moment, copied while the guest runs. The file exists within the ``with`` block; a file that a
+        killed run has left is deleted first. Raises VirtDriverError, OSError without space, or the error of ``check``: then the
+        copy is ended."""
 
     def quiesce(self, instance: Instance) -> None:
         """Freeze the file systems of a running guest, for snapshots that are made elsewhere. Raises QemuGuestAgentNotEnabled or
         InstanceQuiesceFailed; nothing is frozen then."""
 
     def unquiesce(self, instance: Instance) -> None:
-        """The inverse; what is not frozen is no error. What cannot be thawed now is logged, and thawed as soon as possible."""
+        """The inverse; file systems that are not frozen are no error. A failure is logged, and the thaw is repeated as soon as
+        possible."""
 
     def pause(self, instance: Instance) -> None:
         """Stop the CPUs; memory stays."""
@@ -239,49 +241,48 @@ class ComputeDriver(Protocol):
         name, for the move with this uuid. No guest of this server is here then, and nothing that an older move has kept."""
 
     def has_aside(self, instance: Instance, move: str) -> bool:
-        """The old host: whether it keeps the guest for this move. One that was let go of does not count, even if the removal of
-        its files was cut off."""
+        """The old host: whether it keeps the guest for this move. A guest whose removal has begun does not count."""
 
     def offer_disks(self, instance: Instance) -> DiskOffer:
-        """The old host: serve the disks of what was set aside. Raises OSError."""
+        """The old host: serve the disks that were set aside. Raises OSError."""
 
     def withdraw_disks(self, instance: Instance) -> None:
         """The old host: serve them no more."""
 
     def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str,
                       check: Checker = wanted) -> None:
-        """The new host: copy the disks; None: of what was set aside on this very host. Raises VirtDriverError, ResizeError,
-        OSError or what ``check`` raises. ``fetch_image`` may raise ImageNotFound. What another move has left here is thrown
-        away."""
+        """The new host: copy the disks; ``offer`` None: they were set aside on this same host. Raises VirtDriverError,
+        ResizeError, OSError or the error of ``check``. ``fetch_image`` may raise ImageNotFound. Files that another move has
+        left here are deleted."""
 
     def finish_move(self, instance: Instance, network_info: list[VIF], fetch_image: Fetcher, power_on: bool,
                     wait_for_network: Waiter | None = None) -> None:
-        """The new host: make the received guest one of this host, with the sizes of its (new) flavor, and start it if it ran
-        before. Volumes were connected and nics plugged before. ``wait_for_network`` is as in ``spawn``; what it raises leaves
-        the guest paused."""
+        """The new host: define the received guest, with the sizes of its (new) flavor, and start it if it ran before. Volumes
+        are connected and nics plugged already. ``wait_for_network`` is as in ``spawn``; its exception leaves the guest
+        paused."""
 
     def drop_received(self, instance: Instance, network_info: list[VIF], is_local: bool, move: str) -> None:
-        """The new host: the move is undone, the guest and what was copied go; what is another host's on shared storage stays.
-        ``is_local``: the old host is this very one, and what was set aside stays."""
+        """The new host: the move is undone, so remove the guest and the copied files; files of another host on shared storage
+        stay. ``is_local``: the old host is this same host, and the files that were set aside stay."""
 
     def bring_back(self, instance: Instance, network_info: list[VIF], power_on: bool, move: str,
                    wait_for_network: Waiter | None = None) -> None:
-        """The old host: make what was set aside for this move the guest again, and start it if it ran before.
+        """The old host: make the guest of the files that were set aside for this move, and start it if it ran before.
         ``wait_for_network`` as in ``finish_move``."""
 
     def drop_aside(self, instance: Instance) -> None:
-        """The old host: the move was confirmed, what was set aside goes."""
+        """The old host: the move was confirmed, so remove the files that were set aside."""
 
     def left_behind(self) -> set[str]:
-        """uuids of servers of which a move has set something aside here, or has not finished to copy it here, or of which a
-        build has left something that never came to its end; without a guest, of those whose volumes' secrets are kept."""
+        """uuids of servers with files here that a move has set aside, or has not copied completely, or that an unfinished build
+        has left; and of servers without a guest whose secrets of volumes are kept."""
 
     def drop_left_behind(self, instance_uuid: str) -> None:
         """Remove that: the server has settled elsewhere, or is gone."""
 
     def console(self, instance: Instance, protocol: str) -> Console:
-        """Where the console of a running guest is reached; ``protocol``: vnc, spice or serial. Raises InstanceNotFound without
-        a guest, InstanceInvalidState for one that does not run, ConsoleTypeUnavailable for one without such a console."""
+        """The address of the console of a running guest; ``protocol``: vnc, spice or serial. Raises InstanceNotFound without a
+        guest, InstanceInvalidState for a guest that does not run, ConsoleTypeUnavailable for a guest without such a console."""
 
     def tidy(self) -> None:
         """Called now and then: throw away what is kept only to be fast and was not used for long."""
@@ -290,10 +291,10 @@ class ComputeDriver(Protocol):
         """Raise NotImplementedByDriver (501), or Conflict (409) for this guest, when ``set_admin_password`` cannot do it."""
 
     def set_admin_password(self, instance: Instance, password: str) -> None:
-        """Set the password of the administrator inside a running guest. ``password`` must not come into any log."""
+        """Set the password of the administrator inside a running guest. ``password`` must not be logged."""
 
     def trigger_crash_dump(self, instance: Instance) -> None:
-        """Tell the guest's kernel to dump itself (an NMI). The one operation of which a second run can be noticed."""
+        """Make the guest's kernel write a dump (an NMI). The only operation whose second run has an effect."""
 
     def device_addresses(self, instance: Instance) -> dict[str, str]:
         """Where the guest finds its devices: MAC address of a nic, or id of a block device -> the address of a PCI device

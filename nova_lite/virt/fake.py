@@ -1,7 +1,8 @@
-"""The fake hypervisor: guests are entries of a dictionary, kept in a file if they shall outlive the process as real ones do.
+"""The fake hypervisor: guests are entries of a dictionary, kept in a file if they have to outlive the process, as real guests
+do.
 
-``[fake] delay`` makes each operation take time, ``[fake] fail`` makes operations fail: that is how tests and benchmarks see
-what the control plane does around a hypervisor.
+``[fake] delay`` makes each operation slow, ``[fake] fail`` makes operations fail. Tests and benchmarks use it to observe the
+control plane.
 """
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class FakeDriver:
         """Nothing holds anything."""
 
     def inventory(self) -> Inventory:
-        """What ``[fake]`` says."""
+        """The values of ``[fake]``."""
         fake = self.conf.fake
         return Inventory(
             hypervisor_hostname=self.host, hypervisor_type="fake", hypervisor_version=1000, vcpus=fake.vcpus,
@@ -148,7 +149,7 @@ class FakeDriver:
         self._change("power_off", instance, SHUTDOWN)
 
     def reboot(self, instance: Instance, network_info: list[VIF], hard: bool, timeout: int) -> None:
-        """Ends running; a hard one makes a lost guest anew, as a real driver defines the domain anew."""
+        """Ends running. A hard reboot makes a lost guest again, as a real driver defines the domain again."""
         self._act("reboot", instance)
         if not hard:
             self._known("reboot", instance)
@@ -178,7 +179,7 @@ class FakeDriver:
                 "os_type": "linux", "platform": "x86_64"}
 
     def connect_volume(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
-        """Any type will do; what looks like a secret is left out."""
+        """Any type is accepted; fields that may be secret are left out."""
         self._act("connect_volume", instance)
         data = {k: v for k, v in connection_info.get("data", {}).items()
                 if not any(word in k for word in ("password", "secret", "keyring"))}
@@ -292,7 +293,7 @@ class FakeDriver:
         self._set(instance.uuid + ASIDE, None)
 
     def left_behind(self) -> set[str]:
-        """What was set aside; there is nothing that could be half copied."""
+        """The servers that were set aside; a copy is never half done."""
         with self._lock:
             return {name.removesuffix(ASIDE) for name in self._guests if name.endswith(ASIDE)}
 
@@ -316,7 +317,7 @@ class FakeDriver:
         self._known("quiesce", instance)
 
     def unquiesce(self, instance: Instance) -> None:
-        """And goes on."""
+        """Nothing is frozen."""
         self._act("unquiesce", instance)
 
     def pause(self, instance: Instance) -> None:
@@ -343,7 +344,7 @@ class FakeDriver:
         return "\n".join(lines if length is None else lines[-length:] if length > 0 else [])
 
     def console(self, instance: Instance, protocol: str) -> Console:
-        """What Nova's fake driver says."""
+        """The answer of Nova's fake driver."""
         if self.power_state(instance) is None:
             raise exception.InstanceNotFound(instance_id=instance.uuid)
         # Nova's fake serial console is on the host of the RDP consoles that there were once
@@ -366,12 +367,12 @@ class FakeDriver:
         self._known("trigger_crash_dump", instance)
 
     def device_addresses(self, instance: Instance) -> dict[str, str]:
-        """One PCI slot after the other, as those of a guest that has nothing else."""
+        """One PCI slot after the other, as in a guest without other devices."""
         keys = [vif.mac_address.lower() for vif in instance.network_info] + [device.id for device in instance.block_devices]
         return {key: f"0000:00:{slot:02x}.0" for slot, key in enumerate(keys, 3)}
 
     def diagnostics(self, instance: Instance) -> Diagnostics:
-        """Numbers that look like those of a guest; ``driver`` is one that the clients' schemas know."""
+        """Plausible numbers; the clients' schemas allow this ``driver``."""
         self._known("diagnostics", instance)
         disk = {"read_bytes": 262144, "read_requests": 112, "write_bytes": 5778432, "write_requests": 488, "errors_count": 0}
         nic = {"rx_octets": 2070139, "rx_packets": 26701, "tx_octets": 140208, "tx_packets": 662}
@@ -391,7 +392,7 @@ class FakeDriver:
 
     def _known(self, operation: str, instance: Instance, suffix: str = "") -> None:
         if instance.uuid + suffix not in self._guests:
-            raise exception.DriverRefusal(what=operation, reason=f"the hypervisor knows no guest {instance.uuid}")
+            raise exception.DriverRefusal(what=operation, reason=f"the hypervisor has no guest {instance.uuid}")
 
     def _act(self, operation: str, instance: Instance) -> None:
         """Take as long as ``[fake] delay``, then fail if ``[fake] fail`` says so."""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from nova_lite.virt.fake import FakeDriver
 
 STEPS = 10
-MOVED_TO = "_moved_to"      # after the uuid: a copy of the guest was begun, and nobody has settled it
+MOVED_TO = "_moved_to"      # after the uuid: a copy of the guest was begun, and has not ended
 
 
 class FakeLiveMigrations:
-    """See :class:`nova_lite.virt.live.LiveMigrations`. No two fake hosts share anything."""
+    """See :class:`nova_lite.virt.live.LiveMigrations`. Fake hosts share no storage."""
 
     def __init__(self, driver: FakeDriver, act: Callable[[str, Instance], None],
                  keep: Callable[[str, dict[str, Any] | None], None]) -> None:
@@ -79,7 +79,7 @@ class FakeLiveMigrations:
         return self._copies.slot(ask, at_once=False)
 
     def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:
-        """Slow if ``[fake] delay`` says so; a forced one is fast."""
+        """Slow if ``[fake] delay`` is set; a forced copy is fast."""
         if self._driver.power_state(instance) is None:
             return None
         self._keep(instance.uuid + MOVED_TO, {})
@@ -95,11 +95,11 @@ class FakeLiveMigrations:
         return None
 
     def post_copy(self, instance: Instance) -> str:
-        """It comes in one piece."""
+        """Always WHOLE: the guest arrives at once."""
         return WHOLE
 
     def waits(self, instance: Instance) -> bool:
-        """It comes in one piece."""
+        """Always False: the guest arrives at once."""
         return False
 
     def adopt(self, instance: Instance) -> None:
@@ -109,15 +109,15 @@ class FakeLiveMigrations:
         """There are no files."""
 
     def has_come(self, instance: Instance) -> bool:
-        """It comes only when its source says so."""
+        """The guest arrives only when its source has finished."""
         return self._driver.power_state(instance) is not None
 
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
-        """It comes only when its source says so."""
+        """The guest arrives only when its source has finished."""
         return self._driver.power_state(instance) is not None
 
     def arrive(self, instance: Instance, network_info: list[VIF], plan: Plan) -> int:
-        """The guest is here as it was there."""
+        """The guest gets the state that it had at the source."""
         state = POWER_PAUSED if plan.power_state == POWER_PAUSED else RUNNING
         self._act("post_live_migration", instance)
         self._keep(instance.uuid, {"power_state": state, "name": instance.display_name})

@@ -1,7 +1,7 @@
-"""What a guest is told about itself: the documents of the config drive and of the metadata service.
+"""The documents of the config drive and of the metadata service. Pure functions of an instance and its nics.
 
-Pure functions of an instance and its nics. The names, keys and dated versions are those that OpenStack's clients in guests
-(cloud-init first of all) know; a document and a key appear from the version on that introduced them.
+The names, keys and dated versions are those of OpenStack's clients in guests (mainly cloud-init). A document or key exists from
+the version on that introduced it.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPENSTACK_VERSIONS = (FOLSOM, GRIZZLY, HAVANA, LIBERTY, NEWTON_ONE, NEWTON_TWO, 
 EC2_VERSIONS = ("1.0", "2007-01-19", "2007-03-01", "2007-08-29", "2007-10-10", "2007-12-15", "2008-02-01", "2008-09-01",
                 "2009-04-04")
 RANDOM_SEED_SIZE = 512
-# link types that guests know; any other is a physical one to them
+# link types that guests support; any other is shown as physical
 _LINK_TYPES = ("bridge", "ovs", "tap", "vhostuser", "hw_veb", "hyperv", "dvs")
 # what a guest finds a disk on; virtio is a PCI device
 _BUSES = {"virtio": "pci", "scsi": "scsi", "ide": "ide", "sata": "scsi", "usb": "usb"}
@@ -40,9 +40,8 @@ def build(instance: Instance, network_info: Sequence[VIF], admin_password: str |
     """Path -> content of every document, e.g. ``openstack/latest/meta_data.json``.
 
     ``admin_password`` and ``injected_files`` ({"path", "contents" in base64}) belong on a config drive only. Without a
-    ``random_seed`` a new one is made. ``vendor_data`` is what the operator tells all guests. ``addresses`` is where
-    the guest finds its devices (None: as the server's record says it). Raises InvalidInput for user
-    data or files that are not base64.
+    ``random_seed`` a new one is made. ``vendor_data`` is the operator's data for all guests. ``addresses`` are the addresses of
+    the guest's devices (None: those of the server's record). Raises InvalidInput for user data or files that are not base64.
     """
     seed = random_seed if random_seed is not None else secrets.token_bytes(RANDOM_SEED_SIZE)
     files, contents = _files(injected_files)
@@ -141,7 +140,7 @@ def _network(vif: VIF, fixed_ip: FixedIP) -> dict[str, Any]:
     kind, mode = f"ipv{fixed_ip.version}", fixed_ip.ipv6_address_mode
     made: dict[str, Any] = {"type": kind, "link": vif.devname, "network_id": vif.network_id}
     dhcp = fixed_ip.dhcp if fixed_ip.dhcp is not None else vif.details.get("dhcp")
-    if fixed_ip.version == 6 and mode:      # the guest is told its address all the same: which one it gets is known
+    if fixed_ip.version == 6 and mode:      # the address that the guest will get is known, so it is included
         made["type"] = f"{kind}_{mode}"
     elif dhcp:
         return {**made, "type": f"{kind}_dhcp"}

@@ -1,8 +1,8 @@
-"""What a hypervisor does when a running guest moves to another host: the part of a driver that is ``driver.live``.
+"""The part of a driver that moves a running guest to another host: ``driver.live``.
 
-The order is: the source tells its facts, the destination checks them and makes a plan, prepares, the source copies, the
-destination lets the guest arrive, the source lets go. Each step can be run twice. Who was killed in between asks the
-hypervisors where the guest is: there is never a moment at which it runs on both.
+The order is: the source reports its facts, the destination checks them, makes a plan and prepares, the source copies, the
+destination receives the guest, the source removes its part. Each step can be run twice. After a kill the hypervisors are asked
+where the guest is; it never runs on both.
 """
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nova_lite.objects.network import VIF
 from nova_lite.virt.driver import Checker, Fetcher, wanted
 
 ABORT, FORCE_COMPLETE, GIVE_UP = "abort", "force_complete", "give_up"
-# where the memory of a guest is. SPLIT: it went on at the destination before all of it was there, and the rest follows;
-# BROKEN: that has stopped, and the guest stands still until the source takes it up again
+# where the memory of a guest is. SPLIT: the guest runs at the destination, and the rest of its memory follows;
+# BROKEN: the copy has stopped, and the guest is stopped until the source resumes the copy
 WHOLE, SPLIT, BROKEN = "", "split", "broken"
 REST_SECONDS = 7200.0           # how long the rest of a BROKEN guest is waited for; its user has no server meanwhile
 
@@ -30,68 +30,72 @@ rest of a guest that is SPLIT: it is to be deleted, or the destination was decla
 
 
 class LiveMigrations(Protocol):
-    """All raise VirtDriverError when the hypervisor does not do what it is told."""
+    """All methods raise VirtDriverError when the hypervisor fails."""
 
     def facts(self, instance: Instance) -> SourceFacts:
         """Asked of the source. Raises MigrationPreCheckError (400) for a guest that cannot leave as it is."""
 
     def forget(self, instance_uuid: str, token: str) -> None:
-        """The source hears that no host takes the guest: the file with this token goes, unless there is a newer one."""
+        """On the source: no host takes the guest. Remove the file with this token, unless there is a newer one."""
 
     def check(self, instance: Instance, there: SourceFacts, block: bool | None, over_commit: bool) -> Plan:
-        """Asked of the destination; it changes nothing. ``block``: copy disks, None: where that is needed. ``over_commit``:
-        count what the disks take up now, not what they may grow to. Raises MigrationPreCheckError and its kin (400)."""
+        """On the destination; changes nothing. ``block``: copy disks; None: where that is needed. ``over_commit``: count the
+        present size of the disks, not the size to which they may grow. Raises MigrationPreCheckError and similar errors
+        (400)."""
 
     def offer(self, instance: Instance, plan: Plan) -> DiskOffer | None:
         """The source serves the files that neither hypervisor copies; None: there are none."""
 
     def prepare(self, instance: Instance, network_info: list[VIF], plan: Plan, offer: DiskOffer | None,
                 fetch_image: Fetcher, check: Checker = wanted) -> Plan:
-        """The destination makes the files, anew when an earlier run has made some; nics are plugged and volumes connected.
-        Answers the plan with its devices. Raises what ``check`` raises, too."""
+        """On the destination: make the files, again when an earlier run has made some. Nics are plugged and volumes connected
+        already. Returns the plan with its devices. Raises also as ``check``."""
 
     def has_begun(self, instance: Instance) -> bool:
-        """Asked of the source of a WHOLE guest: an earlier copy was begun, none is under way, and the guest is still here; the
-        destination has to prepare anew."""
+        """On the source of a WHOLE guest: whether an earlier copy was begun, none is under way, and the guest is still here;
+        then the destination has to prepare again."""
 
     def begin_anew(self, instance: Instance) -> None:
         """The source forgets the copy that ``has_begun``."""
 
     def slot(self, instance: Instance, ask: Callable[[], object]) -> AbstractContextManager[None]:
-        """The source lets one guest leave at a time (``virt/copy_slots.py``): in the block this guest has the slot.
-        Calls ``ask`` every second until then, and raises what that raises."""
+        """On the source: one guest at a time is copied (``virt/copy_slots.py``); within the block this guest has the slot.
+        Calls ``ask`` every second until then, and raises its error."""
 
     def copy(self, instance: Instance, plan: Plan, report: Report, waits: Waits) -> str | None:
-        """The source brings the guest over, or waits until the copy that is under way ends. Raises LiveMigrationAborted or
-        VirtDriverError when the guest is still here; what ``report`` raises ends the waiting, not the copy. A guest that is
-        SPLIT does not come back: a copy that is BROKEN is taken up as long as the destination ``waits`` for the rest, nobody
-        says GIVE_UP, and REST_SECONDS have not passed. Then nothing runs here any more, and the answer is why one half is lost;
-        else None: the guest has gone over."""
+        """On the source: copy the guest, or wait for the end of the copy that is under way. Raises LiveMigrationAborted or
+        VirtDriverError when the guest is still here. The error of ``report`` ends the wait, not the copy.
+
+        A SPLIT guest cannot return. A copy that is BROKEN is resumed as long as the destination ``waits`` for the rest,
+        ``report`` does not answer GIVE_UP, and REST_SECONDS have not passed. Then nothing runs here any more, and the result is
+        why one half is lost; else None: the guest is at the destination.
+        """
 
     def waits(self, instance: Instance) -> bool:
-        """Asked of the destination of a SPLIT guest: there is a guest here, and not all of it. What stands still for whatever
-        reason counts as such; False for one that is gone, and for one that runs in one piece."""
+        """On the destination of a SPLIT guest: whether a part of the guest is here. A guest that is stopped for any reason
+        counts; False for a guest that is gone, and for one that runs completely."""
 
     def post_copy(self, instance: Instance) -> str:
-        """WHOLE, SPLIT or BROKEN; asked of both hosts. As long as it is not WHOLE nobody gives the copy up."""
+        """WHOLE, SPLIT or BROKEN; on both hosts. The copy is given up only when it is WHOLE."""
 
     def adopt(self, instance: Instance) -> None:
-        """Before an evacuated guest is built here, and before what was built of it is removed: files of it that are here are
-        those of shared storage, and no host's as long as it is under way, so that whoever gives up leaves them."""
+        """Before an evacuated guest is built here, and before what was built of it is removed: remove the owner of files that
+        are here. They are on shared storage, and belong to no host during the evacuation, so that a host that gives up leaves
+        them."""
 
     def adopted(self, instance: Instance) -> None:
         """The guest is here: so are its files, shared or not."""
 
     def has_come(self, instance: Instance) -> bool:
-        """Asked of the destination: the whole guest is here, running or paused by its user; not one that is on its way."""
+        """On the destination: the whole guest is here, running or paused by its user; not a guest that is still arriving."""
 
     def wire(self, instance: Instance, network_info: list[VIF]) -> None:
-        """The destination makes the nics anew that ``prepare`` has made: nobody says that they are wired. The guest has not
+        """On the destination: make the nics of ``prepare`` anew, because nobody says that they are wired. The guest has not
         begun to come."""
 
     def wait(self, instance: Instance, pause: Callable[[], object]) -> bool:
-        """The destination has lost the source: wait until what comes in has come or is gone (calling ``pause`` meanwhile);
-        True when the guest is here."""
+        """On the destination, which has lost the source: wait until the incoming guest has arrived or is gone (``pause`` is
+        called meanwhile); True when the guest is here."""
 
     def arrive(self, instance: Instance, network_info: list[VIF], plan: Plan) -> int:
         """The destination makes the guest its own; its power_state. Raises VirtDriverError when it is not here."""
@@ -103,4 +107,4 @@ class LiveMigrations(Protocol):
         """The destination undoes all; the guest is still at the source."""
 
     def stay(self, instance: Instance, plan: Plan) -> None:
-        """The source keeps the guest, which goes on as before."""
+        """On the source: keep the guest, which runs as before."""

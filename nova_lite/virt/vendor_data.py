@@ -1,4 +1,4 @@
-"""What the operator of the cloud tells every guest: one JSON file. Targets that are asked for each guest are not offered."""
+"""The operator's data for every guest: one JSON file. Dynamic targets, which are asked for each guest, are not supported."""
 from __future__ import annotations
 
 import json

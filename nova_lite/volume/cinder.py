@@ -78,7 +78,7 @@ class CinderVolumes:
         """The volumes that carry these metadata, of every project."""
         query = {"all_tenants": "1", "metadata": json.dumps(metadata)}
         found = [_volume(v) for v in self._pages(context, "/volumes/detail", "volumes", query)]
-        # an operator may have switched the filter off, which Cinder does not tell
+        # an operator may have switched the filter off, which Cinder does not report
         return [v for v in found if metadata.items() <= v.metadata.items()]
 
     def delete(self, context: RequestContext, volume_id: str) -> None:
@@ -103,13 +103,13 @@ class CinderVolumes:
         return _attachment(self._call(context, "POST", "/attachments", gone, body)["attachment"])
 
     def connect(self, context: RequestContext, attachment_id: str, connector: dict[str, Any]) -> Attachment:
-        """Tell the host's connector; the backend gives the host access to the volume."""
+        """Set the connector of a host; the backend gives the host access to the volume."""
         gone = exception.VolumeAttachmentNotFound(attachment_id=attachment_id)
         body = {"attachment": {"connector": connector}}
         return _attachment(self._call(context, "PUT", f"/attachments/{attachment_id}", gone, body)["attachment"])
 
     def encryption(self, context: RequestContext, volume_id: str) -> dict[str, Any]:
-        """What the volume's type says of it, and the id of its own key."""
+        """The encryption of the volume's type, and the id of its own key."""
         gone = exception.VolumeNotFound(volume_id=volume_id)
         return self._call(context, "GET", f"/volumes/{volume_id}/encryption", gone)
 
@@ -127,7 +127,7 @@ class CinderVolumes:
                 raise
 
     def roll_detaching(self, context: RequestContext, volume_id: str) -> None:
-        """See VolumeAPI; Cinder itself looks at the status."""
+        """See VolumeAPI; Cinder checks the status."""
         self._act(context, volume_id, "os-roll_detaching")
 
     def _act(self, context: RequestContext, volume_id: str, action: str, body: Mapping[str, str] | None = None) -> None:
@@ -145,7 +145,7 @@ class CinderVolumes:
             return
 
     def update_snapshot_status(self, context: RequestContext, snapshot_id: str, status: str) -> None:
-        """Cinder goes on from there."""
+        """Cinder continues then."""
         gone = exception.SnapshotNotFound(snapshot_id=snapshot_id)
         body = {"os-update_snapshot_status": {"status": status, "progress": "90%"}}
         try:
@@ -154,8 +154,8 @@ class CinderVolumes:
             return
 
     def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
-        """Cinder lets the new volume have the old one's id, and deletes what is left over: when one of them is gone, it was
-        told before."""
+        """Cinder gives the id of the old volume to the new one, and deletes the rest. When one of them does not exist, Cinder
+        has done this already."""
         body = {"os-migrate_volume_completion": {"new_volume": new_volume_id, "error": failed}}
         gone = exception.VolumeNotFound(volume_id=new_volume_id)
         try:
@@ -186,7 +186,7 @@ class CinderVolumes:
             marker = {"marker": answer[key][-1]["id"]}
 
     def _one(self, context: RequestContext, method: str, kind: str, item_id: str, gone: exception.NotFound) -> dict[str, Any]:
-        """One item by an id that may be anything a user wrote into a path of ours: nothing else becomes part of Cinder's."""
+        """One item by an id that may be any text of a user: it cannot become another path of Cinder."""
         if not uuidutils.is_uuid_like(item_id):
             raise gone
         return self._call(context, method, f"/{kind}/{item_id}", gone)
@@ -194,7 +194,7 @@ class CinderVolumes:
     def _call(self, context: RequestContext, method: str, path: str, gone: exception.NotFound | None,
               body: dict[str, Any] | None = None, params: dict[str, str] | None = None,
               headers: Mapping[str, str] = _HEADERS) -> dict[str, Any]:
-        """``gone``: what a 404 means. Cinder's refusals come out as ours, in its words."""
+        """``gone``: the error for a 404. Cinder's refusals become ours, with its text."""
         try:
             answer = self._client.call(context, method, "/{project}" + path, json=body, params=params, headers=dict(headers))
         except NeighbourError as error:

@@ -16,8 +16,8 @@ _QUEUED = "queued"
 
 
 def are_named(images: ImageAPI, instance_uuid: str, taken: Collection[str]) -> bool:
-    """Whether an image of the server names all of them. One that nobody has told that it has no data is active then. Raises
-    ServiceUnavailable."""
+    """Whether an image of the server names all of the snapshots. Such an image without data that is still queued is completed.
+    Raises ServiceUnavailable."""
     for image in images.list(admin_context(), {"instance_uuid": instance_uuid}):
         if all(snapshot_id in str(image.properties.get("block_device_mapping")) for snapshot_id in taken):
             if image.status == _QUEUED:
@@ -27,8 +27,8 @@ def are_named(images: ImageAPI, instance_uuid: str, taken: Collection[str]) -> b
 
 
 def drop(volumes: VolumeAPI, instance_uuid: str, snapshot_id: str) -> bool:
-    """Delete one. False: it is still being made, and cannot be deleted yet. One that the Volume service does not want to delete
-    is its owner's to delete, and is logged. Raises ServiceUnavailable."""
+    """Delete a snapshot. False: it is still being made, and cannot be deleted yet. A snapshot that the Volume service refuses
+    to delete is left to its owner, and logged. Raises ServiceUnavailable."""
     try:
         if volumes.get_snapshot(admin_context(), snapshot_id).status == CREATING:
             return False

@@ -1,6 +1,6 @@
-"""What a server holds in the Volume service, given back: after a failed build, with its delete, by whoever does it.
+"""Releases what a server holds in the Volume service: after a failed build, and with its delete, on hosts and conductors.
 
-Everything here can be run twice, and acts as the service: a user's token is long gone when it is done.
+Each function can be run twice, and acts as the service: the user's token has expired by then.
 """
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from nova_lite.volume.base import VolumeAPI
 LOG = log.getLogger(__name__)
 CREATE_TIMEOUT = 600.0                  # seconds that the making of a volume may take
 DELETES = retry.Schedule((0.2, 1.0, 2.0, 5.0))           # tries to delete a volume that was in use a moment ago
-MAKING_PAUSE = 1.0                      # seconds between two looks at a volume that is being made
+MAKING_PAUSE = 1.0                      # seconds between two reads of a volume that is being made
 DOWNLOADING = "downloading"
 
 
 def metadata_of(instance_uuid: str, device: BlockDevice) -> dict[str, str]:
-    """What a volume that is made for a server carries, so that it is found whatever happened to the one who made it."""
+    """The metadata of a volume that is created for a server, by which it is found when its creator dies."""
     return {"nova_lite_server": instance_uuid, "nova_lite_device": device.id}
 
 
 def release_all(volumes: VolumeAPI, instance: Instance) -> None:
-    """Give back every attachment of the server, also those that nobody has written down. Raises ServiceUnavailable."""
+    """Delete every attachment of the server, also those that are not recorded. Raises ServiceUnavailable."""
     if not instance.volumes:
         return
     context = admin_context()
@@ -47,8 +47,8 @@ def release_volume(volumes: VolumeAPI, instance_uuid: str, device: BlockDevice) 
 
 
 def delete_volumes(volumes: VolumeAPI, instance: Instance, clock: retry.Clock = retry.SYSTEM) -> None:
-    """Delete the volumes that are to go with the server, and those of which nobody was ever told: their request ended in
-    the middle. A volume that the Volume service does not want to delete stays, and is logged. Raises ServiceUnavailable."""
+    """Delete the volumes that go with the server, and volumes that were created for it and not recorded because the request
+    died. A volume that the Volume service refuses to delete stays, and is logged. Raises ServiceUnavailable."""
     delete_unknown(volumes, instance, clock)
     for device in instance.volumes:
         if device.volume_id is not None and device.delete_on_termination:
@@ -56,7 +56,7 @@ def delete_volumes(volumes: VolumeAPI, instance: Instance, clock: retry.Clock = 
 
 
 def delete_unknown(volumes: VolumeAPI, instance: Instance, clock: retry.Clock = retry.SYSTEM) -> None:
-    """Delete the volumes of the server of which nobody was ever told. Raises ServiceUnavailable."""
+    """Delete the volumes that were created for the server and not recorded. Raises ServiceUnavailable."""
     context = admin_context()
     for device in instance.volumes:
         if device.volume_id is None and device.source_type != VOLUME:
@@ -65,7 +65,7 @@ def delete_unknown(volumes: VolumeAPI, instance: Instance, clock: retry.Clock = 
 
 
 def undo(volumes: VolumeAPI, instance_uuid: str, devices: Iterable[BlockDevice], clock: retry.Clock = retry.SYSTEM) -> None:
-    """Give back what one request has reserved and created for a server that is not to be."""
+    """Release what one request has reserved and created for a server that will not be built."""
     context = admin_context()
     for device in devices:
         if device.attachment_id is not None:
@@ -75,8 +75,8 @@ def undo(volumes: VolumeAPI, instance_uuid: str, devices: Iterable[BlockDevice],
 
 
 def _delete(volumes: VolumeAPI, instance_uuid: str, volume_id: str, clock: retry.Clock) -> None:
-    """A volume that is still being made cannot be deleted yet; one that was just detached may need a moment. All waits for the
-    making of the volume together end after CREATE_TIMEOUT."""
+    """A volume that is still being made cannot be deleted yet; one that was just detached may need a moment. All waits together
+    end after CREATE_TIMEOUT."""
     context, extra = admin_context(), {"instance_uuid": instance_uuid}
     deadline = clock.monotonic() + CREATE_TIMEOUT
 

@@ -364,7 +364,7 @@ def test_a_detach_while_the_guest_boots_is_heard_in_the_end(driver, hypervisor, 
         with monkeypatch.context() as patched:
             patched.setattr(guest_devices, "ASKS", 1)
             patched.setattr(guest_devices, "ASK_EVERY", 0.2)
-            with pytest.raises(exception.VirtDriverError, match="did not let go"):
+            with pytest.raises(exception.VirtDriverError, match="did not release"):
                 driver.detach_volume(instance, device)
         assert device.volume_id in _virsh(hypervisor, "dumpxml", instance.uuid, "--inactive")
         driver.detach_volume(instance, device)

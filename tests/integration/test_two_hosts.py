@@ -266,7 +266,7 @@ def test_a_forced_copy_goes_on_by_post_copy(two_hosts, user, guest, ssh_key):
     assert _uptime(two_hosts, ssh_key, address) > before
     assert not GuestDirectory(other.instances, server_id).record.post_copy
     log = two_hosts.processes[f"compute-{source.name[-1]}"].log.read_text()
-    assert f"live migration: the guest goes on at {other.address}" in log
+    assert f"live migration: the guest runs on at {other.address}" in log
 
 
 @pytest.mark.timeout(900)

@@ -233,7 +233,7 @@ def test_guests_of_older_versions_are_noted_when_the_daemon_starts(made, guest, 
     assert [made.files("one", one).base for one in (guest, second, third)] == [guest.image.id, second.image.id, None]
     for one in (guest, second):
         assert _is_held(driver, one, made.files("one", one), others)
-    with pytest.raises(OSError, match="no base image of this host"):
+    with pytest.raises(OSError, match="not a base image of this host"):
         driver.reboot(third, [], hard=True, timeout=0)
 
 

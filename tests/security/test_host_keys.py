@@ -255,7 +255,7 @@ def test_a_control_service_says_at_start_what_is_wrong(options, words):
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ({"require_host_keys": True}, "key-create h1"), ({"host_key": "nonsense"}, "none that")])
+    ({"require_host_keys": True}, "key-create h1"), ({"host_key": "nonsense"}, "not a key of")])
 def test_a_host_says_at_start_what_is_wrong(options, words):
     conf = nova_conf.load([], config_files=[], **{f"rpc__{name}": value for name, value in options.items()})
     with pytest.raises(exception.ConfigError, match=words):

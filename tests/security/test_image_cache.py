@@ -115,7 +115,7 @@ def test_an_image_that_comes_from_another_hosts_cache_is_compared_too(made, fetc
         raise exception.ImageNotFound(image_id=image_id)
     offer = old.offer_disks(guest)
     if is_spoiled:
-        with pytest.raises(exception.ImageUnacceptable, match="what the other host has of it does not fit its checksum"):
+        with pytest.raises(exception.ImageUnacceptable, match="the copy of the other host does not match its checksum"):
             new.receive_guest(guest, offer, gone, MOVE)
         assert not (bases(new) / guest.image.id).exists()
     else:

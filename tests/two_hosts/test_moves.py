@@ -75,7 +75,7 @@ def test_a_port_outlives_a_server_that_is_deleted_on_its_way(cloud: Cloud, own_p
 
 
 def test_a_forced_completion_by_post_copy(cloud: Cloud) -> None:
-    switched = "live migration: the guest goes on at"
+    switched = "live migration: the guest runs on at"
     with hosts.userfaultfd(), hosts.options("[libvirt]\nlive_migration_permit_post_copy = true"):
         server = cloud.boot(cloud.node)
         address = cloud.address(server)

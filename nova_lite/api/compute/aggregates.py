@@ -13,7 +13,7 @@ from nova_lite.api.openstack.wsgi import Request
 from nova_lite.db import aggregates
 from nova_lite.policies.base import admin
 
-# what had, or has, an effect in the metadata of aggregates with some version of Nova, and has none here: what does that job
+# metadata of aggregates that has an effect in some version of Nova and none here -> what has that effect here
 _NO_EFFECT = {
     r"(cpu|ram|disk)_allocation_ratio": "it is no matter of an aggregate; set it in [compute] of its hosts",
     r"[a-z_]+_weight_multiplier": "it is no matter of an aggregate; set it in [scheduler] weight_multipliers",
@@ -85,7 +85,7 @@ def cache_images(req: Request, aggregate_id: str) -> None:
 
 
 def _number(aggregate_id: str) -> int:
-    """Raises InvalidInput for what is no number; a negative one is a number that no aggregate has."""
+    """Raises InvalidInput for a value that is not a number. A negative number matches no aggregate."""
     number = units.number(aggregate_id.removeprefix("-"))
     if number is None:
         raise exception.InvalidInput(reason=f"'{aggregate_id}' is not the number of an aggregate")

@@ -52,7 +52,7 @@ def show(req: Request, instance: Instance, port_id: str) -> dict[str, Any]:
 
 
 def create(req: Request, instance: Instance) -> dict[str, Any]:
-    """Attach a nic; the answer comes when the guest has it. Without any wish: one on the project's only network."""
+    """Attach a nic; the answer comes when the guest has it. Without network and port: a nic on the project's only network."""
     wanted = req.json_in.get("interfaceAttachment", {})
     network_id, port_id = wanted.get("net_id"), wanted.get("port_id")
     address = wanted["fixed_ips"][0]["ip_address"] if "fixed_ips" in wanted else None

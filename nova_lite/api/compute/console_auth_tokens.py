@@ -1,4 +1,4 @@
-"""/os-console-auth-tokens/{console_token}: the connection that the token of a console stands for."""
+"""/os-console-auth-tokens/{console_token}: the connection of a console token."""
 from __future__ import annotations
 
 from typing import Any

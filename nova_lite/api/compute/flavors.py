@@ -47,7 +47,7 @@ def show(req: Request, flavor_id: str) -> dict[str, Any]:
 
 
 def create(req: Request) -> dict[str, Any]:
-    """A new flavor. A private one is at first nobody's: access is given by addTenantAccess."""
+    """Create a flavor. No project has access to a private one until addTenantAccess."""
     body = req.json_in["flavor"]
     flavorid = body.get("id")
     values = {
@@ -102,7 +102,7 @@ def _page(req: Request) -> list[Flavor]:
 
 
 def _is_public(text: str | None) -> bool | None:
-    """No word: the public flavors and the project's own. The word None: all there are."""
+    """Absent: the public flavors and those of the project. The word None: all flavors."""
     if text is None:
         return True
     if text.strip().lower() == "none":

@@ -1,4 +1,4 @@
-"""What Nova has removed for good: these routes answer 410 Gone at every microversion, whatever is sent."""
+"""Routes that Nova has removed: they answer 410 Gone at every microversion."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -44,7 +44,7 @@ def index(req: Request) -> dict[str, Any]:
 
 
 def show(req: Request, host_name: str) -> dict[str, Any]:
-    """What a compute host has, what of it is claimed, and what its servers were promised, all and by project."""
+    """The resources of a compute host, the claimed part, and the claims of its servers, in total and by project."""
     with req.services.db.read() as conn:
         node, servers = hypervisors.first_of_host(conn, host_name), hypervisors.promised(conn, host_name)
     projects: dict[str, list[Mapping[str, Any]]] = {}

@@ -1,5 +1,6 @@
-"""The properties of images that a server shows (from microversion 2.98 on): those that say something to Nova, by their names of
-today and of old. What else an operator writes on images is nobody's business; lists of devices are too long for a server."""
+"""The properties of images that a server shows (from microversion 2.98 on): those that Nova reads, by their present and older
+names. Other properties are not shown; nor are lists of devices, which are too long.
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""/servers/{server_id}/os-instance-actions: what was done to a server, also to one that is gone (2.21)."""
+"""/servers/{server_id}/os-instance-actions: the actions of a server, also of a deleted one (2.21)."""
 from __future__ import annotations
 
 from typing import Any
@@ -51,7 +51,7 @@ def _time(req: Request, name: str) -> Any:
 
 
 def show(req: Request, instance: Instance, request_id: str) -> dict[str, Any]:
-    """One action; its events for admins, from 2.51 on for everybody, but without tracebacks."""
+    """One action. Admins see its events; from 2.51 on all users do, without tracebacks."""
     with req.services.db.read() as connection:
         record = actions.get_by_request_id(connection, instance.uuid, request_id)
         events = actions.events_of(connection, record.id)

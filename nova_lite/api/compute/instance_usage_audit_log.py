@@ -1,7 +1,6 @@
-"""/os-instance_usage_audit_log: which hosts have told, in the last whole month, of the servers that exist.
-
-Nova's hosts do that when [DEFAULT] instance_usage_audit is set, which it is not by default; ours never do. So this says of
-every month what a Nova with its defaults says: no host has run an audit.
+"""/os-instance_usage_audit_log: which hosts have reported their servers in the last whole month. Nova's hosts report when
+[DEFAULT] instance_usage_audit is set, which is not the default; ours never report. So the answer for every month is that of a
+Nova with its defaults: no host has run an audit.
 """
 from __future__ import annotations
 

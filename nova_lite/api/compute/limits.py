@@ -1,4 +1,4 @@
-"""/limits: what a project may use and what it does use."""
+"""/limits: the limits of a project, and its usage."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""/os-migrations: all moves of servers; /servers/{server_id}/migrations: the live migrations of one that are under way."""
+"""/os-migrations: all moves of servers; /servers/{server_id}/migrations: the open live migrations of a server."""
 from __future__ import annotations
 
 from typing import Any
@@ -66,12 +66,12 @@ def show(req: Request, instance: Instance, migration_id: str) -> dict[str, Any]:
 
 
 def delete(req: Request, instance: Instance, migration_id: str) -> None:
-    """Abort one; one that has not begun to run only since 2.65."""
+    """Abort a live migration. One that has not begun to copy can be aborted from 2.65 on."""
     req.services.compute.abort_live_migration(req.context, instance, migration_id, req.since("2.65"))
 
 
 def force_complete(req: Request, instance: Instance, migration_id: str) -> None:
-    """Let one come to its end, whatever it takes."""
+    """Complete a live migration, even if the guest has to be stopped for it."""
     req.services.compute.force_complete_live_migration(req.context, instance, migration_id)
 
 

@@ -25,7 +25,7 @@ LAST = "2.35"
 
 
 def index(req: Request) -> dict[str, Any]:
-    """The networks; what is not known of them is null."""
+    """The networks; unknown attributes are null."""
     return {"networks": [_view(network) for network in req.services.network.list_networks(req.context)]}
 
 

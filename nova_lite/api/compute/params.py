@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def last(req: Request, name: str) -> str | None:
-    """The value of a query parameter, the last one if it stands there more than once."""
+    """The value of a query parameter; the last one if it is given more than once."""
     values = req.params_in.get(name)
     return values[-1] if values else None
 

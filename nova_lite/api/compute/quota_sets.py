@@ -44,19 +44,19 @@ def detail(req: Request, project_id: str) -> dict[str, Any]:
 
 
 def defaults(req: Request, project_id: str) -> dict[str, Any]:
-    """What a project may use of which nothing else was said."""
+    """The limits of a project without limits of its own."""
     req.services.projects.check(req.context, project_id)
     with req.services.db.read() as conn:
         return {"quota_set": {"id": project_id, **_limits(req, quotas.defaults(conn, req.services.conf))}}
 
 
 def update(req: Request, project_id: str) -> dict[str, Any]:
-    """Set limits of a project, or of ``user_id`` in it; not below what is in use unless ``force`` says so."""
+    """Set limits of a project, or of ``user_id`` in it. A limit below the usage needs ``force``."""
     req.services.projects.check(req.context, project_id)
     if len(project_id) > MAX_ID:
         raise exception.InvalidInput(reason=f"the id of a project has at most {MAX_ID} characters")
     body = req.json_in["quota_set"]
-    # as Nova does: limits that are kept in Keystone are not changed here, and nobody is told
+    # as Nova does: a request to change limits that are kept in Keystone is ignored
     there = req.services.conf.quota.driver == quotas.KEYSTONE
     known = at_version(schema.RESOURCES, req.version) or ()
     wanted = {name: int(value) for name, value in body.items() if name in known and not there}

@@ -70,8 +70,8 @@ def change_password(req: Request, instance: Instance) -> None:
 
 
 def inject_network_info(req: Request, instance: Instance) -> None:
-    """Nothing: no guest of ours keeps what was injected, it asks DHCP, metadata or its config drive. Nova's drivers of today
-    do nothing either."""
+    """Do nothing, as the present drivers of Nova. No guest keeps injected network data: it uses DHCP, the metadata service or
+    its config drive."""
     operations.check(record_changes.INJECT_NETWORK_INFO, instance, may_override_lock=bool(req.context.is_admin))
 
 

@@ -35,7 +35,7 @@ PATH = "/servers/{server_id}/action"
 
 
 def evacuate(req: Request, instance: Instance) -> dict[str, Any] | None:
-    """Build a server of a dead host anew elsewhere. Whether disks are shared the hosts find out themselves; until 2.13 the user
+    """Build a server of a dead host again on another host. The hosts find out whether disks are shared; until 2.13 the user
     says so, and then the password in the disk cannot be changed."""
     asked = req.argument
     shared = not req.since("2.14") and strutils.bool_from_string(asked["onSharedStorage"], strict=True)

@@ -1,4 +1,4 @@
-"""/os-server-external-events: what Neutron, Cinder and others tell of servers."""
+"""/os-server-external-events: events of Neutron, Cinder and other services about servers."""
 from __future__ import annotations
 
 import webob

@@ -22,7 +22,7 @@ def show(_req: Request, instance: Instance) -> dict[str, Any]:
 
 
 def clear(req: Request, instance: Instance) -> None:
-    """Forget it. The guest keeps its password: nobody can ask for it any more."""
+    """Delete the stored password. The guest keeps its password, but it cannot be read any more."""
     req.services.db.write(server_passwords.clear, instance.uuid)
 
 

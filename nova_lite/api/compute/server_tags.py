@@ -46,7 +46,7 @@ def show(_req: Request, instance: Instance, tag: str) -> None:
 
 
 def update(req: Request, instance: Instance, tag: str) -> webob.Response:
-    """Add a tag: 201 for a new one, 204 for one that is there."""
+    """Add a tag: 201 for a new tag, 204 for one that the server has."""
     _TAG.check(tag)
     if read_body(req.environ).strip() not in (b"", b"null"):
         raise exception.ValidationError(detail="The tag stands in the path; there is no body")

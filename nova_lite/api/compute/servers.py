@@ -45,7 +45,7 @@ ATTACH_EXTERNAL_NETWORK = admin("network:attach_external_network", "Attach a ser
 
 
 class Seen(NamedTuple):
-    """Whose a server is, and what its view shows."""
+    """The owner of a server, and the columns of its view."""
 
     project_id: str
     user_id: str
@@ -73,7 +73,7 @@ def index(req: Request) -> dict[str, Any]:
 
 
 def detail(req: Request) -> dict[str, Any]:
-    """Servers with all that there is to see, but for their group."""
+    """Servers with all attributes except their group."""
     question = _question(req, "detail")
     if _asks_for_none(req):
         return {"servers": []}

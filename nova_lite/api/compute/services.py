@@ -51,7 +51,7 @@ def index(req: Request) -> dict[str, Any]:
 
 
 def update_legacy(req: Request, service_id: str) -> dict[str, Any]:
-    """Until 2.52 the path says what to do: enable, disable, disable-log-reason, force-down (2.11)."""
+    """Until 2.52 the operation is part of the path: enable, disable, disable-log-reason, force-down (2.11)."""
     body = req.json_in
     view = {"host": body["host"], "binary": body["binary"]}
     if service_id in ("enable", "disable"):

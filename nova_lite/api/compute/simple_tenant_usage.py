@@ -45,7 +45,7 @@ def _project(req: Request, project_id: str) -> dict[str, Any]:
 
 
 def show(req: Request, project_id: str) -> dict[str, Any]:
-    """One project with its servers; nothing of one that had none."""
+    """One project with its servers; an empty answer for a project without servers."""
     period = _period(req)
     found = _servers(req, period, project_id)
     return {"tenant_usage": view.project(period, found, True) if found else {},

@@ -46,7 +46,7 @@ def _choice(version: dict[str, Any], root: str, path: str) -> dict[str, Any]:
 
 
 def show(req: Request, version_id: str) -> dict[str, Any]:
-    """GET /v2.1/versions/{version_id}"""
+    """One version of the Compute API."""
     wanted = "v2.0" if microversions.LEGACY_V2 in req.environ else version_id
     for version in _known():
         if version["id"] == wanted:

@@ -52,8 +52,8 @@ def create(req: Request, instance: Instance) -> Any:
 
 
 def update(req: Request, instance: Instance, volume_id: str) -> None:
-    """From 2.85: whether the volume goes with its server. Then, for another volume: exchange them, which only the Volume
-    service may ask for while it migrates one."""
+    """Set whether the volume is deleted with its server (2.85), or exchange the volume for another one. Only the Volume service
+    may ask for an exchange, while it migrates the volume."""
     wanted = req.json_in["volumeAttachment"]
     swap = wanted["volumeId"] != volume_id or not req.since("2.85")
     req.can(_SWAP if swap else _UPDATE, instance)

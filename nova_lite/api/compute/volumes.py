@@ -47,7 +47,7 @@ def create(req: Request) -> webob.Response:
 
 
 def delete(req: Request, volume_id: str) -> None:
-    """Remove a volume that nobody uses."""
+    """Remove an unused volume."""
     found = req.services.volume.get(req.context, volume_id)
     req.services.volume.delete(req.context, found.id)
 

@@ -29,7 +29,7 @@ class Answers(Generic[T]):
         self._asked: dict[Hashable, Future[T | None]] = {}
 
     def get(self, key: Hashable, ask: Callable[[], T | None], size: Callable[[T], int], keep: bool = True) -> T | None:
-        """What ``ask`` answers, now or a moment ago; raises what it raises. Only a None is kept unless ``keep``."""
+        """The answer of ``ask``, or one of a moment ago; raises the errors of ``ask``. Only None is cached unless ``keep``."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and self._clock() < kept.expires:
@@ -54,7 +54,7 @@ class Answers(Generic[T]):
         return value
 
     def forget(self, key: Hashable) -> None:
-        """Something changed: neither what is kept nor what is being asked for counts any more."""
+        """Something has changed: discard the cached answer and those of calls under way."""
         with self._lock:
             self._asked.pop(key, None)
             self._drop(key)

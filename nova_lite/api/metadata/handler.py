@@ -1,9 +1,9 @@
-"""The service at 169.254.169.254. It knows no database: the conductor tells which server asks.
+"""The service at 169.254.169.254. It has no access to the database: the conductor finds the server that asks.
 
 With Neutron (``[network] driver = neutron``) every request comes from Neutron's agent, which names the server in
-``X-Instance-ID`` and signs that with ``[metadata] shared_secret``: an unsigned one is refused, whoever sends it. On the
-embedded network the guest itself asks, and is known by the address that it comes from, the true one of the connection: the
-headers are the guest's to write. There a signed request counts as well, when a secret is set.
+``X-Instance-ID`` and signs that with ``[metadata] shared_secret``. An unsigned request is refused. On the embedded network the
+guest itself asks. It is identified by the source address of the connection; the headers are not used, since the guest can write
+them. A signed request is accepted there too, when a secret is set.
 """
 from __future__ import annotations
 
@@ -63,12 +63,9 @@ def factory(conf: cfg.ConfigOpts) -> MetadataHandler:
 
 
 class MetadataHandler:
-    """A WSGI application.
-
-    Answers to signed requests are kept for ``cache_seconds``, by the server's uuid. What was found by an address is never
-    kept: as soon as a server is deleted its address may be another tenant's. Requests for one server at the same time cost
-    one question to the conductor.
-    """
+    """A WSGI application. Answers to signed requests are cached for ``cache_seconds``, by the server's uuid. An answer that was
+    found by an address is never cached: when a server is deleted, its address may go to another tenant. Simultaneous requests
+    for one server cost one call of the conductor."""
 
     def __init__(self, conf: cfg.ConfigOpts, conductor: Conductor, clock: Callable[[], float] = time.monotonic) -> None:
         self._conductor = conductor
@@ -149,11 +146,11 @@ class MetadataHandler:
         if not tenant:
             raise exception.Invalid("X-Tenant-ID header is missing from request.")
         guest = self._answers.get(uuid, lambda: self._ask(self._conductor.instance_metadata, instance_uuid=uuid), _size)
-        # ports of one tenant's network cannot stand for another tenant's server
+        # a port of one tenant's network must not lead to another tenant's server
         return guest if guest is not None and guest.project_id == tenant else None
 
     def _check_signature(self, req: webob.Request, instance_id: str) -> None:
-        if not self._secret:        # with an empty one everybody could sign
+        if not self._secret:        # an empty secret would accept every signature
             LOG.error("[metadata] shared_secret is not set: no request of Neutron's metadata agent can be answered")
             raise exception.Forbidden("Invalid proxy request signature.")
         expected = hmac.new(self._secret.encode(), instance_id.encode(), hashlib.sha256).hexdigest()

@@ -13,7 +13,7 @@ Tree = dict[str, Any]
 
 
 def documents(instance: Instance, vendor_data: Mapping[str, Any] | None = None) -> tuple[Tree, int]:
-    """Everything that one server may read, and how many bytes that is."""
+    """All documents of one server, and their size in bytes."""
     tree: Tree = {}
     files = guest_metadata.build(instance, instance.network_info, vendor_data=vendor_data)
     for path, content in files.items():

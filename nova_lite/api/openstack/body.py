@@ -7,7 +7,8 @@ from nova_lite import exception
 
 
 def guard(environ: dict[str, Any]) -> None:
-    """Put a :class:`Body` in place of the server's file; a chunked one ends by itself, which eventlet's server does not say."""
+    """Put a :class:`Body` in place of the server's input file. A chunked body ends by itself; eventlet's server does not mark
+    that."""
     environ["wsgi.input"] = Body(environ["wsgi.input"], environ.get("CONTENT_LENGTH") or "")
     environ.pop("webob.is_body_seekable", None)
     if "chunked" in environ.get("HTTP_TRANSFER_ENCODING", "").lower():
@@ -15,8 +16,8 @@ def guard(environ: dict[str, Any]) -> None:
 
 
 class Body:
-    """The ``wsgi.input`` of a server as a file. A client that goes away, or sends less than it announced, is a 400: servers
-    raise what they like then, or hand over the part that has come."""
+    """The ``wsgi.input`` of a server as a file. A client that disconnects, or sends less than it announced, gets a 400: servers
+    raise various errors for that, or return the part that has arrived."""
 
     def __init__(self, stream: Any, length: str) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
 """The one place that makes a fault of an error.
 
-``{"<name>": {"code": N, "message": "..."}}``. What is shown of an error is its public text; one that has none
-but the name of its class is logged with its traceback.
+``{"<name>": {"code": N, "message": "..."}}``. The message is the public text of the error. An error without a public text is
+shown by the name of its class, and logged with its traceback.
 """
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _read(error: Exception) -> tuple[int, str, list[tuple[str, str]]]:
     headers = list(getattr(error, "headers", None) or [])
     if isinstance(error, exception.NovaLiteError):
         if error.code < 500 or error.safe or error.code == 501 or error.public_fmt is not None:
-            # what the user is not told, the operator is
+            # details that the user does not see
             LOG.log(logging.DEBUG if error.public == error.message else logging.WARNING, "fault %s: %s", error.code, error)
             return error.code, error.public, headers
         LOG.exception("request failed: %s", error)
@@ -98,7 +98,7 @@ def respond(error: Exception, start_response: Callable[..., Any]) -> list[bytes]
 
 
 class FaultWrapper:
-    """A WSGI filter: what the parts below it raise becomes a fault, and so does a body that does not come to its end."""
+    """A WSGI filter: exceptions of the parts below become faults, and so does a body that does not arrive completely."""
 
     def __init__(self, app: Any) -> None:
         self.app = app

@@ -41,7 +41,7 @@ def is_uuid(value: str) -> bool:
 @_format("base64")
 def _base64(value: str) -> bool:
     try:
-        # line breaks are usual in what clients send, see RFC 2045
+        # clients usually send line breaks, see RFC 2045
         base64.b64decode("".join(value.split()).encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
         return False
@@ -57,7 +57,7 @@ def _ipv4(value: str) -> bool:
 @_format("ipv6")
 def _ipv6(value: str) -> bool:
     ipaddress.IPv6Address(value)
-    return "%" not in value     # the zone of an address says something on one machine only
+    return "%" not in value     # the zone of an address has a meaning on one machine only
 
 
 @_format("ip")
@@ -108,7 +108,8 @@ def _uri(value: str) -> bool:
 
 @_format("printable")
 def _printable(value: str) -> bool:
-    """Without control characters and line breaks; every blank will do (str.isprintable knows only one of them)."""
+    """Whether a text has no control characters and line breaks. Every kind of space is allowed (str.isprintable allows only
+    one)."""
     return not any(unicodedata.category(char).startswith("C") or char in "\u2028\u2029" for char in value)
 
 

@@ -1,4 +1,6 @@
-"""/healthcheck: whether this process should get requests. It asks nobody else, so that a slow database fells no API."""
+"""/healthcheck: whether this process should get requests. It calls no other service, so that a slow database does not take all
+APIs out of service.
+"""
 from __future__ import annotations
 
 import os

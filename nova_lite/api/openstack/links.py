@@ -56,5 +56,5 @@ def bookmark(req: Request, *parts: object) -> str:
 
 
 def links(req: Request, *parts: object) -> list[dict[str, str]]:
-    """Both, as they stand in a view."""
+    """Both links of a view."""
     return [{"rel": "self", "href": self_link(req, *parts)}, {"rel": "bookmark", "href": bookmark(req, *parts)}]

@@ -1,8 +1,7 @@
-"""What the factories named in api-paste.ini need, while one application is loaded.
+"""The objects that the factories named in api-paste.ini need, while one application is loaded.
 
-PasteDeploy calls factories with strings only. ``nova_lite.api.wsgi.loadapp`` therefore keeps a :class:`Loading` here as long
-as it loads and passes its key in paste's global configuration, so that options stay what they are elsewhere: passed, not
-global.
+PasteDeploy calls factories with strings only. So ``nova_lite.api.wsgi.loadapp`` keeps a :class:`Loading` here while it loads,
+and passes its key in the global configuration of paste. Options stay arguments, as everywhere else, and are not global.
 """
 from __future__ import annotations
 

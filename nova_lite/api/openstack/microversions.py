@@ -73,12 +73,12 @@ def check_known(version: str, newest: str = MAX) -> None:
 
 
 def answer_headers(environ: Mapping[str, Any], version: str | None) -> list[tuple[str, str]]:
-    """The headers that tell the microversion in use; none below /v2, and for ``version`` None: it could not be found out."""
+    """The headers with the microversion in use; none below /v2, and for ``version`` None, when it is not known."""
     return [] if version is None or environ.get(LEGACY_V2) else headers_of(version)
 
 
 def headers_of(version: str) -> list[tuple[str, str]]:
-    """The headers of an answer that tell its microversion."""
+    """The headers of an answer with its microversion."""
     return [(HEADER, f"compute {version}"), (LEGACY_HEADER, version), *VARY]
 
 

@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document of one microversion, made of the same tables that route and validate requests.
+"""The OpenAPI 3.1 document of one microversion, made of the tables that route and validate requests.
 
-Served at ``/v2.1/openapi.json`` and printed by ``nova-lite-manage api openapi``. What a table does not say is not in the
-document: a route without response schema has an answer without content.
+Served at ``/v2.1/openapi.json`` and printed by ``nova-lite-manage api openapi``. The document has only the contents of the
+tables: a route without response schema has an answer without content.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nova_lite.api.openstack.routes import as_tuple, at_version, response_at, st
 _ERRORS = {"400": "what was sent is not right", "401": "no valid token", "403": "not allowed, or over quota",
            "404": "no such resource, or not at this microversion",
            "406": "no such microversion", "409": "not possible in the present state", "413": "too much was sent",
-           "415": "the body is no JSON", "501": "not possible with the drivers of this cloud",
+           "415": "the body is not JSON", "501": "not possible with the drivers of this cloud",
            "503": "a service that is needed does not answer"}
 _OF_ERRORS = {"413": {"Retry-After": "seconds"}}
 _OF_THE_WEB_SERVER = {"414": {"description": "the URL is too long"}}
@@ -103,7 +103,8 @@ def _operation(method: str, path: str, entries: list[Entry], microversion: str) 
 
 def _summary(entries: Iterable[Entry]) -> str:
     def line(entry: Entry) -> str:
-        return (entry.route.handler.__doc__ or entry.route.handler.__name__).strip().partition("\n")[0]
+        words = " ".join((entry.route.handler.__doc__ or entry.route.handler.__name__).split())
+        return re.split(r"(?<=\.) ", words, maxsplit=1)[0]
 
     found = list(entries)
     if found[0].route.action:

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
 
 
 def limit(req: Request) -> int:
-    """How many items the answer may hold: what was asked for, at most [api] max_limit; 0 holds none.
-
-    Raises ValidationError (400) for what is not a number or negative.
-    """
+    """How many items the answer may hold: the requested number, at most [api] max_limit; 0 holds none. Raises ValidationError
+    (400) for a value that is not a number, or negative."""
     most: int = req.services.conf.api.max_limit
     values = req.params_in.get("limit")
     if not values:

@@ -121,11 +121,8 @@ class Endpoint:
 
 
 class Registry:
-    """The table and its mappers.
-
-    Routes tries one regular expression after another, so there is one mapper for each first word and number of words of a
-    path: a request is held against a handful of them, not against two hundred.
-    """
+    """The table and its mappers. Routes tries regular expressions one after the other. So there is one mapper per first word
+    and number of words of a path: a request is compared with a few routes, not with two hundred."""
 
     def __init__(self, modules: Iterable[ModuleType], check_schemas: bool = False) -> None:
         self.endpoints: dict[str, Endpoint] = {}

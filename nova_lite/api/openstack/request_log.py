@@ -11,7 +11,7 @@ from oslo_log import log
 from nova_lite.api.openstack.router import VERSION
 
 LOG = log.getLogger(__name__)
-# whoever has the token of a console can open it
+# the token of a console opens it
 _TOKEN = re.compile("(/os-console-auth-tokens/)[^/?]+")
 
 

@@ -134,7 +134,7 @@ class Router:
             given = len(query)
             query = bound.query.check(query)
             if len(query) < given:
-                # what the schema dropped must not be in Request.GET either
+                # parameters that the schema dropped must not be in Request.GET either
                 environ["QUERY_STRING"] = validation.encode_query(query)
         environ[QUERY] = query
 

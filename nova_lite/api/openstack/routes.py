@@ -30,7 +30,7 @@ Versioned = Mapping[str, Schema | None]
 
 
 class Owned(Protocol):
-    """What belongs to a project and a user."""
+    """A resource that belongs to a project and a user."""
 
     @property
     def project_id(self) -> str: ...
@@ -40,7 +40,7 @@ class Owned(Protocol):
 
 
 def living_server(req: Request, server_id: str) -> Owned:
-    """A server that is not deleted and that the caller may know of. Raises InstanceNotFound."""
+    """A server that is not deleted and that the caller may see. Raises InstanceNotFound."""
     return req.services.compute.get(req.context, server_id)
 
 
@@ -108,7 +108,7 @@ def status_at(route: Route, version: str) -> int:
 
 
 def response_at(route: Route, version: str) -> Schema | None:
-    """The schema of the answer at microversion ``version``; None: nobody says what it is."""
+    """The schema of the answer at microversion ``version``; None: there is none."""
     schema = at_version(route.response, version)
     if schema is None and status_at(route, version) in (HTTPStatus.ACCEPTED, HTTPStatus.NO_CONTENT):
         return NULL

@@ -1,8 +1,8 @@
 """The policy rules of the API, collected from the modules of its resources.
 
-A rule stands in the row of a route (``Route.policy``). One that only handlers ask stands in the list ``RULES`` of its module.
-Names are Nova's, so that an operator's policy.yaml carries over. A package that extends the API brings its rules in the same
-way, or by an entry point ``oslo.policy.policies`` of its own.
+A rule is part of the row of a route (``Route.policy``). A rule that only handlers check is in the list ``RULES`` of its module.
+The names are those of Nova, so an operator's policy.yaml can be used unchanged. A package that extends the API adds its rules
+in the same way, or by an entry point ``oslo.policy.policies`` of its own.
 """
 from __future__ import annotations
 

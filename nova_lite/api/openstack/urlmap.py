@@ -1,7 +1,6 @@
-"""Which application answers below which path.
-
-Keys of the paste section are paths: ``/v2.1`` is the path itself (with or without a slash at its end), ``/v2.1/+`` everything
-below it, ``/`` what nothing else takes, and any other ``/name`` the path and everything below it.
+"""Selects the application for a path. Keys of the paste section are paths: ``/v2.1`` is the path itself (with or without a
+final slash), ``/v2.1/+`` everything below it, ``/`` all that no other key matches, and any other ``/name`` the path and
+everything below it.
 """
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _maximum(_validator: Any, maximum: float, instance: object, _schema: Any) ->
 
 
 def _is_too_long(instance: object, schema: Mapping[str, Any]) -> bool:
-    """What maxLength refuses is looked at no further: the other checks may take long for a long text."""
+    """Whether maxLength refuses the text: then the other checks are skipped, since they may take long for a long text."""
     return isinstance(instance, str) and len(instance) > schema.get("maxLength", math.inf)
 
 
@@ -142,7 +142,7 @@ class Validator:
 
 
 def check_schema(schema: Schema) -> None:
-    """Raise jsonschema.SchemaError for a schema that is not one."""
+    """Raise jsonschema.SchemaError for a value that is not a schema."""
     _Draft.check_schema(dict(schema))
 
 

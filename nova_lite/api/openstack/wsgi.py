@@ -18,14 +18,12 @@ QUERY = "nova_lite.query"
 
 
 class Request(webob.Request):
-    """A webob request with what the framework found out.
+    """A webob request, with the results of the framework. ``context``: the caller. ``version``: the microversion in use, as
+    text ("2.90"). ``json_in``: the validated body; ``argument``: the argument of an action; ``params_in``: the validated query,
+    lists of strings by name (``GET`` holds the same parameters). ``services``: the objects that a handler may use (see
+    ``nova_lite.api.app.Services``)."""
 
-    ``context``: who asks. ``version``: the microversion in use, as text ("2.90"). ``json_in``: the validated body;
-    ``argument``: an action's argument; ``params_in``: the validated query, lists of strings by name (``GET`` holds the same
-    parameters). ``services``: everything a handler may call (see ``nova_lite.api.app.Services``).
-    """
-
-    # webob keeps attributes in the environ, so that every wrapper of one request sees the same ones
+    # webob keeps attributes in the environ, so all wrappers of one request share them
     context: RequestContext
     version: str
     services: Services
@@ -34,7 +32,7 @@ class Request(webob.Request):
 
     @property
     def params_in(self) -> dict[str, list[str]]:
-        """The query as lists of values; what the route's schema does not know is not in it."""
+        """The query as lists of values, without parameters that the route's schema does not name."""
         query = self.environ.get(QUERY)
         if query is None:
             query = self.environ[QUERY] = validation.parse_query(self.environ.get("QUERY_STRING", ""))

@@ -1,7 +1,7 @@
 """The rules for servers, as other packages call them in-process. No HTTP in here.
 
-Every state-changing call is one transaction that writes the server's new task_state and the action to be done, then a wake-up
-for whoever does it. When the call returns, the operation cannot be lost any more.
+Every call that changes state is one transaction, which writes the new task_state of the server and the action. Then it wakes
+the worker. When the call returns, the operation cannot be lost.
 """
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ from nova_lite.compute.api.volume_swap import VolumeSwap
 class ComputeAPI(Creation, Operations, Changes, Consoles, Evacuation, Listing, ExternalEvents, ImageCache, Interfaces,
                  LiveMigrations, Moves, Queries, VolumeImages, Shares, VolumeSnapshots, VolumeSwap,
                  Rebuilds, Rescues, Shelving):
-    """All of them in one object; see the modules of this package."""
+    """All parts in one object; see the modules of this package."""

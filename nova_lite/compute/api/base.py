@@ -1,4 +1,4 @@
-"""What all parts of the compute API stand on: the lookup of a server, and the one way to begin an operation on it."""
+"""The base of all parts of the compute API: the lookup of a server, and the one way to begin an operation on it."""
 from __future__ import annotations
 
 import dataclasses
@@ -32,8 +32,8 @@ WHILE_BUSY = retry.every(0.1, timeout=10.0)     # what takes a guest away waits 
 
 
 class Prepared(NamedTuple):
-    """What an operation writes besides its action: columns of the server, further arguments of the action. ``host``: who works
-    on it, where that is not the server's host."""
+    """What an operation writes besides its action: columns of the server, and further arguments of the action. ``host``: the
+    host that does the work, where that is not the server's host."""
 
     updates: Mapping[str, Any] = {}
     arguments: Mapping[str, Any] = {}
@@ -61,12 +61,12 @@ class Base:
         self.wakeups = Wakeups()
 
     def with_devices(self, flavor: Flavor) -> Flavor:
-        """A flavor as a server is to have it, with what its PCI aliases mean now. Raises PciRequestAliasNotDefined, or
-        InvalidHardware for what cannot be read (400)."""
+        """The flavor of a server, with the present meaning of its PCI aliases. Raises PciRequestAliasNotDefined, or
+        InvalidHardware for a value that cannot be read (400)."""
         return dataclasses.replace(flavor, pci_requests=pci.requests(flavor, self.pci_aliases))
 
     def get(self, context: RequestContext, uuid: str, deleted: bool = False) -> Instance:
-        """A server that the caller may know of: one of its project, or any for an admin. Raises InstanceNotFound."""
+        """A server that the caller may see: of its project, or any server for an admin. Raises InstanceNotFound."""
         with self.db.read() as connection:
             instance = instances.get(connection, uuid, deleted=deleted)
         check_visible(context, instance.project_id, uuid)
@@ -74,10 +74,11 @@ class Base:
 
     def operate(self, context: RequestContext, uuid: str, verb: str, arguments: Mapping[str, Any] | None = None,
                 prepare: Prepare | None = None) -> None:
-        """Begin a verb of ``operations.VERBS``: write it down, then wake its worker.
+        """Begin a verb of ``operations.VERBS``: write the action, then wake its worker.
 
-        ``prepare`` is called in the transaction, with the server locked and its state checked: what else has to be checked
-        (a quota) or written. Raises InstanceNotFound, InstanceIsLocked, InstanceNotReady or InstanceInvalidState.
+        ``prepare`` is called in the transaction, with the server locked and its state checked. It does further checks (such as
+        a quota) and returns further values to write. Raises InstanceNotFound, InstanceIsLocked, InstanceNotReady or
+        InstanceInvalidState.
         """
         begun = self._begun(context, uuid, verb, arguments or {}, prepare)
         if begun is None:
@@ -99,7 +100,8 @@ class Base:
 
 
 def check_visible(context: RequestContext, project_id: str, uuid: str) -> None:
-    """Raise InstanceNotFound for the server of another project: who may not see it may not learn that it exists."""
+    """Raise InstanceNotFound for a server of another project: a caller who may not see the server must not learn that it
+    exists."""
     if not context.is_admin and project_id != context.project_id:
         raise exception.InstanceNotFound(instance_id=uuid)
 

@@ -1,4 +1,4 @@
-"""What ``block_device_mapping`` and ``block_device_mapping_v2`` of a request mean. Pure: nothing is looked up in here.
+"""The meaning of ``block_device_mapping`` and ``block_device_mapping_v2`` of a request. Pure: nothing is looked up in here.
 
 Both become :class:`BlockDevice` records without ids; every server of the request gets its own copies (:func:`for_server`).
 """
@@ -52,8 +52,8 @@ def parse(mapping: Mappings, legacy: Mappings, image_id: str, root_name: str = "
 
 
 def with_those_of_image(mapping: Mappings, image: ImageMeta) -> Mappings:
-    """The mapping of a request together with what the image of a server with volumes brings along: the snapshots of its
-    volumes. A device that the request names itself is the request's, and so is the root disk. Raises InvalidBlockDevice."""
+    """The mapping of a request, together with the mapping of an image of a server with volumes: the snapshots of its volumes.
+    Devices of the request, and its root disk, replace those of the image. Raises InvalidBlockDevice."""
     if not strutils.bool_from_string(image.properties.get("bdm_v2")):
         return mapping
     own = image.properties.get("block_device_mapping") or "[]"
@@ -75,7 +75,7 @@ def _is_root(one: Mapping[str, Any]) -> bool:
 
 
 def as_mapping(device: BlockDevice, snapshot_id: str | None) -> dict[str, Any]:
-    """One entry of the mapping that an image of a server brings along: ``snapshot_id`` is that of the device's volume."""
+    """One entry of the mapping of an image of a server: ``snapshot_id`` is that of the device's volume."""
     source = {"source_type": SNAPSHOT, "destination_type": VOLUME, "snapshot_id": snapshot_id} if snapshot_id \
         else {"source_type": device.source_type, "destination_type": device.destination_type}
     return {**source, "boot_index": device.boot_index, "volume_size": device.size, "device_name": device.device_name,
@@ -220,7 +220,7 @@ def _short(name: str | None) -> str | None:
 
 # against the flavor -------------------------------------------------------------------------------------------------------
 def check_local(devices: Sequence[BlockDevice], flavor: Flavor) -> None:
-    """Raise Invalid or its kin (400) for disks of the host that the flavor does not give."""
+    """Raise Invalid or a subclass (400) for disks of the host that the flavor does not give."""
     if sum(flavor.ephemeral_gb if d.size is None else d.size for d in devices if d.is_ephemeral) > flavor.ephemeral_gb:
         raise exception.Invalid("Ephemeral disks requested are larger than the instance type allows. If no size is given in "
                                 "one block device mapping, flavor ephemeral size will be used.")
@@ -237,7 +237,7 @@ def check_local(devices: Sequence[BlockDevice], flavor: Flavor) -> None:
 
 # for one server -----------------------------------------------------------------------------------------------------------
 def for_server(devices: Sequence[BlockDevice], flavor: Flavor, image: ImageMeta, config_drive: bool) -> list[BlockDevice]:
-    """Copies for one server, with ids and device names. What says no more than the flavor does is left out."""
+    """Copies for one server, with ids and device names. A device that only repeats the flavor is left out."""
     kept = [dataclasses.replace(d, id=str(uuid.uuid4())) for d in devices if _says_something(d)]
     made = Instance("", "", "", "", flavor, image=image, block_devices=kept, config_drive=config_drive)
     names = device_names.by_device(made)

@@ -44,12 +44,12 @@ class Changes(Base):
         self.db.write(_remove_tag, uuid, tag)
 
     def add_security_group(self, context: RequestContext, instance: Instance, name: str) -> None:
-        """Put the server's nics into a group; see ``GroupsAPI.add`` for what it raises."""
+        """Put the server's nics into a group; raises as ``GroupsAPI.add``."""
         group = self.network.groups.add(context, instance, name)
         self.db.write(_change_groups, instance.uuid, lambda names: [*names, group.name])
 
     def remove_security_group(self, context: RequestContext, instance: Instance, name: str) -> None:
-        """Take them out of it; see ``GroupsAPI.remove`` for what it raises."""
+        """Remove the server's nics from a group; raises as ``GroupsAPI.remove``."""
         group = self.network.groups.remove(context, instance, name)
         self.db.write(_change_groups, instance.uuid, lambda names: [one for one in names if one != group.name])
 
@@ -82,7 +82,8 @@ def _nic_of(instance: Instance, address: str, wanted: str | None) -> tuple[str, 
 
 
 def _change_floating_ips(connection: sa.Connection, uuid: str, address: str, fixed_address: str | None) -> None:
-    """What views show of it, at once: the network tells the host later, which then asks for the truth."""
+    """Change the cached addresses, so that views show the change at once. Later an event makes the host read the addresses from
+    the network."""
     instance = instances.get(connection, uuid, lock=True)
     for vif in instance.network_info:
         for fixed in vif.fixed_ips:

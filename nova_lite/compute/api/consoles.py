@@ -1,4 +1,4 @@
-"""Consoles of servers: a host says where one is, and a token is made for it."""
+"""Consoles of servers: a host gives the address of a console, and a token is made for it."""
 from __future__ import annotations
 
 from nova_lite import exception
@@ -32,7 +32,7 @@ class Consoles(Base):
         return objects.access_url(base_url, console_type, token)
 
     def get_console_auth_token(self, context: RequestContext, token: str) -> ConsoleAuthToken:
-        """What a token stands for. Raises ConsoleTokenNotFound."""
+        """The console of a token. Raises ConsoleTokenNotFound."""
         with self.db.read() as connection:
             found = console_auth_tokens.find(connection, objects.digest(token))
         if found is None:

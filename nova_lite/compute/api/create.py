@@ -1,4 +1,4 @@
-"""Creation of servers: everything is checked, then one transaction writes the servers and what has to be done for them."""
+"""Creation of servers: everything is checked, then one transaction writes the servers and their actions."""
 from __future__ import annotations
 
 import secrets
@@ -88,10 +88,8 @@ class Creation(Volumes):
     """POST /servers."""
 
     def create(self, context: RequestContext, request: CreateRequest) -> Created:
-        """Write down ``min_count`` to ``max_count`` servers, as many as the quota allows, and let them be built.
-
-        Raises what the user did wrong (Invalid and its kin, 400), OverQuota (403) or Conflict (409).
-        """
+        """Write ``min_count`` to ``max_count`` servers, as many as the quota allows, and let them be built. Raises the errors
+        of the request (Invalid and subclasses, 400), OverQuota (403) or Conflict (409)."""
         facts = self._look_up(context, request)
         wanted = self._check_networks(context, facts.networks, request)
         facts.networks, request.security_groups = wanted.requests, wanted.security_groups
@@ -140,7 +138,7 @@ class Creation(Volumes):
 
     def _check_disks(self, context: RequestContext, request: CreateRequest, flavor: Flavor,
                      devices: list[BlockDevice], image: ImageMeta | None) -> ImageMeta:
-        """What the servers boot; raises what is wrong with it or with any disk."""
+        """Check the root disk and all other disks of the servers; raises the errors."""
         block_devices.check_local(devices, flavor)
         self.check_devices(context, devices, request.max_count, request.allow_multiattach, has_image=image is not None)
         root = next((d for d in devices if d.is_root and d.is_volume), None)
@@ -154,7 +152,7 @@ class Creation(Volumes):
         return image
 
     def _image_of(self, context: RequestContext, image_id: str) -> ImageMeta | None:
-        """The image of the request; None: it names none. Raises Invalid for one that is not there."""
+        """The image of the request; None: it names none. Raises Invalid for an image that does not exist."""
         try:
             return self.image.get(context, image_id) if image_id else None
         except exception.ImageNotFound as error:
@@ -194,7 +192,7 @@ class Creation(Volumes):
              "root_device_name": block_devices.root_name(devices[uuid], facts.image)} for number, uuid in enumerate(chosen)])
         if group:
             server_groups.add_members(connection, group, chosen)
-        # only a config drive brings a guest its password: without one nobody needs to know it
+        # the password reaches a guest by a config drive only: without one it is not kept
         arguments = {"admin_password": request.admin_password} if request.admin_password and common["config_drive"] else None
         # volumes are reserved and made first, see prepare_volumes
         stage = action_objects.API if _has_volumes(facts.devices) else action_objects.CONDUCTOR

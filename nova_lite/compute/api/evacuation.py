@@ -22,9 +22,8 @@ class Evacuation(Base):
 
     def evacuate(self, context: RequestContext, instance: Instance, host: str | None, force: bool, stopped: bool,
                  admin_password: str | None) -> None:
-        """Build the server anew elsewhere, on ``host`` if one is named; ``stopped``: it is off then, whatever it was.
-
-        Raises ComputeHostNotFound (404), Invalid for the server's own host, ComputeServiceInUse (400) for a host that is up,
+        """Build the server again on another host, on ``host`` if one is named; ``stopped``: it is off afterwards. Raises
+        ComputeHostNotFound (404), Invalid for the server's own host, ComputeServiceInUse (400) for a host that is up,
         InstanceInvalidState for a server that is being deleted, or may run at the new host of another evacuation, and as
         ``states.check``."""
         operations.check(operations.VERBS[VERB], instance, may_override_lock=bool(context.is_admin))
@@ -50,10 +49,10 @@ class Evacuation(Base):
 
 
 def _end_others(connection: sa.Connection, server: Instance) -> Prepared:
-    """Whatever the dead host was about to do with the server, it shall not go on with when it is back; only a delete, which was
-    promised already, goes on instead (InstanceInvalidState), and an older evacuation whose guest may run where it went
-    (InstanceIsBusy). What follows the guest is done where it comes to. Moves end, and what they held for other places is given
-    back."""
+    """End the open actions of the dead host on this server, so that it does not continue them when it is back. Only a delete,
+    which was promised already, continues (InstanceInvalidState), and an older evacuation whose guest may run at its new host
+    (InstanceIsBusy). Verbs that follow the guest are done at the new host. Moves end, and their room at other hosts is
+    released."""
     others = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, [])
     if server.task_state == states.DELETING or any(
             operations.of(other).ends_in in (states.DELETED, states.SOFT_DELETED) for other in others):

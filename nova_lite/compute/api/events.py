@@ -1,4 +1,4 @@
-"""What other services tell of servers: checked, then sent to the servers' hosts."""
+"""Events of other services about servers: checked, then sent to the hosts of the servers."""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -27,10 +27,10 @@ class ExternalEvents(Base):
     """POST /os-server-external-events."""
 
     def external_events(self, context: RequestContext, events: Sequence[Mapping[str, Any]]) -> list[int]:
-        """A code for each event: 200 taken, 400 without the tag that it needs, 404 unknown server, 422 server without host.
+        """A code for each event: 200 accepted, 400 without the tag that it needs, 404 unknown server, 422 server without host.
 
-        Events of one host go in one message, which may be lost: nothing depends on it. Those of a server on its way go to both
-        its hosts: the one that waits for its ports is not yet the server's, or not any more.
+        The events of one host go in one message, which may be lost: nothing depends on it. The events of a server that moves go
+        to both its hosts, since the host that waits for its ports may not be the host of the record.
         """
         with self.db.read() as connection:
             found = instances.get_many(connection, {e["server_uuid"] for e in events}, tags=False)
@@ -58,7 +58,8 @@ class ExternalEvents(Base):
         return codes
 
     def _extend(self, context: RequestContext, instance: Instance, volume_id: str) -> int:
-        """A volume has grown, which nobody tells twice: so it is an operation, which outlives lost messages and dead hosts."""
+        """A volume has grown. The event is not repeated, so it becomes an action, which survives lost messages and dead
+        hosts."""
         def prepare(_connection: sa.Connection, server: Instance) -> Prepared:
             if server.host is None:
                 raise exception.InstanceNotReady(instance_id=server.uuid)
@@ -77,7 +78,7 @@ class ExternalEvents(Base):
         return OK
 
     def _power(self, context: RequestContext, instance: Instance, tag: str) -> int:
-        """The server's power was switched by somebody else: follow, unless it is there already."""
+        """The server's power was switched outside of nova_lite: do the same, unless the server is in that state already."""
         verb, vm_state = _POWER[tag]
         if instance.vm_state != vm_state:
             LOG.info("%s: the server is %s already", tag, instance.vm_state, extra={"instance_uuid": instance.uuid})

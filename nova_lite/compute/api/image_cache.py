@@ -10,7 +10,7 @@ from nova_lite.db import clock, services
 
 
 class ImageCache(Base):
-    """A cast to each host; one that is lost is made good by the first build."""
+    """A cast to each host. When a cast is lost, the first build fetches the image."""
 
     def cache_images(self, context: RequestContext, hosts: Collection[str], image_ids: Sequence[str]) -> None:
         """Raises Invalid for an image that is not there or not active."""

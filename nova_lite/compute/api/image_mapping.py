@@ -1,5 +1,6 @@
-"""The block_device_mapping that an image brings along. It is a property, so whoever may make an image writes it: nothing of it
-is trusted more than a request's. Fields without a meaning here are left out, as Nova writes some of its own."""
+"""The block_device_mapping of an image. It is a property, so the creator of the image writes it: it is checked like that of a
+request. Unknown fields are left out, as Nova writes some of its own.
+"""
 from __future__ import annotations
 
 import re
@@ -42,7 +43,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 
 
 def entries(value: Any) -> list[dict[str, Any]]:
-    """The entries in the form of block_device_mapping_v2. Raises ValueError, which says what is wrong."""
+    """The entries in the form of block_device_mapping_v2. Raises ValueError with the reason."""
     if not isinstance(value, list):
         raise ValueError("it is not a list")
     return [_entry(one) for one in value]

@@ -27,10 +27,10 @@ ATTACHES = retry.Schedule((0.05, 0.05, 0.1, 0.2, 0.5), endless=True, timeout=60.
 
 
 class Interfaces(Base):
-    """The part of the compute API that knows nics."""
+    """The part of the compute API for nics."""
 
     def list_interfaces(self, context: RequestContext, instance: Instance) -> list[tuple[VIF, str]]:
-        """The nics with the states of their ports; those that the network does not know any more are left out."""
+        """The nics with the states of their ports, without nics whose port does not exist any more."""
         vifs = [vif for vif in instance.network_info if vif.type != "null"]
         found = self.network.port_states(context, [vif.id for vif in vifs]) if vifs else {}
         return [(vif, found[vif.id]) for vif in vifs if vif.id in found]
@@ -44,8 +44,8 @@ class Interfaces(Base):
 
     def attach_interface(self, context: RequestContext, instance: Instance, request: NetworkRequest,
                          may_use_external: bool = False) -> tuple[VIF, str]:
-        """Give a server a nic and wait until it has it. Raises what the network says (400, 403, 404, 409), what
-        ``states.check`` raises (409), InterfaceAttachFailed (500) and ServiceUnavailable."""
+        """Attach a nic to a server, and wait until the guest has it. Raises the errors of the network (400, 403, 404, 409),
+        those of ``states.check`` (409), InterfaceAttachFailed (500) and ServiceUnavailable."""
         _check(context, instance, "attach_interface")
         with _as_nova_answers():
             request, groups = self._checked(context, instance, request, may_use_external)
@@ -72,7 +72,7 @@ class Interfaces(Base):
         self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
 
     def add_fixed_ip(self, context: RequestContext, instance: Instance, network_id: str) -> None:
-        """One more address for a nic that is there. Raises Invalid (400) as ``NetworkAPI.add_address``, InstanceIsLocked."""
+        """One more address for a nic of the server. Raises Invalid (400) as ``NetworkAPI.add_address``, InstanceIsLocked."""
         operations.check(record_changes.CHANGE_ADDRESSES, instance, may_override_lock=bool(context.is_admin))
         self.network.add_address(admin_context(), instance, network_id)
         self._look_again(context, instance)
@@ -84,14 +84,14 @@ class Interfaces(Base):
         self._look_again(context, instance)
 
     def _look_again(self, context: RequestContext, instance: Instance) -> None:
-        """As when the network itself tells that a port has changed; it does that, too, so this may be lost."""
+        """As an event of the network about a changed port. The network sends such an event too, so this call may be lost."""
         if instance.host:
             event = {"name": CHANGED, "server_uuid": instance.uuid, "tag": None, "status": COMPLETED}
             self.wakeups.send(self.compute_rpc.external_instance_event, context, instance.host, [event])
 
     def _checked(self, context: RequestContext, instance: Instance, request: NetworkRequest,
                  may_use_external: bool) -> tuple[NetworkRequest, list[str]]:
-        """The request with what the network knows, and the names of the port's security groups. A request that names nothing
+        """The request with the network's data, and the names of the port's security groups. A request without network and port
         means the only network of the server's project."""
         named = [request] if request.network_id or request.port_id else None
         wanted = self.network.validate(context, named, 1, may_use_external=may_use_external, server=instance)
@@ -131,7 +131,7 @@ def _as_nova_answers() -> Iterator[None]:
 
 
 def _error(instance_uuid: str, action: Action | None) -> exception.NovaLiteError:
-    """What the host ran into: a mistake of the request as what it is, all else as a failed attach."""
+    """The error of the host: a mistake of the request unchanged, all other errors as a failed attach."""
     name, message = (action.arguments.get("error") if action else None) or ("", "its host gave up")
     kind = getattr(exception, name, None)
     if isinstance(kind, type) and issubclass(kind, exception.NovaLiteError) and (
@@ -141,7 +141,7 @@ def _error(instance_uuid: str, action: Action | None) -> exception.NovaLiteError
 
 
 def _check(context: RequestContext, instance: Instance, verb: str) -> str:
-    """The host. Raises what ``states.check`` raises, InstanceNotReady for a server without one."""
+    """The host of the server. Raises the errors of ``states.check``, InstanceNotReady for a server without a host."""
     operations.check(operations.VERBS[verb], instance, may_override_lock=bool(context.is_admin))
     if not instance.host:
         raise exception.InstanceNotReady(instance_id=instance.uuid)

@@ -33,8 +33,8 @@ ADMIN_SORT_KEYS = {"host", "node"}
 
 @dataclass
 class ListRequest:
-    """A caller's question. ``filters`` are the given values by name, the last one where several were given; ``statuses`` all
-    values of status. ``everything``: any column may be a filter; ``since`` tells the microversion."""
+    """The query of a caller. ``filters`` are the given values by name, the last one of several; ``statuses`` all values of
+    status. ``everything``: any column may be a filter; ``since`` compares with the microversion."""
 
     filters: dict[str, str]
     statuses: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Listing(Base):
 
     def list_servers(self, context: RequestContext, request: ListRequest, columns: Sequence[sa.Column[Any]],
                      tags: bool = False, hosts: bool = False) -> Details:
-        """The servers of a question. Raises Invalid for a filter that says nothing, Forbidden for one of admins only."""
+        """The servers of a query. Raises Invalid for a wrong filter, Forbidden for a filter of admins."""
         query = make_query(context, request)
         if query is None:
             return Details([])
@@ -72,7 +72,7 @@ class Listing(Base):
 
     def show(self, context: RequestContext, uuid: str, columns: Sequence[sa.Column[Any]], tags: bool = False,
              hosts: bool = False, groups: bool = False) -> Details:
-        """One living server that the caller may see; raises InstanceNotFound."""
+        """One server that is not deleted and that the caller may see; raises InstanceNotFound."""
         with self.db.read() as connection:
             found = Details(instance_list.rows(connection, Query(exact={"uuid": uuid}, limit=1), columns))
             if not found.rows:
@@ -163,13 +163,13 @@ def _set_deleted(context: RequestContext, query: Query, filters: dict[str, str])
     if deleted is not None:
         query.deleted = strutils.bool_from_string(deleted)
     elif query.changes_since is not None or query.changes_before is not None:
-        query.deleted = None          # who asks for changes wants to know what went
+        query.deleted = None          # a query for changes includes deleted servers
     if filters.get("vm_state") == states.DELETED or query.states == [(states.DELETED, None)]:
         if not context.is_admin:
             raise exception.Forbidden("Only administrators may list deleted instances")
         query.deleted = True
     asked = filters.get("vm_state") == states.SOFT_DELETED or (states.SOFT_DELETED, None) in (query.states or ())
-    # by default they belong to the deleted; who asks for them by name gets them
+    # by default they count as deleted; a query that names their status gets them
     query.soft_deleted = strutils.bool_from_string(soft_deleted) if soft_deleted is not None else bool(query.deleted) or asked
 
 

@@ -28,11 +28,10 @@ class LiveMigrations(Base):
 
     def live_migrate(self, context: RequestContext, instance: Instance, host: str | None, block_migration: bool | None,
                      disk_over_commit: bool | None, force: bool, wait: bool) -> None:
-        """Move a running server, to ``host`` if one is named (``force``: whatever the scheduler thinks of it).
-
-        ``block_migration`` None: as the hosts need it. ``wait``: until the checks are over. Raises UnableToMigrateToSelf,
-        ComputeServiceUnavailable, Invalid for a host that does not exist, what ``states.check`` raises, and, waiting, what the
-        checks say (400)."""
+        """Move a running server, to ``host`` if one is named (``force``: without asking the scheduler). ``block_migration``
+        None: as the hosts need it. ``wait``: until the checks have ended. Raises UnableToMigrateToSelf,
+        ComputeServiceUnavailable, Invalid for a host that does not exist, the errors of ``states.check``, and, with ``wait``,
+        those of the checks (400)."""
         operations.check(operations.VERBS["live_migrate"], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "live-migration")
         if hardware.demand(instance.flavor, instance.image) is not None:
@@ -71,7 +70,7 @@ class LiveMigrations(Base):
             raise exception.Invalid(str(action.arguments.get("error") or action.message or "live migration failed"))
 
     def live_migrations_under_way(self, instance: Instance) -> list[Migration]:
-        """Those of a server that can be looked at: one, at most."""
+        """The open live migrations of a server: one, at most."""
         with self.db.read() as connection:
             return moves.list_all(connection, {"instance_uuid": instance.uuid, "migration_type": objects.LIVE_MIGRATION,
                                                "status": UNDER_WAY})
@@ -83,8 +82,8 @@ class LiveMigrations(Base):
         self.db.write(_want, context, instance, migration_id, ABORT, allowed, "live_migration_cancel")
 
     def force_complete_live_migration(self, context: RequestContext, instance: Instance, migration_id: str) -> None:
-        """Let the move come to its end, whatever it costs the guest. Raises Invalid (400, as Nova does also for one that there
-        is not), InvalidMigrationState (400) and as ``states.check``."""
+        """Complete the migration, even if the guest has to be stopped for it. Raises Invalid (400, as Nova does also without a
+        migration), InvalidMigrationState (400) and as ``states.check``."""
         operations.check(record_changes.FORCE_COMPLETE, instance, may_override_lock=bool(context.is_admin))
         try:
             self.db.write(_want, context, instance, migration_id, FORCE_COMPLETE, (objects.RUNNING,),

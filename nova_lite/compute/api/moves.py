@@ -27,8 +27,8 @@ class Moves(Base):
     """All raise InstanceNotFound, InstanceIsLocked, InstanceNotReady or InstanceInvalidState."""
 
     def resize(self, context: RequestContext, instance: Instance, flavor_id: str, disk_config: str | None = None) -> None:
-        """Give a server another flavor, on whatever host has the room. Raises what is wrong with the flavor (Invalid and its
-        kin, 400), TooManyInstances, and Conflict when the server's host is not there to let it go."""
+        """Give a server another flavor, on any host with the room. Raises the errors of the flavor (Invalid and subclasses,
+        400), TooManyInstances, and Conflict when the server's host is down."""
         operations.check(operations.VERBS["resize"], instance, may_override_lock=bool(context.is_admin))
         automatic = validate.auto_disk_config(instance.image, disk_config) if instance.image and disk_config else None
         with self.db.read() as conn:
@@ -52,7 +52,7 @@ class Moves(Base):
         self.operate(context, instance.uuid, "migrate", {"host": host})
 
     def confirm_resize(self, context: RequestContext, instance: Instance) -> None:
-        """The server stays what and where it is: the way back is closed. Raises Invalid when it has not moved."""
+        """The server stays at its new host, and cannot be reverted any more. Raises Invalid when it has not moved."""
         self._ask(context, instance, "confirmResize")
 
     def revert_resize(self, context: RequestContext, instance: Instance) -> None:
@@ -77,7 +77,7 @@ class Moves(Base):
         if verb.move.to_source and move.old_flavor is not None:
             updates = self._claim_quota(conn, instance, move.old_flavor)
         moves.update(conn, move.id, {"status": verb.move.statuses[0]})
-        # the old host confirms, since it has what is to go; the new one reverts first, since the guest is there
+        # the old host confirms, since the files to remove are there; the new host begins a revert, since the guest is there
         host = move.source_compute if verb.begins is operations.Begins.SOURCE else None
         return Prepared(updates, {"migration_id": move.id}, host)
 
@@ -111,7 +111,7 @@ class Moves(Base):
 
 
 def _check_flavor(instance: Instance, flavor: Flavor) -> None:
-    """Raise what Nova says of flavors that a server cannot have."""
+    """Raise Nova's errors for flavors that a server cannot have."""
     if flavor.flavorid == instance.flavor.flavorid:
         raise exception.CannotResizeToSameFlavor()
     if flavor.root_gb == 0 and instance.flavor.root_gb != 0 and not instance.is_volume_backed:

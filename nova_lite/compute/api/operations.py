@@ -12,13 +12,13 @@ from nova_lite.conductor import move_completion
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, instances, moves, quotas
 from nova_lite.objects import states
-from nova_lite.objects.instance import SHELVED_IMAGE, Instance, off_the_shelf
+from nova_lite.objects.instance import SHELVED_IMAGE, Instance, without_shelving_keys
 
 OWNER, ADMIN = "owner", "admin"
 
 
 class Operations(Base):
-    """What is done by the server's host, and what only concerns its record."""
+    """Operations of the server's host, and changes of the server's record."""
 
     def start(self, context: RequestContext, uuid: str) -> None:
         """Power on."""
@@ -66,21 +66,22 @@ class Operations(Base):
         self._drop(context, self.get(context, uuid), "force_delete")
 
     def _drop(self, context: RequestContext, instance: Instance, verb: str, prepare: Prepare | None = None) -> None:
-        """Begin it, and delete the images that were to be made of the server: their host may be dead, or never begin. The
-        image of a shelf goes with a delete for good; one that may be all that a server in trouble has left is its no more."""
+        """Begin a delete, and delete the images that were to be made of the server: their host may be dead, or never begin. The
+        image of a shelved server is deleted with it for good; when the image may be the only copy of a server in ERROR, it
+        stays."""
         unless_whole: dict[str, bool] = {}
 
         def note(connection: sa.Connection, server: Instance) -> Prepared:
             under_way = actions.open_of_instances(connection, [server.uuid]).get(server.uuid, ())
             unless_whole.clear()        # the transaction may be tried again
             unless_whole.update({a.arguments["image_id"]: True for a, row in operations.known(under_way)
-                                 if row.owes is operations.Debt.IMAGE})
+                                 if row.pending_cleanup is operations.PendingCleanup.IMAGE})
             prepared = prepare(connection, server) if prepare is not None else Prepared()
-            shelved, its_own = server.system_metadata.get(SHELVED_IMAGE), states.may_have_shelf(server)
+            shelved, its_own = server.system_metadata.get(SHELVED_IMAGE), states.owns_shelved_image(server)
             if shelved and not (its_own and not operations.VERBS[verb].is_delete):
                 unless_whole[shelved] = not its_own
             if shelved and not its_own:
-                prepared = prepared._replace(updates={**prepared.updates, "system_metadata": off_the_shelf(server)})
+                prepared = prepared._replace(updates={**prepared.updates, "system_metadata": without_shelving_keys(server)})
             return prepared
 
         self.operate(context, instance.uuid, verb, prepare=note)
@@ -139,6 +140,6 @@ def _reset(connection: sa.Connection, context: RequestContext, uuid: str, values
 
 def _deleted_now(connection: sa.Connection, server: Instance) -> Prepared:
     waiting = moves.find(connection, server.uuid, lock=True) if server.vm_state == states.RESIZED else None
-    if waiting is not None and waiting.reverting:       # nothing but going back brings a guest again
+    if waiting is not None and waiting.reverting:       # only a revert makes the guest again
         raise exception.InstanceInvalidState(action="delete", instance_id=server.uuid, attr="vm_state", state=server.vm_state)
     return Prepared({"deleted_at": units.utcnow()})

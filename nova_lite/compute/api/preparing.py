@@ -1,7 +1,7 @@
-"""Actions at stage ``api``: a request has written them down and asks neighbours before it hands them over.
+"""Actions at stage ``api``: a request has written them, and calls other services before it hands them over.
 
-How long that takes nobody knows; that the request still lives, only its process. So while it does, a thread lengthens the
-leases of its actions, and the sweeper takes over what a dead process has left as fast as what any other worker has.
+The duration of these calls is unknown, and only the process of the request shows that the request is alive. So a thread extends
+the leases of its actions. The sweeper takes over the actions of a dead process as fast as those of any other worker.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG = log.getLogger(__name__)
 
 @contextmanager
 def held(db: Database, action_ids: Sequence[int], lease_seconds: float) -> Iterator[None]:
-    """Inside of the block nobody else takes these actions; what was handed over in it is left alone."""
+    """Within the block no other worker takes these actions. An action that was handed over is left alone."""
     done = threading.Event()
     thread = threading.Thread(target=_lengthen, args=(db, action_ids, lease_seconds, done), name="preparing", daemon=True)
     thread.start()

@@ -21,11 +21,9 @@ VERB = "rebuild"
 
 @dataclass
 class RebuildRequest:
-    """What a user asks for. ``values`` are columns of the server as they are to be; what is not in them stays.
-
-    ``key_name``: "" leaves the key as it is, None takes it away. ``onto_volume``: the root disk may be a volume, which is
-    written anew (2.93); before that a server keeps the volume that it boots from, and its image.
-    """
+    """The request of the user. ``values`` are the new columns of the server; other columns stay. ``key_name``: "" keeps the
+    key, None removes it. ``onto_volume``: the root disk may be a volume, which is written again (2.93); before that a server
+    keeps the volume that it boots from, and its image."""
 
     image_id: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -65,7 +63,7 @@ class Rebuilds(Base):
         self.operate(context, instance.uuid, VERB, prepare=prepare)
 
     def _looked_up(self, context: RequestContext, instance: Instance, request: RebuildRequest) -> dict[str, Any]:
-        """What quota and key pairs have to say."""
+        """The checks of quota and key pairs."""
         found: dict[str, Any] = {}
         with self.db.read() as connection:
             limits = quotas.limits_for(connection, self.conf, instance.project_id)
@@ -109,7 +107,7 @@ class Rebuilds(Base):
 
 
 def _key(connection: sa.Connection, context: RequestContext, name: str) -> dict[str, Any]:
-    """A key of the user who asks, whoever made the server."""
+    """A key of the user who sends the request, whoever created the server."""
     try:
         found = keypairs.get(connection, context.user_id or "", name)
     except exception.KeypairNotFound as error:
@@ -118,7 +116,7 @@ def _key(connection: sa.Connection, context: RequestContext, name: str) -> dict[
 
 
 def _of_image(instance: Instance, image: ImageMeta, request: RebuildRequest) -> dict[str, Any]:
-    """The columns that follow from the image; a server on a volume shows none, and keeps what is known of the old one."""
+    """The columns that depend on the image; a server on a volume has no image, and keeps the properties of the old one."""
     made: dict[str, Any] = {"personality": [dict(one) for one in request.personality] or None}
     if request.disk_config is not None:
         made["auto_disk_config"] = validate.auto_disk_config(image, request.disk_config)

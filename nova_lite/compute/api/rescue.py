@@ -55,8 +55,8 @@ class Rescues(Base):
             raise exception.UnsupportedRescueImage(image=image_id, reason=error.public) from error
 
     def _own(self, context: RequestContext, instance: Instance) -> ImageMeta:
-        """Of a server from a snapshot, the image that the system came from, if that is still there: in the snapshot may be what
-        it has to be rescued from."""
+        """For a server from a snapshot, the image from which the system was installed, if that still exists: the snapshot may
+        contain the fault."""
         base = instance.image.properties.get("base_image_ref") if instance.image is not None else None
         if base:
             try:

@@ -24,8 +24,8 @@ _NOT_INHERITED_PREFIXES = ("os_glance_", "signature_verified")
 
 
 class ServerImages(Base):
-    """Both answer the id of the new image, which stays queued until the host has its data. The user's metadata go before what
-    the image gets by itself; only ``backup_type`` is what the request says, for the rotation goes by it."""
+    """Both return the id of the new image, which stays queued until the host has its data. The user's metadata override the
+    other properties; only ``backup_type`` is that of the request, since the rotation depends on it."""
 
     def check_image_metadata(self, instance: Instance, metadata: Mapping[str, str]) -> None:
         """Raise MetadataLimitExceeded: the project's quota of a server's metadata holds for those of its images, too."""
@@ -34,8 +34,8 @@ class ServerImages(Base):
         validate.check_metadata_quota(metadata, limits["metadata_items"])
 
     def create_image(self, context: RequestContext, instance: Instance, name: str, metadata: Mapping[str, str]) -> str:
-        """An image of the server's disk as it is soon. Raises InstanceInvalidState, InstanceNotReady, or what the Image
-        service says to the user."""
+        """An image of the server's disk. Raises InstanceInvalidState, InstanceNotReady, or the Image service's error for the
+        user."""
         return self._create(context, instance, "createImage", name, {"image_type": "snapshot", **metadata}, {})
 
     def create_backup(self, context: RequestContext, instance: Instance, name: str, metadata: Mapping[str, str],
@@ -67,8 +67,8 @@ def check_image(context: RequestContext, instance: Instance, verb: str) -> None:
 
 def forget_image(images: ImageAPI, context: RequestContext, image_id: str, instance: Instance,
                  unless_whole: bool = False) -> None:
-    """Delete what was made for an operation that did not begin, or for a server that is gone; ``unless_whole``: one that has
-    its data stays. An error of this is not the user's: it is logged."""
+    """Delete the image of an operation that did not begin, or of a server that is gone; ``unless_whole``: an image with data
+    stays. An error is only logged."""
     try:
         if not unless_whole or images.get(context, image_id).status != "active":
             images.delete(context, image_id)

@@ -1,5 +1,6 @@
-"""Shares of files for servers: looked at with the user's token, then the server's host gets access and, when it starts the
-guest, mounts them."""
+"""Shares of files for servers: checked with the user's token. Then the server's host gets access, and mounts them when it
+starts the guest.
+"""
 from __future__ import annotations
 
 import uuid as uuids
@@ -21,7 +22,7 @@ TRAIT = "COMPUTE_STORAGE_VIRTIO_FS"
 
 
 class Shares(Base):
-    """The part of the compute API that knows the Shared File System service."""
+    """The part of the compute API for the Shared File System service."""
 
     def attach_share(self, context: RequestContext, instance: Instance, share_id: str, tag: str | None) -> ShareAttachment:
         """Begin to give a stopped server a share; the attachment as it is so far.

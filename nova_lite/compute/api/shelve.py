@@ -22,7 +22,7 @@ class Shelving(Base):
     """POST /servers/{id}/action (shelve, shelveOffload, unshelve)."""
 
     def shelve(self, context: RequestContext, instance: Instance) -> None:
-        """Begin to shelve. Raises the 409s of its state, or what the Image service says to the user."""
+        """Begin to shelve. Raises the 409s of its state, or the Image service's error for the user."""
         operations.check(operations.VERBS["shelve"], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "shelve")
         validate.refuse_encrypted_disks(instance, "shelve")
@@ -48,8 +48,8 @@ class Shelving(Base):
         self.operate(context, uuid, "shelveOffload")
 
     def unshelve(self, context: RequestContext, instance: Instance, zone: str | None = KEEP, host: str | None = None) -> None:
-        """Begin to bring a server back. ``zone`` is the one that it is pinned to from now on (None: to none), ``host`` where it
-        is to be. Raises UnshelveInvalidState and UnshelveHostNotInZone (409), Invalid for a zone or host that is not there."""
+        """Begin to unshelve. ``zone`` is the zone to which the server is pinned from now on (None: to none), ``host`` its new
+        host. Raises UnshelveInvalidState and UnshelveHostNotInZone (409), Invalid for a zone or host that does not exist."""
         operations.check(operations.VERBS["unshelve"], instance, may_override_lock=bool(context.is_admin))
         updates: dict[str, Any] = {}
         if zone != KEEP or host is not None:

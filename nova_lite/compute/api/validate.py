@@ -1,4 +1,4 @@
-"""Checks of a request for servers against what the cloud has: each raises the error that the user is to see."""
+"""Checks of a request for servers against the cloud: each raises the error for the user."""
 from __future__ import annotations
 
 import base64
@@ -42,8 +42,8 @@ def check_zone(connection: sa.Connection, conf: cfg.ConfigOpts, zone: str) -> No
 
 
 def zone_of_forced(connection: sa.Connection, conf: cfg.ConfigOpts, zone: str | None, host: str | None) -> str | None:
-    """The zone of a server that is forced onto ``host``: what was asked for if the host is there, else the zone that the host
-    is in by its aggregates, None for none. Asking for another one is no error, as in Nova."""
+    """The zone of a server that is forced onto ``host``: the requested zone if the host is in it, else the zone of the host's
+    aggregates, None for none. Another zone in the request is no error, as in Nova."""
     there = aggregates.zones_by_host(connection).get(host or "")
     return zone if there is None and zone == conf.compute.default_availability_zone else there
 
@@ -72,7 +72,7 @@ def get_flavor(connection: sa.Connection, context: RequestContext, flavorid: str
 
 
 def get_group(connection: sa.Connection, context: RequestContext, uuid: str) -> dict[str, Any]:
-    """The server group of the hint; raises Invalid for one that is not the project's."""
+    """The server group of the hint; raises Invalid for a group of another project."""
     try:
         group = server_groups.get(connection, uuid)
     except exception.ServerGroupNotFound as error:
@@ -103,14 +103,14 @@ def check_image(image: ImageMeta, flavor: Flavor, allow_zero_disk: bool, is_on_v
 
 
 def refuse_certificates(certificates: Sequence[str] | None) -> None:
-    """Raise Invalid for a list of them: who gives one relies on a check of the image's signature, and here is none."""
+    """Raise Invalid for a list of them: it asks for a check of the image's signature, which is not supported."""
     if certificates:
         raise exception.Invalid("trusted_image_certificates: signatures of images are not checked by this cloud, so no list of "
                                 "certificates is taken.")
 
 
 def refuse_vtpm(instance: Instance, operation: str) -> None:
-    """Raise OperationNotSupportedForVTPM (409): what its TPM remembers would be lost on the way, or not be there."""
+    """Raise OperationNotSupportedForVTPM (409): the state of the TPM would be lost or missing."""
     if hardware.has_tpm(instance.flavor, instance.image):
         raise exception.OperationNotSupportedForVTPM(operation=operation, instance_uuid=instance.uuid)
 

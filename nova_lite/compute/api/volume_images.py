@@ -1,7 +1,7 @@
 """Images of servers that boot from a volume: no data, but snapshots of all volumes, made by the request with the user's token.
 
-An action says which snapshots there are. A request that fails or dies leaves it to the server's host (``compute/snapshot.py``),
-which lets the guest go on and removes the snapshots, or completes the image that names them.
+An action names the snapshots. When the request fails or dies, the host of the server continues (``compute/snapshot.py``): it
+thaws the guest, and removes the snapshots, or completes the image that names them.
 """
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
 VERB, EVENT = "snapshot_volumes", "api_snapshot_instance"
-QUIET_SECONDS, LOOK = 60.0, 0.5     # how long a guest may stand still until its snapshots are made; between two looks
+QUIET_SECONDS, LOOK = 60.0, 0.5     # how long a guest may be frozen until its snapshots are made; the pause between two reads
 
 
 @dataclass
 class _Guest:
-    """What a request knows of the guest. Neither is true where answers were lost: then its host has to thaw it."""
+    """The state of the guest, as the request knows it. Neither field is true where answers were lost: then the host has to thaw
+    the guest."""
 
     is_quiet: bool = False
     thawed: bool = True
@@ -76,7 +77,7 @@ class VolumeImages(ServerImages):
         return image_id
 
     def _freeze(self, context: RequestContext, instance: Instance, guest: _Guest) -> None:
-        """Let the guest's file systems stand still: of one that runs and has an agent, as in Nova."""
+        """Freeze the guest's file systems, if it runs and has an agent, as in Nova."""
         required = _asks_for(instance, "os_require_quiesce")
         if instance.vm_state != states.ACTIVE or instance.host is None:
             return
@@ -95,7 +96,7 @@ class VolumeImages(ServerImages):
             LOG.warning("snapshots without quiet: %s", error, extra={"instance_uuid": instance.uuid})
 
     def _thaw(self, context: RequestContext, instance: Instance) -> bool:
-        """False: the host does when it looks at the action."""
+        """False: the guest could not be thawed; the host thaws it when it works on the action."""
         try:
             self.compute_rpc.unquiesce(context, instance.host or "", instance.uuid)
             return True
@@ -117,7 +118,7 @@ class VolumeImages(ServerImages):
         return mapping
 
     def _wait_until_made(self, context: RequestContext, instance: Instance, taken: Sequence[str]) -> None:
-        """What they are of is the moment at which the Volume service comes to it; so long the guest stands still."""
+        """The Volume service takes a snapshot some time after the call; the guest stays frozen until then."""
         deadline = self.clock.monotonic() + QUIET_SECONDS
         for snapshot_id in taken:
             status = retry.poll(partial(self._snapshot_status, context, snapshot_id), lambda found: found != "creating",
@@ -136,7 +137,7 @@ class VolumeImages(ServerImages):
 
     def _end(self, context: RequestContext, action_id: int, host: str, event: Mapping[str, Any], thawed: bool,
              error: str | None = None) -> bool:
-        """False: somebody else has the action, or the server is gone."""
+        """False: another worker has the action, or the server is gone."""
         ours, waits = self.db.write(_close, action_id, host, self.conf.conductor.lease_seconds, event, thawed, error)
         if waits:
             self.wakeups.send(self.compute_rpc.wake, context, host, [action_id])
@@ -144,8 +145,8 @@ class VolumeImages(ServerImages):
 
     def _give_up(self, context: RequestContext, instance: Instance, action_id: int, host: str, event: Mapping[str, Any],
                  error: str, thawed: bool, taken: Sequence[str]) -> None:
-        """The host removes the snapshots: one that is still being made cannot be deleted yet. Where it cannot, the conductor
-        does. An error of this is not the user's: it is logged."""
+        """Let the host remove the snapshots: a snapshot that is still being made cannot be deleted yet. Where the host cannot,
+        the conductor does. An error is only logged."""
         try:
             if self._end(context, action_id, host, event, thawed, error):
                 return
@@ -177,7 +178,7 @@ def _record(context: RequestContext, instance: Instance, name: str, metadata: Ma
 
 
 def _begin(connection: sa.Connection, context: RequestContext, uuid: str, lease_seconds: float) -> tuple[int, str]:
-    """With an agent one at a time: the first that is done would let the guest go on under the other."""
+    """With an agent only one such request at a time: the first to end would thaw the guest of the other."""
     instance = instances.get(connection, uuid, lock=True)
     check_image(context, instance, "createImage")
     if instance.host is None:
@@ -203,7 +204,7 @@ def _note(connection: sa.Connection, action_id: int, taken: Sequence[str]) -> No
 
 
 def _leave(connection: sa.Connection, action_id: int, taken: Sequence[str]) -> None:
-    """Somebody else has the action, or has closed it: what it does not know of is removed once it has failed."""
+    """Another worker has the action, or has closed it: a snapshot that it does not know is deleted after its failure."""
     action = actions.lock(connection, [action_id])[action_id]
     actions.set_arguments(connection, action_id, {**action.arguments, "snapshots": list(taken)})
     actions.schedule_cleanup(connection, [action_id])

@@ -32,7 +32,7 @@ class VolumeSnapshots(Base):
             raise exception.Invalid(error.public) from error
 
     def _server_of(self, volume_id: str) -> Instance:
-        """The only server that has the volume, whoever's it is."""
+        """The only server that has the volume, of any project."""
         try:
             servers = {attachment["server_id"] for attachment in self.volume.get(admin_context(), volume_id).attachments}
         except exception.VolumeNotFound:

@@ -23,12 +23,12 @@ class VolumeSwap(Volumes):
     """PUT /servers/{id}/os-volume_attachments/{id} with another volume."""
 
     def swap_volume(self, context: RequestContext, instance: Instance, volume_id: str, new_volume_id: str) -> None:
-        """Reserve the new volume and let the host copy and exchange. A request that ends in the middle has exchanged nothing:
-        the host gives back what was reserved by then.
+        """Reserve the new volume, and let the host copy and exchange. After a request that died nothing is exchanged: the host
+        releases what was reserved.
 
         Raises VolumeNotFound (404) for the old volume and Invalid (400) for the new one, VolumeNotAttached (404), Conflict
-        (409) for a volume that the Volume service does not migrate just now, InvalidVolume (400) for a pair that does not fit,
-        and what ``states.check`` raises (409).
+        (409) for a volume that the Volume service does not migrate now, InvalidVolume (400) for a pair that does not fit, and
+        the errors of ``states.check`` (409).
         """
         old = self.volume.get(admin_context(), volume_id)
         if not old.is_migrating:
@@ -43,7 +43,7 @@ class VolumeSwap(Volumes):
         try:
             with preparing.held(self.db, [action_id], self._lease()):
                 attachment = self.volume.reserve(admin_context(), new_volume_id, instance.uuid)
-        except exception.ServiceUnavailable:      # whether it was reserved nobody knows, and Cinder may yet come to it
+        except exception.ServiceUnavailable:      # it is not known whether the volume was reserved, and Cinder may still do so
             self.db.write(_leave_to_sweeper, action_id, host, DOUBT * self.conf.service_user.timeout)
             raise
         except Exception as error:
@@ -94,7 +94,7 @@ def _begin(connection: sa.Connection, context: RequestContext, uuid: str, volume
 
 
 def _hand_over(connection: sa.Connection, action_id: int, host: str, attachment_id: str, lease_seconds: float) -> bool:
-    """False when somebody else has the action, or the server is gone."""
+    """False when another worker has the action, or the server is gone."""
     action = actions.lock(connection, [action_id])[action_id]
     if (action.stage, action.state) != (action_objects.API, action_objects.PENDING):
         return False

@@ -1,8 +1,8 @@
-"""Volumes of servers: what a new server is to have, and attach and detach of an existing one.
+"""Volumes of servers: those of a new server, and attach and detach of an existing one.
 
-The Volume service is asked with the user's own token, and only here: what is done after the answer acts as the service. Each
-operation is written down (stage ``api``) before anything is made or taken; a request that ends in the middle is taken over by
-the sweeper and goes on where it stopped.
+The Volume service is called with the user's own token only here: all work after the answer acts as the service. Each operation
+is written (stage ``api``) before anything is made or reserved. The sweeper hands over the action of a request that died, and
+the work continues where it stopped.
 """
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Prepared = Mapping[str, Sequence[BlockDevice]]      # by server
 
 
 class Volumes(Base):
-    """The part of the compute API that knows the Volume service."""
+    """The part of the compute API for the Volume service."""
 
     # new servers ----------------------------------------------------------------------------------------------------------
     def check_devices(self, context: RequestContext, devices: Sequence[BlockDevice], count: int,
                       allow_multiattach: bool, has_image: bool) -> None:
         """Look up all volumes, snapshots and images that devices name, and complete their sizes. ``has_image``: the request
-        names an image, too; then nobody asks whether the root volume is bootable, as in Nova. Raises Invalid and kin."""
+        names an image, too; then the root volume need not be bootable, as in Nova. Raises Invalid and similar errors."""
         if count > 1 and any(d.source_type == bd.VOLUME for d in devices):
             raise exception.Invalid("Cannot attach one or more volumes to multiple instances")
         for device in devices:
@@ -89,7 +89,7 @@ class Volumes(Base):
         return image
 
     def root_image(self, context: RequestContext, root: BlockDevice) -> ImageMeta:
-        """What is known of the system on a root volume, for scheduler and hypervisor; its id is "" when nobody knows."""
+        """The image data of the system on a root volume, for scheduler and hypervisor; its id is "" when unknown."""
         if root.source_type == bd.IMAGE:
             return self._image(context, root.source_id or "")
         if root.source_type == bd.BLANK:
@@ -104,11 +104,8 @@ class Volumes(Base):
         return image_of_volume(volume)
 
     def prepare_volumes(self, context: RequestContext, wanted: Prepared, action_ids: Sequence[int]) -> None:
-        """Reserve and create the volumes of new servers, then hand their builds over to the conductor.
-
-        When that fails, the servers are deleted again, durably: whatever was taken or made is given back, and the error goes
-        to the user.
-        """
+        """Reserve and create the volumes of new servers, then hand their builds over to the conductor. After an error the
+        servers are deleted by durable actions, which release the volumes, and the user gets the error."""
         try:
             with preparing.held(self.db, action_ids, self._lease()):
                 for server, devices in wanted.items():
@@ -121,7 +118,7 @@ class Volumes(Base):
             for server, devices in wanted.items():
                 self._take_back(context, server)
                 if isinstance(error, (exception.Conflict, exception.InstanceNotFound)):
-                    # a delete that came in between may have looked before the last of these was there
+                    # a delete that came meanwhile may have searched before the last of these was created
                     release.undo(self.volume, server, devices)
             raise
 
@@ -168,8 +165,8 @@ class Volumes(Base):
                 device.attachment_id = self.volume.reserve(context, volume_id, uuid).id
                 if host is None:        # no host will say so before the server is unshelved
                     self.volume.complete(context, device.attachment_id)
-        except exception.ServiceUnavailable as error:      # whether it was reserved nobody knows
-            # it may still be: so the volume is given back by the sweeper, not before Cinder has come to what waits there
+        except exception.ServiceUnavailable as error:      # it is not known whether the volume was reserved
+            # Cinder may still do so: so the sweeper releases the volume later, when Cinder has done what was queued
             self.db.write(_turn_into_detach, context, uuid, device.id, action_id, DOUBT * self.conf.service_user.timeout,
                           error.public)
             raise
@@ -284,7 +281,7 @@ def _begin_attach(connection: sa.Connection, context: RequestContext, uuid: str,
 
 def _reserved(connection: sa.Connection, uuid: str, device: BlockDevice, action_id: int, host: str | None,
               lease_seconds: float) -> bool:
-    """The action goes to the host; False when somebody else has it, or the server is gone."""
+    """Hand the action over to the host; False when another worker has it, or the server is gone."""
     action = actions.lock(connection, [action_id])[action_id]
     if (action.stage, action.state) != (action_objects.API, action_objects.PENDING):
         return False

@@ -1,4 +1,4 @@
-"""What tasks stand on: their tools, and the question that they ask the scheduler."""
+"""What all tasks use: their tools, and the request to the scheduler."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from nova_lite.rpc.scheduler import SchedulerAPI
 
 @dataclass(frozen=True)
 class Tools:
-    """What every task may use."""
+    """The objects that every task may use."""
 
     conf: cfg.ConfigOpts
     db: Database
@@ -34,14 +34,14 @@ class Tools:
 
     def hand_over(self, conn: sa.Connection, action: Action, host: str, arguments: Mapping[str, Any] | None = None,
                   step: str | None = None) -> None:
-        """Let a host go on with an action of ours, at a step; ``arguments`` are added to the action's. In the caller's
-        transaction: raises LeaseLost, which undoes it all. Wake the host after the commit (:meth:`wake`)."""
+        """Give an action of this conductor to a host, at a step; ``arguments`` are added to those of the action. Runs in the
+        caller's transaction, and raises LeaseLost, which rolls it back. Wake the host after the commit (:meth:`wake`)."""
         actions.check_held(conn, action.id, self.leases.owner)
         actions.hand_over(conn, [action.id], self.conf.conductor.lease_seconds, objects.COMPUTE, host,
                           {**action.arguments, **(arguments or {})}, step)
 
     def wake(self, action: Action, host: str) -> None:
-        """Tell a host that an action waits for it."""
+        """Send a host the id of an action that waits for it."""
         context = RequestContext.from_rpc(action.context or {})
         self.compute.wake(context, host, [action.id])
 
@@ -55,7 +55,7 @@ def request_spec(instance: Instance, action: Action, group: dict[str, Any] | Non
 
 
 def group_facts(group: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What claims and filters need of a server group."""
+    """The fields of a server group that claims and filters need."""
     return {key: group[key] for key in ("uuid", "policy", "rules")} if group is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Builds, as the conductor sees them: find hosts for new servers, hand them over, try the next host after a failure."""
+"""The conductor's part of builds: find hosts for new servers, hand the actions over, and try the next host after a failure."""
 from __future__ import annotations
 
 import datetime
@@ -31,7 +31,7 @@ from nova_lite.rpc.scheduler import SchedulerAPI
 
 LOG = log.getLogger(__name__)
 EVENT = "schedule_instances"
-LOOK_SECONDS = 2.0      # what a scheduler knows of hosts may be older than its question by that much
+LOOK_SECONDS = 2.0      # the hosts in a scheduler's memory may be this much older than the request
 
 
 class _Build(NamedTuple):
@@ -52,10 +52,10 @@ class BuildTask:
         self._placing = False
 
     def schedule(self, context: RequestContext, action_ids: Sequence[int]) -> None:
-        """Take those of the actions that are free and send each server to a host.
+        """Claim those of the actions that are free, and send each server to a host.
 
-        One thread of the process places; what others bring meanwhile it takes as its next batch. The more requests come at
-        once, the larger the batches: a burst costs few questions to the scheduler and few transactions.
+        One thread of the process places builds. Requests that arrive meanwhile form its next batch. Many requests at once make
+        large batches, so a burst costs few calls of the scheduler and few transactions.
         """
         with self._lock:
             self._waiting += action_ids
@@ -66,7 +66,7 @@ class BuildTask:
             try:
                 self._schedule(ids)
             except Exception:
-                # their leases run out and the sweeper brings them again
+                # their leases run out, and the sweeper tries them again
                 LOG.exception("a batch of %d builds was not placed", len(ids))
 
     def _next_batch(self) -> list[int]:
@@ -83,7 +83,7 @@ class BuildTask:
                 self._place(batch, started)
 
     def _alike(self, taken: Sequence[Action]) -> list[list[_Build]]:
-        """Builds that ask the scheduler the same question; those that nobody waits for any more end here."""
+        """Builds grouped by their request to the scheduler. Builds that are no longer wanted end here."""
         with self.db.read() as conn:
             found = instances.get_many(conn, [a.instance_uuid for a in taken], tags=False)
             groups = server_groups.of_instances(conn, list(found)) if found else {}
@@ -106,7 +106,7 @@ class BuildTask:
         except exception.NoValidHost as error:
             requests = {a.request_id for a in waiting}
             if len(requests) > 1:
-                # all or nothing holds for the servers of one request, not for those that happened to come together
+                # "all or none" applies to the servers of one request, not to a batch of several requests
                 for request in sorted(requests):
                     self._place([b for b in batch if b.action.request_id == request], started)
                 return
@@ -124,9 +124,9 @@ class BuildTask:
             LOG.exception("scheduling failed")
             self._ask_again(waiting, exception.words_of(error).splitlines()[0], started, exception.public_of(error))
             return
-        sent, homeless = self.db.write(self._assign, waiting, batch[0].spec, selections, started)
-        if homeless:
-            self._try_again(homeless, "the room that was found for them was given to others meanwhile", started)
+        sent, unplaced = self.db.write(self._assign, waiting, batch[0].spec, selections, started)
+        if unplaced:
+            self._try_again(unplaced, "the room that was found for them was given to others meanwhile", started)
         by_host: dict[str, list[int]] = defaultdict(list)
         for action, host in sent:
             by_host[host].append(action.id)
@@ -135,15 +135,15 @@ class BuildTask:
 
     def _assign(self, conn: sa.Connection, batch: list[Action], spec: RequestSpec, selections: dict[str, list[Selection]],
                 started: datetime.datetime) -> tuple[list[tuple[Action, str]], list[Action]]:
-        """Write the hosts down and hand the actions over; what was deleted or lost in between is left out. Also answers those
-        that are still ours and have no room any more."""
+        """Write the hosts, and hand the actions over. Actions that were deleted or lost meanwhile are skipped. Also returns the
+        actions of this conductor whose room is taken."""
         held = self._answered(conn, batch)
         self._give_back(conn, [a.instance_uuid for a in batch if a.id not in held])
-        homeless = self._without_room(conn, [a for a in batch if a.id in held], spec, selections)
+        unplaced = self._without_room(conn, [a for a in batch if a.id in held], spec, selections)
         sent: list[tuple[Action, str]] = []
         same: dict[tuple, list[Action]] = defaultdict(list)
         for action in batch:
-            if action.id in held and action not in homeless:
+            if action.id in held and action not in unplaced:
                 places = selections[action.instance_uuid]
                 same[tuple((s.host, s.compute_node_id) for s in places)].append(action)
         for alike in same.values():
@@ -156,12 +156,13 @@ class BuildTask:
             sent += [(a, chosen.host) for a in ready]
         event = actions.event(EVENT, self.conf.host, started)
         actions.add_events(conn, [(a.id, event) for a, _ in sent])
-        return sent, homeless
+        return sent, unplaced
 
     def _without_room(self, conn: sa.Connection, mine: list[Action], spec: RequestSpec,
                       selections: dict[str, list[Selection]]) -> list[Action]:
-        """Who was asked for before may be in the hands of a scheduler that is late, and that gives their room back: claim it
-        again. Answers those for whom it cannot be had. With the servers locked, it stays until they have their host."""
+        """Claim room again for builds that the scheduler was asked for before: an earlier call may still run in a slow
+        scheduler, which releases their room. Returns the builds that get no room. The servers are locked, so the room stays
+        until their host is written."""
         again = [a for a in mine if a.attempts]
         if not again:
             return []
@@ -172,12 +173,13 @@ class BuildTask:
         return [a for a in again if a.instance_uuid not in granted]
 
     def _give_back(self, conn: sa.Connection, lost: Sequence[str]) -> None:
-        """The room of servers that were deleted while the scheduler chose. Who lives on is another conductor's by now."""
+        """Release the room of servers that were deleted while the scheduler worked. Other servers are in the hands of another
+        conductor."""
         alive = instances.get_many(conn, lost, tags=False)
         claims.release_many(conn, [uuid for uuid in lost if uuid not in alive])
 
     def _hand_over(self, conn: sa.Connection, ready: list[Action], host: str, alternates: list[dict[str, Any]]) -> None:
-        # arguments may hold a request's own secret: only equal ones are written by one statement
+        # arguments may contain a secret of one request: one statement writes equal arguments only
         equal: dict[str, list[Action]] = defaultdict(list)
         for action in ready:
             equal[json.dumps(action.arguments, sort_keys=True)].append(action)
@@ -199,7 +201,8 @@ class BuildTask:
         return ready
 
     def _ask_again(self, waiting: list[Action], reason: str, started: datetime.datetime, public: str = "") -> None:
-        """The scheduler gave no answer; until it does, an open event of each action says so. ``public`` is what users read."""
+        """The scheduler gave no answer. Until it does, each action has an open event that says so. ``public`` is the text for
+        users."""
         ids = [a.id for a in waiting if not self._is_last(a)]
         self.db.write(self._note_wait, ids, f"{reason}; it is asked again", started)
         self._try_again(waiting, public or reason, started)
@@ -218,7 +221,7 @@ class BuildTask:
         return action.attempts + 1 >= self.conf.conductor.max_attempts
 
     def _try_again(self, waiting: list[Action], reason: str, started: datetime.datetime) -> None:
-        """The next sweep brings the builds again; those that were tried often enough end in ERROR."""
+        """The next sweep tries these builds again. Builds that have had all their attempts end in ERROR."""
         last = [a for a in waiting if self._is_last(a)]
         again = [a.id for a in waiting if a not in last]
         LOG.warning("%d builds were not placed and will be tried again, %d not: %s", len(again), len(last), reason)
@@ -227,8 +230,8 @@ class BuildTask:
             self.db.write(self._fail_unplaced, last, f"Scheduling failed {last[0].attempts + 1} times: {reason}", started)
 
     def _hosts_may_come_back(self, started: datetime.datetime) -> bool:
-        """After an outage that hosts could not report in, they get time to do so. Also those that have done it in this moment,
-        after the scheduler has looked."""
+        """Whether hosts still have time to report after an outage. It includes hosts that have reported since the scheduler
+        read them."""
         if not self.bus_health.grace():
             return False
         with self.db.read() as conn:
@@ -263,7 +266,7 @@ class BuildTask:
 
     # the next host --------------------------------------------------------------------------------------------------
     def failed_on_host(self, conn: sa.Connection, action: Action, reason: str, details: str, reschedule: bool) -> str | None:
-        """After a failure on ``action.host``: the next host, to which the action belongs now; None: the server is in ERROR."""
+        """A build failed on ``action.host``. Returns the next host, which gets the action; None: the server is in ERROR."""
         claims.release(conn, action.instance_uuid)
         hosts.count_failed_build(conn, action.host or "")
         tried = [*action.arguments.get("tried", ()), action.host]

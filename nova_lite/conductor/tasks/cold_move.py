@@ -1,7 +1,6 @@
-"""Resize and cold migration, as the conductor begins them: a host is found, and goes on by itself.
-
-The host that the server goes to leads (``compute/moves.py``): it has to ask the old one for the disks, and whatever becomes of
-either, the old one has all that is needed to go back.
+"""The conductor's part of resize and cold migration: it finds a host, and hands the action over. The new host does the work
+(``compute/moves.py``): it asks the old host for the disks. The old host keeps all that is needed to undo the move, whatever
+happens to either.
 """
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ EVENT = "cold_migrate"
 
 
 def begin(tools: Tools, action: Action, instance: Instance) -> None:
-    """Find a host and let it go on. Raises NoValidHost; then the server stays where and as it is."""
+    """Find a host and hand the action over. Raises NoValidHost; the server stays as it is."""
     started = units.utcnow()
     asked = action.arguments.get("flavor")
     flavor = Flavor.from_primitive(asked) if asked else instance.flavor
@@ -45,7 +44,7 @@ def begin(tools: Tools, action: Action, instance: Instance) -> None:
 
 
 def _spec(tools: Tools, action: Action, instance: Instance, flavor: Flavor) -> RequestSpec:
-    """A host that was asked for when the server was made says nothing about where it may go now."""
+    """A host that the user named at the creation of the server does not limit its moves."""
     with tools.db.read() as conn:
         group = group_of(conn, instance.uuid)
     host = action.arguments.get("host")

@@ -1,4 +1,4 @@
-"""The conductor's part of an evacuation: another host for a server whose own one is down."""
+"""The conductor's part of an evacuation: it finds another host for a server whose host is down."""
 from __future__ import annotations
 
 import dataclasses
@@ -23,8 +23,9 @@ EVENT = "conductor_rebuild_instance"
 
 
 def run(tools: Tools, action: Action, instance: Instance) -> None:
-    """Find a host and let it build. Raises NoValidHost, or ComputeServiceInUse for a host that is back before a new one was
-    found; one that is back later has been told that its guest must be off, or go, so that another one must be built."""
+    """Find a host and let it build the server. Raises NoValidHost, or ComputeServiceInUse when the old host is up again before
+    a new one is chosen. Once a new host is chosen, an old host that starts again turns its guest off or removes it, so the
+    evacuation has to go on."""
     started = units.utcnow()
     with tools.db.read() as conn:
         _refuse_if_up(conn, tools, action, instance.host or "")
@@ -41,7 +42,7 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
 
 
 def _refuse_if_up(conn: sa.Connection, tools: Tools, action: Action, host: str) -> None:
-    """A host that is back keeps its guest, unless it has been told that it is another one's."""
+    """A host that is up again keeps its guest, unless the evacuation has already named another host."""
     if not move_completion.begun_elsewhere(conn, action) and services.is_up(
             services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time, clock.read(conn)):
         raise exception.ComputeServiceInUse(host=host)
@@ -50,7 +51,7 @@ def _refuse_if_up(conn: sa.Connection, tools: Tools, action: Action, host: str) 
 def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migration, old: str, place: Selection,
                started: Any) -> None:
     held = actions.check_held(conn, action.id, tools.leases.owner)
-    _refuse_if_up(conn, tools, held, old)       # it may have come back while a host was looked for
+    _refuse_if_up(conn, tools, held, old)       # the old host may be up again by now
     # the one before it may have begun: this one has not, and it may have other disks in common with the old host
     moves.update(conn, move.id, {"dest_compute": place.host, "dest_node": place.node, "status": objects.ACCEPTED})
     actions.add_events(conn, [(action.id, actions.event(EVENT, tools.conf.host, started))])

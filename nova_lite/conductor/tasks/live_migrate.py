@@ -1,4 +1,6 @@
-"""The conductor's part of a live migration: a host that has checked itself, and who goes on when a host dies."""
+"""The conductor's part of a live migration: it finds a host that accepts the guest, and decides which host continues when one
+dies.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -27,7 +29,8 @@ MAX_HOSTS = 10      # that are asked, one after the other, when none was named
 
 
 def run(tools: Tools, action: Action, instance: Instance) -> None:
-    """Find a host that can take the guest, and let it prepare. Raises NoValidHost, and what a named host refuses."""
+    """Find a host that accepts the guest, and let it prepare. Raises NoValidHost, or the refusal of a host that the user
+    named."""
     started = units.utcnow()
     try:
         _check_guest(instance)
@@ -64,19 +67,19 @@ def _check_up(tools: Tools, host: str) -> str:
 
 @dataclasses.dataclass
 class _Refusals:
-    """What the hosts that were asked have said."""
+    """The refusals of the hosts that were asked."""
 
     errors: dict[str, exception.NovaLiteError] = dataclasses.field(default_factory=dict)
 
     def all(self) -> exception.MigrationPreCheckError:
-        """One error of them; only the operator reads which host has said what."""
+        """All refusals as one error. Only the text for operators names the hosts."""
         public = exception.MigrationPreCheckError(reason="; ".join(dict.fromkeys(e.public for e in self.errors.values())))
         return exception.MigrationPreCheckError(
             reason="; ".join(f"{host}: {error.message}" for host, error in self.errors.items()), public=public.message)
 
 
 def _place(tools: Tools, action: Action, instance: Instance, facts: SourceFacts) -> tuple[Selection, Plan]:
-    """The first host that the scheduler chooses and that does not refuse; a host that was asked for is the only one."""
+    """The first host of the scheduler that does not refuse. A host that the user named is the only candidate."""
     named, ignored, refused = action.arguments.get("host"), [instance.host or ""], _Refusals()
     with tools.db.read() as conn:
         spec = request_spec(instance, action, group_of(conn, instance.uuid))
@@ -141,8 +144,8 @@ def partner(conn: sa.Connection, action: Action) -> str | None:
 
 def after_death(action: Action, alive: Collection[str], other: str | None,
                 given_up: bool) -> tuple[str, str, dict[str, Any]] | None:
-    """Who goes on when ``action.host`` is dead, at which step, and with which arguments; None: what there is to do can only be
-    done there. ``given_up``: it was declared down, or nobody has heard of it for REST_SECONDS."""
+    """The host that continues when ``action.host`` is dead, at which step, and the arguments that it gets. None: only the dead
+    host can continue. ``given_up``: the dead host was declared down, or has been silent for REST_SECONDS."""
     step = operations.named(operations.of(action).steps, action.step)
     if other is None or other not in alive or step is None or step.partner_goes_on_at is None \
             or (step.only_when_given_up and not given_up):

@@ -1,7 +1,7 @@
-"""How a move begins and how it is given up: its row, and who holds which room meanwhile.
+"""How a move begins: its row, and the room of its two hosts.
 
-While a server moves, its uuid holds the room of the new place, and the move's uuid that of the old one (as in Nova). Whoever
-ends the move gives one of them back; ``completion.fail`` does so for one that failed.
+While a server moves, the room of the new host belongs to the uuid of the server, and the room of the old host to the uuid of
+the move (as in Nova). The end of the move releases one of them; ``completion.fail`` does so for a failed move.
 """
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from nova_lite.objects.scheduling import RequestSpec, Selection
 
 
 def begin(tools: Tools, action: Action, instance: Instance, **values: Any) -> Migration:
-    """Write the move of an action down, as the table of verbs says. A second run finds the first one's, and gives back what
-    that has claimed for the new place. Raises LeaseLost."""
+    """Write the row of a move, as the table of verbs says. A second run finds the row of the first one, and releases what that
+    has claimed at the new host. Raises LeaseLost."""
     row = operations.of(action).move
     assert row is not None
     assert row.type is not None
@@ -47,8 +47,8 @@ def _begin(conn: sa.Connection, tools: Tools, action: Action, instance: Instance
 
 
 def choose(tools: Tools, action: Action, instance: Instance, spec: RequestSpec) -> list[Selection]:
-    """The host for a server that moves, which is claimed for it, and alternates. Raises NoValidHost, or MessagingException;
-    until the scheduler answers, an open event of the action says that it does not."""
+    """The host for a server that moves, with its room claimed, and alternates. Raises NoValidHost or MessagingException. Until
+    the scheduler answers, an open event of the action says that it does not."""
     context, started = RequestContext.from_rpc(action.context or {}), units.utcnow()
     try:
         places = tools.scheduler.select_destinations(context, spec, [instance.uuid])

@@ -1,8 +1,8 @@
-"""What begins at a conductor: operations that need the scheduler. Builds, which come in crowds, have a task of their own.
+"""The tasks of a conductor: verbs that need the scheduler. Builds, which arrive in large numbers, have a task of their own.
 
-A task is a function of ``TASKS``. It gets the action, which this conductor holds, and its server as they are in the database.
-It can be run twice, writes down what it finds out, and hands the action over (:meth:`Tools.hand_over`). What it raises ends the
-action and leaves the server in the state that it was in, with the error as its fault.
+A task is a function of ``TASKS``. Its arguments are an action that this conductor owns, and the server, both as in the
+database. A task can be run twice. It writes what it finds out, and hands the action over (:meth:`Tools.hand_over`). An
+exception ends the action; the server keeps its state, with the error as its fault.
 """
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
-THREADS = 16        # a task waits for the scheduler and for hosts, and holds up nothing else
+THREADS = 16        # tasks wait for the scheduler and for hosts
 
 
 Task = Callable[[Tools, Action, Instance], None]
-# verb of operations.VERBS -> what begins it; new servers are placed by tasks/build.py
+# verb of operations.VERBS -> its task; tasks/build.py places new servers
 TASKS: dict[str, Task] = {"resize": cold_move.begin, "migrate": cold_move.begin, "live_migrate": live_migrate.run,
                           "unshelve": unshelve.unshelve, "evacuate": evacuate.run}
 
@@ -44,7 +44,7 @@ class Tasks:
         self._threads.submit(self._run, action, instance)
 
     def stop(self) -> None:
-        """Let what runs end; the rest is taken up by another conductor."""
+        """Wait for the tasks that run. Other conductors claim the rest."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _run(self, action: Action, instance: Instance) -> None:
@@ -70,7 +70,7 @@ class Tasks:
         try:
             self._tools.db.write(transaction, action, *arguments)
         except Exception:
-            LOG.exception("the end of action %s was not written; the sweeper brings it again", action.id)
+            LOG.exception("the end of action %s was not written; the sweeper will try it again", action.id)
 
     def _end(self, conn: sa.Connection, action: Action, message: str) -> None:
         held = actions.held(conn, [action.id], self._tools.leases.owner).get(action.id)
@@ -81,7 +81,7 @@ class Tasks:
 
 
 def _give_back(conn: sa.Connection, action: Action) -> None:
-    """The room that the scheduler has found for a server that was deleted meanwhile. Who lives on is another conductor's by
-    now."""
+    """Release the room that the scheduler claimed for a server that was deleted meanwhile. A server that exists is in the hands
+    of another conductor."""
     if not instances.get_many(conn, [action.instance_uuid], tags=False):
         claims.release(conn, action.instance_uuid)

@@ -1,4 +1,4 @@
-"""The conductor's part of unshelve: a server that is still on its host is started there, any other gets a place."""
+"""The conductor's part of unshelve: a server that still has a host is started there; any other server gets a host."""
 from __future__ import annotations
 
 import dataclasses
@@ -23,7 +23,7 @@ EVENT = "schedule_instances"
 
 
 def unshelve(tools: Tools, action: Action, instance: Instance) -> None:
-    """Hand the server to a host. Raises NoValidHost: it stays on its shelf then."""
+    """Hand the server to a host. Raises NoValidHost; the server stays shelved."""
     if instance.host is not None:
         tools.db.write(tools.hand_over, action, instance.host)
         tools.wake(action, instance.host)
@@ -49,7 +49,7 @@ def unshelve(tools: Tools, action: Action, instance: Instance) -> None:
 
 
 def _room_of_an_earlier_run(conn: sa.Connection, tools: Tools, action: Action, instance: Instance) -> dict[str, Any] | None:
-    """A conductor that died may have claimed a place and not have said so. Answers the server's group."""
+    """Release the room that a conductor which died may have claimed. Returns the server's group."""
     actions.check_held(conn, action.id, tools.leases.owner)
     claims.release(conn, instance.uuid)
     return group_of(conn, instance.uuid)
@@ -68,7 +68,7 @@ def _assign(conn: sa.Connection, tools: Tools, action: Action, instance: Instanc
 
 
 def _drop(conn: sa.Connection, tools: Tools, action: Action) -> None:
-    """A delete has the server, or it was declared idle: it needs no place any more."""
+    """A delete has begun, or the server was declared idle: release its room."""
     actions.check_held(conn, action.id, tools.leases.owner)
     claims.release(conn, action.instance_uuid)
     completion.cancel(conn, action)

@@ -1,6 +1,5 @@
-"""Fields of a request's body: any JSON may come, and what is taken becomes rows, files and rules on the hosts.
-
-Each function raises InvalidInput that names the field.
+"""Validates fields of request bodies. A body may be any JSON; accepted values become rows, files and rules on the hosts. Each
+function raises InvalidInput that names the field.
 """
 from __future__ import annotations
 

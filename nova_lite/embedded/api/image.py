@@ -128,7 +128,7 @@ class ImageHandlers:
 
 
 def _check_visibility(req: Request, visibility: object) -> None:
-    """Raise Forbidden: what everybody can boot is an admin's to say."""
+    """Raise Forbidden: only an admin may make an image that all projects can boot."""
     if visibility in (PUBLIC, COMMUNITY) and not req.is_admin:
         raise exception.Forbidden(f"Only an admin may make the visibility of an image {visibility}.")
 

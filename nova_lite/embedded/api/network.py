@@ -1,4 +1,6 @@
-"""Network v2.0, as much as the stock clients need, on the embedded network's rows. A network has one subnet, with its id."""
+"""Network v2.0, as much as the standard clients need, on the rows of the embedded network. A network has one subnet, with the
+id of the network.
+"""
 from __future__ import annotations
 
 from typing import Any

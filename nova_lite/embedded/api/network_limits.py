@@ -1,4 +1,4 @@
-"""What the embedded Network API has of quotas, and what it has not: each with a reason, as clients show it to their users."""
+"""The quotas of the embedded Network API, and the unsupported features: each with a reason that clients show to users."""
 from __future__ import annotations
 
 from collections.abc import Callable

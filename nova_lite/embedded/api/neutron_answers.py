@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def as_neutron_answers(change: Callable[..., T], *arguments: object, **named: object) -> T:
-    """Do a change; a quota or a range that is used up and an address that is taken are 409 in Neutron."""
+    """Do a change. Exhausted quotas and ranges, and addresses in use, become 409, as in Neutron."""
     try:
         return change(*arguments, **named)
     except (exception.OverQuota, exception.FixedIpAlreadyInUse, exception.NoMoreFixedIps) as error:

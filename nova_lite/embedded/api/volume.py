@@ -45,7 +45,7 @@ def factory(conf: cfg.ConfigOpts) -> Application:
 
 
 def _without_project(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """The token says which project it is; a path that says another is refused."""
+    """The path without its project, which must be the project of the token."""
     def call(req: Request, project_id: str | None = None, **arguments: str) -> Any:
         if project_id not in (None, req.token.project_id):
             raise exception.NotFound(f"Project {project_id} is not that of the token.")
@@ -224,7 +224,7 @@ def _context(req: Request) -> RequestContext:
 
 
 def _whose(req: Request) -> RequestContext:
-    """An admin may ask for everybody's."""
+    """An admin may ask for all projects."""
     everybody = req.is_admin and req.GET.get("all_tenants", "").lower() in ("1", "true")
     return admin_context() if everybody else _context(req)
 

@@ -124,7 +124,7 @@ def _fault(code: int, message: str, retry_after: int | None = None) -> webob.Res
 
 
 def scope(req: Request) -> str | None:
-    """Whose rows a caller may see: those of its project (None: an admin, all)."""
+    """The project whose rows a caller may see; None: an admin, who sees all."""
     return None if req.is_admin else req.token.project_id
 
 
@@ -140,13 +140,14 @@ def body_of(req: Request, key: str) -> dict[str, Any]:
 
 
 def page_size(req: Request) -> int | None:
-    """The query's ``limit``; None (all) for none, and for one that is no number or larger than any list."""
+    """The query's ``limit``; None (all items) without one, and for a value that is not a number or is larger than any list."""
     limit = req.GET.get("limit", "")
     return int(limit) if limit.isdecimal() and len(limit) < 10 else None
 
 
 def select(req: Request, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Apply the query's filters on plain fields, repeated ones as alternatives; unknown ones are ignored, as Neutron does."""
+    """Apply the filters of the query on plain fields; repeated filters are alternatives; unknown ones are ignored, as in
+    Neutron."""
     for key in set(req.GET):
         wanted = {text.lower() for text in req.GET.getall(key)}
         if views and key in views[0] and not isinstance(views[0][key], (list, dict)):

@@ -15,9 +15,9 @@ from nova_lite import exception
 from nova_lite.runtime.http.sockets import network_of
 
 WINDOW = 60.0               # seconds for which a failure counts
-PER_USER = 5                # failures of one user from one address within the window
+PER_USER = 5                # failed logins of one user from one address within the window
 PER_ADDRESS = 30            # failures from one address within the window, of all users
-MOST_KEYS = 10_000          # that are remembered; the one whose last failure is oldest is forgotten first
+MOST_KEYS = 10_000          # entries; the one with the oldest last failure is removed first
 
 
 class Attempts:

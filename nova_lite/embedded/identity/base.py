@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Token:
-    """What a valid token says. Times are UTC without zone."""
+    """The content of a valid token. Times are UTC without zone."""
 
     user_id: str
     user_name: str
@@ -23,10 +23,8 @@ class Identity(Protocol):
     """Checks passwords and tokens."""
 
     def authenticate(self, user: str, password: str, project: str | None, address: str = "") -> tuple[str, Token]:
-        """(token text, what it says); names or ids are taken. ``address``: where the request came from.
-
-        Raises Unauthorized, and TooManyLogins after too many wrong passwords from there.
-        """
+        """(text of the token, its content); names or ids are accepted. ``address``: the source of the request. Raises
+        Unauthorized, and TooManyLogins after too many wrong passwords from there."""
 
     def validate(self, token: str) -> Token:
-        """What a token says; raises Unauthorized for a wrong or expired one."""
+        """The content of a token; raises Unauthorized for a wrong or expired one."""

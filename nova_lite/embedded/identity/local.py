@@ -1,7 +1,8 @@
-"""The embedded identity: users in one file, tokens sealed with a key of this machine (no table, nothing to expire by hand).
+"""The embedded identity: users in one file, and tokens that are encrypted with a key of this machine, so they need no table and
+no expiry job.
 
-Files under ``<state_path>/identity``, readable by the service's user only: ``key`` (Fernet) and ``users.json``. Passwords are
-kept as salted scrypt hashes; the generated ones stand in ``clouds.yaml`` beside them, for their owner to read.
+Files under ``<state_path>/identity``, readable by the user of the service only: ``key`` (Fernet) and ``users.json``. Passwords
+are stored as salted scrypt hashes. The generated passwords are in ``clouds.yaml`` beside them, for the administrator.
 """
 from __future__ import annotations
 
@@ -68,10 +69,8 @@ class LocalIdentity:
             raise exception.ServiceUnavailable(what="Embedded identity", reason="it has no users yet") from None
 
     def authenticate(self, user: str, password: str, project: str | None, address: str = "") -> tuple[str, Token]:
-        """See :class:`nova_lite.embedded.identity.base.Identity`. One login at a time, so that many at once pass no limit.
-
-        An unknown user takes the same time as a known one, and has the same limits.
-        """
+        """See :class:`nova_lite.embedded.identity.base.Identity`. One login at a time, so that simultaneous logins cannot pass
+        the limit. An unknown user takes the same time as a known one, and has the same limits."""
         records = self.records()
         name = next((n for n, u in records["users"].items() if user in (n, u["id"])), None)
         who = name or str(user)
@@ -84,7 +83,7 @@ class LocalIdentity:
         return self._issue(records, name, project)
 
     def rescope(self, token: str, project: str | None) -> tuple[str, Token]:
-        """A new token from an old one (the method ``token`` of Identity v3). It ends when the old one would have."""
+        """A new token for an old one (the method ``token`` of Identity v3). It expires when the old one would."""
         old = self.validate(token)
         return self._issue(self.records(), old.user_name, project or old.project_name, old.expires_at)
 

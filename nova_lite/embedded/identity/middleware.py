@@ -21,7 +21,7 @@ class EmbeddedAuth:
         """Pass the request on with the caller's identity, or answer 401."""
         for name in [n for n in environ if n.startswith(("HTTP_X_USER", "HTTP_X_PROJECT", "HTTP_X_ROLES", "HTTP_X_SERVICE",
                                                          "HTTP_X_DOMAIN", "HTTP_X_IDENTITY", "HTTP_X_IS_ADMIN"))]:
-            del environ[name]       # nobody may say himself who he is
+            del environ[name]       # a client must not set these headers itself
         try:
             token = self.identity.validate(environ.get("HTTP_X_AUTH_TOKEN", ""))
         except exception.Unauthorized as error:

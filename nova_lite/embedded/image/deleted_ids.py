@@ -1,5 +1,6 @@
-"""The ids of deleted images: hosts keep images by their id, so nobody else's may ever have one of these. One file, a line for
-each, so that a tenant who makes and deletes images without end takes 37 bytes of the disk each time. The caller locks."""
+"""The ids of deleted images: hosts cache images by their id, so an id must never be used again. One file, with one line per id:
+a tenant who makes and deletes images takes 37 bytes of the disk each time. The caller holds the lock.
+"""
 from __future__ import annotations
 
 import os
@@ -18,7 +19,7 @@ class DeletedIds:
         self._path = path
 
     def add(self, *image_ids: str) -> None:
-        """Returns when the ids are on the disk. One that is there already does no harm."""
+        """Add ids; returns when they are on the disk. An id may be added again."""
         concurrency.native(self._append, image_ids)
 
     def __contains__(self, image_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the fields of an image may be: a client may send any JSON, and what is stored comes to guests and databases."""
+"""Validates the fields of an image: a client may send any JSON, and stored values reach guests and databases."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -38,7 +38,7 @@ QUEUED, ACTIVE, PENDING_DELETE = "queued", "active", "pending_delete"
 CHUNK = units.MiB
 MOST_IMAGES = 1000                  # of a project, with data or without, where there is a quota of bytes
 PIECE = 64 * 1024            # kept for each reader, however slow it is
-LOOK_BYTES = 64 * units.MiB         # of an upload, after which what others of its project have stored meanwhile is looked at
+LOOK_BYTES = 64 * units.MiB         # of an upload, after which the usage of its project is read again
 _SETTABLE = {"name", "visibility", "owner", "min_disk", "min_ram", "disk_format", "container_format", "properties", "tags",
              "protected"}
 _FIELDS = {f.name for f in dataclasses.fields(ImageMeta)}
@@ -54,7 +54,7 @@ class LocalImages:
         self._lock = threading.Lock()
 
     def get(self, context: RequestContext, image_id: str) -> ImageMeta:
-        """One image; ImageNotFound for what the project may not see."""
+        """One image; ImageNotFound for an image that the project may not see."""
         image = self._read(image_id)
         if not _visible(context, image):
             raise exception.ImageNotFound(image_id=image_id)
@@ -146,7 +146,7 @@ class LocalImages:
         return image
 
     def delete(self, context: RequestContext, image_id: str) -> None:
-        """Remove data and record; Forbidden for a protected image. A delete that was cut off can be run again."""
+        """Remove data and record; Forbidden for a protected image. An interrupted delete can be run again."""
         self._own(context, image_id)
         with self._locked():
             image = self._read(image_id)
@@ -158,7 +158,7 @@ class LocalImages:
             self._record(image_id).unlink()
 
     def tidy(self) -> None:
-        """Remove what killed processes have left, and what earlier versions kept of deleted images."""
+        """Remove what killed processes and earlier versions have left."""
         with self._locked():
             old = list(self._directory.glob("*.deleted"))
             self._deleted.add(*(path.stem for path in old))
@@ -274,7 +274,7 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _copy(source: pathlib.Path, target: str, digest: Any) -> int:
-    """Copy a file, feed the digest, if there is one, with what was read, and return how many bytes that was."""
+    """Copy a file, update the digest, if there is one, and return the number of bytes."""
     size = 0
     with open(source, "rb") as reader, open(target, "wb") as writer:
         while chunk := reader.read(CHUNK):

@@ -24,7 +24,7 @@ from nova_lite.network.group_rules import Rule
 from nova_lite.network.host import NetworkHost, check_name
 from nova_lite.network.no_floating_ips import NoFloatingIPs
 from nova_lite.objects.instance import Instance
-from nova_lite.objects.network import VIF, FixedIP, NetworkRequest, PortNews
+from nova_lite.objects.network import VIF, FixedIP, NetworkRequest, PortState
 
 LOG = log.getLogger(__name__)
 _Rules = tuple[list[Nic], Members]
@@ -48,8 +48,8 @@ class BridgeNetwork:
         self._dhcp = pathlib.Path(conf.state_path).absolute() / "dhcp"
         self._host = conf.host
         self._lock = threading.Lock()
-        self._ready: set[str] = set()      # bridges that this process has looked after
-        self._applied: dict[str, _Rules] = {}      # what the filter was last told of all nics of a bridge
+        self._ready: set[str] = set()      # bridges of this process
+        self._applied: dict[str, _Rules] = {}      # the last data of all nics of a bridge that the filter got
 
     # what the API and the build ask -----------------------------------------------------------------------------------
     def validate(self, context: RequestContext, requests: Requests, count: int,
@@ -77,7 +77,7 @@ class BridgeNetwork:
         return list(dict.fromkeys([*(names if len(brought) < len(asked) else ()), *theirs]))
 
     def list_networks(self, context: RequestContext) -> list[dict[str, Any]]:
-        """See NetworkAPI; an admin sees those of all projects."""
+        """See NetworkAPI; an admin sees the networks of all projects."""
         found = self._store.list_networks(None if context.is_admin else context.project_id)
         return [{"id": n["uuid"], "label": n["name"], "cidr": n["cidr"]} for n in found]
 
@@ -137,7 +137,7 @@ class BridgeNetwork:
     def forget(self, context: RequestContext, instance: Instance, host: str) -> None:
         """Nothing was written down."""
 
-    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortNews]]:
+    def host_ports(self, context: RequestContext, host: str) -> Mapping[str, Mapping[str, PortState]]:
         """Nothing: hosts ask for what is in force."""
         return {}
 
@@ -156,8 +156,8 @@ class BridgeNetwork:
         self._filter.check()
 
     def init_host(self, host: str) -> None:
-        """Bridges, DHCP and filters of every network with guests here, as after a reboot; those of deleted networks go. One
-        that cannot be had here is no reason to leave the others alone: whoever plugs into it is told why."""
+        """Make bridges, DHCP and filters of every network with guests here, as after a reboot; remove those of deleted
+        networks. A network that fails does not stop the others: the next guest that is plugged into it gets the error."""
         self._host = host
         with self._lock:
             self._at.prepare()
@@ -180,8 +180,8 @@ class BridgeNetwork:
                     LOG.exception("network of bridge %s", bridge)
 
     def _remove_deleted(self) -> None:
-        """The bridges of networks that are gone: another network may have their addresses. One that cannot be removed stays for
-        now: where it has addresses that another one needs, that one is refused."""
+        """Remove the bridges of deleted networks: another network may use their addresses. A bridge that cannot be removed
+        stays for now; a network that needs its addresses is refused."""
         for left in self._known_bridges() - {n["bridge"] for n in self._store.list_networks(None)}:
             LOG.info("network of bridge %s is gone: removing it", left)
             try:
@@ -195,7 +195,7 @@ class BridgeNetwork:
             return
         with self._lock:
             ports = self._ports_by_bridge().get(vif.details["bridge"], [])
-            if vif.id not in (p["uuid"] for p in ports):        # of a guest that is on its way to this host
+            if vif.id not in (p["uuid"] for p in ports):        # a guest that is on its way to this host
                 ports += [p for p in self._store.list_server_ports(instance.uuid) if p["uuid"] == vif.id]
             port = next((p for p in ports if p["uuid"] == vif.id), None)
             if port is None:
@@ -221,18 +221,18 @@ class BridgeNetwork:
                 self._dnsmasq(bridge).sync(network, _leases(p for p in ports if p["uuid"] != vif.id))
 
     def refresh_filters(self) -> None:
-        """See NetworkAPI. A guest that is on its way to this host is looked after when it is plugged."""
+        """See NetworkAPI. A guest that is on its way to this host gets its rules when it is plugged."""
         with self._lock:
             for bridge, ports in self._ports_by_bridge().items():
                 if self._at.exists(bridge):
                     self._bring_up_to_date(bridge, ports)
 
     def _bring_up_to_date(self, bridge: str, ports: list[dict[str, Any]]) -> None:
-        """One bridge that cannot be had holds up no other; the next look tries again."""
+        """A bridge that fails does not stop the others; the next round tries again."""
         try:
             filtered = self._filter.interfaces(bridge)
             if any(nic.interface not in filtered for nic in self._applied.get(bridge, ((), {}))[0]):
-                LOG.warning("the rules of bridge %s were gone (has somebody flushed nftables?): making them again", bridge)
+                LOG.warning("the rules of bridge %s were missing (was nftables flushed?): making them again", bridge)
                 del self._applied[bridge]
             here = filtered | self._at.attached(bridge)         # a guest that is not plugged gets its rules when it is
             now = self._rules([port for port in ports if make_vif(port).devname in here])
@@ -247,7 +247,7 @@ class BridgeNetwork:
             LOG.exception("bridge %s is not up to date", bridge)
 
     def _rules(self, ports: list[dict[str, Any]]) -> _Rules:
-        """The nics of these ports, all on one network, and the members of the groups that their rules speak of there."""
+        """The nics of these ports, all on one network, and the members of the groups that their rules name."""
         groups = sorted({group for port in ports for group in port["security_groups"]})
         known = self._store.rules_for(groups) if groups else {"rules": {}, "members": {}}
         network = ports[0]["network_uuid"] if ports else ""
@@ -265,7 +265,7 @@ class BridgeNetwork:
                 self._remove(bridge)
 
     def _sync(self, network: dict[str, Any], ports: list[dict[str, Any]]) -> None:
-        """The bridge with its rules, and its dnsmasq: what is missing, whoever took it away, is made again."""
+        """The bridge with its rules, and its dnsmasq: what is missing is made again."""
         bridge, bridges = network["bridge"], Bridges(self._conf, self._at)
         if bridge not in self._ready or not self._at.exists(bridge) or not bridges.has_rules(bridge):
             self._remove_deleted()
@@ -285,7 +285,7 @@ class BridgeNetwork:
         return Dnsmasq(self._dhcp, bridge, self._at)
 
     def _known_bridges(self) -> set[str]:
-        """By their directories; what else is there is left alone."""
+        """By their directories; other bridges are left alone."""
         found = set()
         for path in self._dhcp.iterdir() if self._dhcp.is_dir() else ():
             try:
@@ -303,10 +303,10 @@ class BridgeNetwork:
 
 
 def _is_usable(address: str, whose: str) -> bool:
-    """False for what an older version took for an address: one such row is no reason to stop filtering for the others."""
+    """False for an invalid address that an older version accepted: one such row must not stop the filters of the others."""
     if ipam.is_address(address):
         return True
-    LOG.error("%s: %r is no address: left out", whose, address)
+    LOG.error("%s: %r is not an address: left out", whose, address)
     return False
 
 

@@ -32,12 +32,12 @@ class Bridges:
             made = self.host.ip("link", "add", bridge, "type", "bridge", "stp_state", "0", "forward_delay", "0", check=False)
             if made.returncode and not self.host.exists(bridge):
                 self.host.ip("link", "add", bridge, "type", "bridge")      # fails again and says why
-        # guests have IPv4 only: the host's link-local address would just be one more way to reach it
+        # guests have IPv4 only: a link-local address of the host would only be another way to reach it
         self.host.sysctl(f"net/ipv6/conf/{bridge}/disable_ipv6", "1")
-        # a bridge that was given no address has the lowest of its ports': another one whenever guests come and go
+        # without an address of its own a bridge has the lowest address of its ports, which changes with the guests
         self.host.ip("link", "set", bridge, "address", ipam.gateway_mac(network["uuid"], hostname))
         self.host.ip("link", "set", bridge, "mtu", str(int(network["mtu"])), "up")
-        # what only passes the bridge is to be seen by the rules of security groups
+        # the rules of security groups must see packets that only cross the bridge
         self.host.ip("link", "set", bridge, "type", "bridge", "nf_call_iptables", "1")
         self.host.ip("address", "replace", f"{gateway}/{cidr.prefixlen}", "dev", bridge)
         self.host.ip("address", "replace", f"{ipam.METADATA_ADDRESS}/32", "dev", bridge)
@@ -45,7 +45,7 @@ class Bridges:
         self.host.route_to(str(cidr))
 
     def has_rules(self, bridge: str) -> bool:
-        """False when somebody has flushed nftables since :meth:`ensure`."""
+        """False when nftables was flushed since :meth:`ensure`."""
         return self.host.run("nft", "list", "table", "ip", check_name(bridge), check=False).returncode == 0
 
     def remove(self, bridge: str) -> None:
@@ -65,10 +65,8 @@ def _metadata_target(listen: str, port: int, host: NetworkHost) -> str:
 
 
 def rules(bridge: str, cidr: str, prefix: str, metadata: str) -> str:
-    """One table per bridge, replaced as a whole in one transaction.
-
-    Guests reach the metadata service and the outside (under the host's address), but no other bridge of ours.
-    """
+    """One table per bridge, replaced as a whole in one transaction. Guests reach the metadata service and the outside (under
+    the address of the host), but no other bridge of nova_lite."""
     return f"""\
 table ip {bridge}
 delete table ip {bridge}

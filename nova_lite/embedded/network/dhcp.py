@@ -1,7 +1,7 @@
-"""One dnsmasq per bridge, which knows every guest of this host by its hardware address and answers nobody else.
+"""One dnsmasq per bridge, which knows every guest of this host by its hardware address and answers no other.
 
-It is a daemon of its own: guests keep their leases while nova-lite-compute is restarted. Its directory
-``<state_path>/dhcp/<bridge>`` holds all it has; the leases in it may be lost at any time, as each address is static.
+It is a daemon of its own: guests keep their leases while nova-lite-compute restarts. Its directory
+``<state_path>/dhcp/<bridge>`` has all its files. The leases in it may be lost at any time, as each address is static.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Lease:
 
     def __post_init__(self) -> None:
         if not _MAC.fullmatch(self.mac):
-            raise exception.InvalidInput(reason=f"{self.mac!r} is no hardware address")
+            raise exception.InvalidInput(reason=f"{self.mac!r} is not a hardware address")
         ipaddress.IPv4Address(self.address)
 
     def line(self) -> str:
@@ -58,7 +58,7 @@ class Dnsmasq:
         self._leases, self._pid, self._log = (self.directory / name for name in ("leases", "pid", "log"))
 
     def sync(self, network: dict[str, Any], leases: Iterable[Lease]) -> None:
-        """Make the running daemon fit: started, restarted or told to read its hosts again, only as far as needed."""
+        """Start or restart the daemon, or let it read its hosts again, as far as needed."""
         known = {lease.address: lease for lease in leases}
         self.directory.mkdir(parents=True, exist_ok=True)
         self._bound_log()
@@ -142,7 +142,7 @@ def configuration(network: dict[str, Any], directory: pathlib.Path, user: str) -
 
 
 def _user(directory: pathlib.Path) -> str:
-    """nobody, unless the way to the directory is closed to others: the daemon reads its hosts again as that user."""
+    """nobody, unless that user cannot reach the directory: the daemon reads its hosts again as that user."""
     path = directory.absolute()
     return "nobody" if all(p.stat().st_mode & 0o001 for p in (path, *path.parents)) else "root"
 

@@ -7,7 +7,7 @@ from nova_lite.objects.network import VIF
 
 
 class FakeNetwork(BridgeNetwork):
-    """``network.base.NetworkAPI``: what users see is the bridge driver's, and no interface of a machine is touched."""
+    """``network.base.NetworkAPI``: the same for users as the bridge driver, without any interface on the machine."""
 
     def check_host(self) -> None:
         """Nothing is needed."""

@@ -1,8 +1,9 @@
-"""What guests may send and get: frames from and for their own addresses only, and what their security groups say. nftables.
+"""The packet filters of guests, in nftables: a guest sends and receives frames of its own addresses only, as its security
+groups allow.
 
-A guest that could send under another's hardware or IPv4 address, answer for it in ARP, or play DHCP server would get its
-neighbours' traffic. This is told on the bridge by the nic that a frame comes in or goes out by, two chains for each nic; the
-security groups are in ``group_filter.py``. A change of nics is one transaction, whatever was there before.
+A guest that could use the hardware or IPv4 address of another one, answer for it in ARP, or act as a DHCP server would get the
+traffic of its neighbours. The bridge identifies a guest by the nic that a frame enters or leaves by, with two chains for each
+nic; the security groups are in ``group_filter.py``. A change of nics is one transaction, whatever was there before.
 """
 from __future__ import annotations
 
@@ -24,17 +25,14 @@ LOG = log.getLogger(__name__)
 _ENTRY, _EXIT = "from_guests", "to_guests"
 _PROBE = "nova-lite-probe"
 _NO_VLAN = "ether type { 0x8100, 0x88a8 } counter drop"
-_NOT_THERE = "No such file or directory"       # how nft, which speaks English only, says ENOENT
+_NOT_THERE = "No such file or directory"       # the message of nft, which is not translated, for ENOENT
 _BRIDGED = "/proc/sys/net/bridge/bridge-nf-call-"
 
 
 @dataclass(frozen=True)
 class Nic:
-    """A nic on the host's side: the interface that is plugged into the bridge, the addresses that are the guest's, and the
-    rules of all its security groups.
-
-    Raises ConfigError and InvalidInput for what is none: nothing else gets into the rules.
-    """
+    """A nic on the host: the interface on the bridge, the guest's addresses, and the rules of all its security groups. Raises
+    ConfigError and InvalidInput for invalid values: no other text gets into the rules."""
 
     interface: str
     mac: str
@@ -96,12 +94,13 @@ table bridge {bridge} {{
 
 
 def _may_send(nic: Nic) -> str:
-    """Nothing in a VLAN, not even in VLAN 0, which a guest takes as its own: the bridge does not show it to the rules for IPv4.
-    ARP for itself, the frame by which QEMU tells switches where a guest is after a live migration, DHCP as a client, and
-    IPv4 from its address, but no word of a DHCP server. Guests have no IPv6 address, so they have nothing to say in it.
+    """Nothing in a VLAN, not even in VLAN 0, which a guest accepts as its own: the bridge does not pass it to the rules for
+    IPv4. ARP for itself, the frame by which QEMU announces a guest to switches after a live migration, DHCP as a client, and
+    IPv4 from its address, but no message of a DHCP server. Guests have no IPv6 address, so they send no IPv6.
 
-    A DHCP server goes by the hardware address in the message (chaddr, 28 bytes behind UDP's 8), and may log each one. A first
-    fragment that ends before it is not let through."""
+    A DHCP server uses the hardware address in the message (chaddr, 28 bytes behind UDP's 8), and may log each one. A first
+    fragment that ends before it is dropped.
+    """
     lines = [f"ether saddr != {nic.mac} counter drop",
              _NO_VLAN,
              f"ether type arp arp saddr ether {nic.mac} arp saddr ip {{ 0.0.0.0, {nic.address} }} accept",
@@ -115,8 +114,8 @@ def _may_send(nic: Nic) -> str:
 
 
 def _may_get(nic: Nic) -> str:
-    """ARP and its like, IPv4 for its address, and what a DHCP server says to all. Nothing else that is for all: of that the
-    rules of security groups could not tell whom it reaches."""
+    """ARP and RARP, IPv4 for its address, and broadcasts of a DHCP server. No other broadcast or multicast: the rules of
+    security groups could not see whom it reaches."""
     return _indented([_NO_VLAN, "ether type { arp, 0x8035 } accept", f"ip daddr {nic.address} accept",
                       "ip daddr 255.255.255.255 udp sport 67 udp dport 68 accept", "counter drop"])
 
@@ -126,8 +125,8 @@ def _indented(lines: Iterable[str]) -> str:
 
 
 class Filter:
-    """The rules on this host: a table of the bridge's name for each bridge, and one for security groups. All of it can be done
-    again. ``members`` are the addresses of those groups that the nics' rules speak of."""
+    """The rules on this host: a table for each bridge, with the name of the bridge, and one for security groups. All methods
+    can be run again. ``members`` are the addresses of the groups that the rules of the nics name."""
 
     def __init__(self, host: NetworkHost) -> None:
         self._host = host
@@ -167,8 +166,8 @@ class Filter:
         return self._host.run("cat", f"{_BRIDGED}iptables", check=False).returncode == 0
 
     def reset(self, bridge: str, nics: Iterable[Nic], members: Members) -> None:
-        """At start: the rules of all nics on a bridge. A nic that is none of them but is there keeps its rules: its guest may
-        be on its way to this host, and has them taken away when it does not stay."""
+        """At the start: the rules of all nics on a bridge. A nic that is present but not among these keeps its rules: its guest
+        may be on its way to this host; they are removed when it does not stay."""
         wanted = list(nics)
         here = {nic.interface for nic in wanted}
         known = self._chains(bridge) | set(self._entries(bridge).values())
@@ -211,8 +210,8 @@ class Filter:
                 if c["table"] == bridge and c["name"] not in (_ENTRY, _EXIT)}
 
     def _entries(self, bridge: str) -> dict[str, str]:
-        """interface by address, of the nics whose security groups are in force. Raises VirtDriverError: who took a listing
-        that failed for an empty one would take the others out of the map, and what is not in it is let through."""
+        """interface by address, of the nics whose security groups are in force. Raises VirtDriverError for a listing that
+        failed: an empty result would remove the others from the map, and traffic of nics outside the map is not filtered."""
         what = ("nft", "-j", "list", "map", "ip", group_filter.table(bridge), "to_guests")
         listed = self._host.run(*what, check=False)
         if listed.returncode and _NOT_THERE in listed.stderr:

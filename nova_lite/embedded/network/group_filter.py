@@ -1,12 +1,12 @@
-"""What security groups say, as nftables: the text of transactions. ``filter.py`` brings it to the kernel.
+"""The rules of security groups as nftables: the text of transactions, which ``filter.py`` sends to the kernel.
 
-One table of the family ip for each bridge. A packet that is routed to or from the bridge passes it by itself; one that only
-crosses the bridge does because the bridge calls these hooks (br_netfilter): its own family has no connection tracking on
-kernels without nf_conntrack_bridge. There all packets of a bridge look alike, so a guest is known by its address;
-``filter.py`` sees to it that it has no other one, and gets nothing that is for another.
+One table of the family ip for each bridge. A packet that is routed to or from the bridge passes it. A packet that only crosses
+the bridge passes it because the bridge calls these hooks (br_netfilter): the family bridge has no connection tracking on
+kernels without nf_conntrack_bridge. There all packets of a bridge look alike, so a guest is identified by its address;
+``filter.py`` guarantees that it has no other address, and receives no packets of others.
 
-What answers is let through. All else is held against the rules each time, so that a rule that goes also ends the connections
-that it had let in.
+Replies are accepted. All other packets are checked against the rules each time, so the removal of a rule also ends the
+connections that it had allowed.
 """
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def table(bridge: str) -> str:
 
 
 def base(bridge: str, uplink: tuple[str, str] | None = None) -> str:
-    """The table without guests. ``uplink``: the interface by which the host's own packets come from outside of the namespace,
-    and the address that they have; without a namespace they do not come by here. The host may reach its guests.
+    """The table without guests. ``uplink``: the interface by which the host's own packets enter the namespace, and their
+    address; without a namespace they do not pass here. The host may reach its guests.
 
-    Whatever their groups say, guests reach nothing at the host itself, where consoles and libvirt may ask for no password, but
-    DHCP, ping, and the services that the host's own rules lead them to, as they do for metadata."""
+    Whatever their groups allow, guests reach on the host only DHCP, ping, and the services to which the host's own rules
+    redirect them, such as metadata. Consoles and libvirt may need no password.
+    """
     name = table(bridge)
     through = [*_ANSWERS, *([f'iifname "{uplink[0]}" ip saddr {ipaddress.IPv4Address(uplink[1])} accept'] if uplink else []),
                f'iifname "{bridge}" ip saddr vmap @from_guests', f'oifname "{bridge}" ip daddr vmap @to_guests']

@@ -1,7 +1,5 @@
-"""The data of volumes in files: raw and sparse, made whole or not at all.
-
-Whoever makes a file holds a lock on its ``.part`` until it is done. So anybody can tell a file that is being made from one
-whose maker died: :meth:`DataFile.progress`.
+"""The data of volumes in files: raw and sparse, complete or absent. The process that makes a file holds a lock on its ``.part``
+until the end. So a file that is being made can be told from one whose process died: :meth:`DataFile.progress`.
 """
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ Builder = Callable[[pathlib.Path], None]
 
 
 class Progress(enum.Enum):
-    """What has become of a file that somebody began to make."""
+    """The state of a file that a process began to make."""
 
     WHOLE = "whole"
     IN_WORK = "in work"
@@ -38,7 +36,7 @@ class DataFile:
         self._lock: IO[bytes] | None = None
 
     def begin(self) -> None:
-        """Claim the making, before anybody is told of it."""
+        """Claim the file, before its record is written."""
         self.path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         self._lock = open(self._part, "xb")     # noqa: SIM115  held until finish
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,13 +57,13 @@ class DataFile:
         durable.put_in_place(self._part, self.path)
 
     def finish(self) -> None:
-        """Give the claim up, after the record tells how it ended."""
+        """Release the claim, after the record has the result."""
         self._part.unlink(missing_ok=True)
         if self._lock is not None:
             self._lock.close()
 
     def progress(self) -> Progress:
-        """How the making stands, whichever process began it."""
+        """The progress of the file, whichever process began it."""
         try:
             with open(self._part, "rb") as part:
                 fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)

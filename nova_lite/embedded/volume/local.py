@@ -1,7 +1,7 @@
 """Volumes in files of this machine: ``<id>.json`` is the record, ``<id>.raw`` the data; snapshots likewise below snapshots/.
 
-An attachment lives as Cinder's does: it is reserved, told a connector, completed and deleted, and the volume's status follows.
-The volume type ``multiattach`` makes a volume that several servers may have at once; all other types are one.
+An attachment has the life cycle of Cinder's: it is reserved, gets a connector, is completed and deleted, and the status of the
+volume follows. The volume type ``multiattach`` makes a volume that several servers may have at once; all other types are alike.
 """
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class LocalVolumes:
         return volume.public()
 
     def extend(self, context: RequestContext, volume_id: str, size: int) -> None:
-        """Let a volume that nobody uses grow to ``size`` GiB."""
+        """Let an unused volume grow to ``size`` GiB."""
         with self._lock.held():
             volume = self._visible(context, volume_id)
             if volume.status != AVAILABLE:
@@ -177,8 +177,8 @@ class LocalVolumes:
             self._volumes.write(volume_id, volume)
 
     def delete(self, context: RequestContext, volume_id: str) -> None:
-        """Remove data and record; InvalidVolume while the volume is in use or being made, or has snapshots. One that was cut
-        off can be run again."""
+        """Remove data and record; InvalidVolume while the volume is in use or being made, or has snapshots. An interrupted
+        delete can be run again."""
         with self._lock.held():
             try:
                 volume = self._visible(context, volume_id)
@@ -218,7 +218,7 @@ class LocalVolumes:
         return snapshot
 
     def delete_snapshot(self, context: RequestContext, snapshot_id: str) -> None:
-        """Remove a snapshot, as ``delete`` does; one that is gone is no error."""
+        """Remove a snapshot, as ``delete`` does; one that does not exist is no error."""
         with self._lock.held():
             try:
                 snapshot = self.get_snapshot(context, snapshot_id)
@@ -248,7 +248,7 @@ class LocalVolumes:
 
     def reserve(self, context: RequestContext, volume_id: str, server_id: str,
                 connector: dict[str, Any] | None = None) -> Attachment:
-        """Create an attachment: the volume is reserved. InvalidVolume for one that is in use or not ready."""
+        """Create an attachment, which reserves the volume. InvalidVolume for a volume that is in use or not ready."""
         with self._lock.held():
             volume = self._visible(context, volume_id)
             shared = volume.multiattach and volume.status in (RESERVED, ATTACHING, IN_USE)
@@ -281,7 +281,7 @@ class LocalVolumes:
         """Nothing: no hypervisor helps with these snapshots, they are copies."""
 
     def complete_migration(self, context: RequestContext, volume_id: str, new_volume_id: str, failed: bool) -> str:
-        """Nobody moves volumes in files to other ones, so there is nothing to complete."""
+        """Never needed: volumes in files are not migrated."""
         raise exception.InvalidVolume(reason=f"volume {volume_id} is not migrating")
 
     def make_available(self, context: RequestContext, volume_id: str) -> None:
@@ -324,7 +324,7 @@ class LocalVolumes:
         return Attachment(binding["id"], volume.id, binding["server_id"], binding["status"], info)
 
     def _write(self, volume: StoredVolume) -> None:
-        """After a change of the bindings, which say what the status is."""
+        """Write the record after a change of the attachments, which determine the status."""
         have = {b["status"] for b in volume.bindings}
         volume.status = next((status for binding, status in ((ATTACHED, IN_USE), (ATTACHING, ATTACHING), (RESERVED, RESERVED))
                               if binding in have), AVAILABLE)
@@ -356,7 +356,7 @@ class LocalVolumes:
         return data_files.blank(volume.size)
 
     def _check_quota(self, project_id: str, more: int) -> None:
-        """Raise StorageLimitExceeded. The caller holds the lock until the record says what is added."""
+        """Raise StorageLimitExceeded. The caller holds the lock until the record has the new size."""
         limit = self._conf.volume.local_quota_gb
         used = self.used_gb(project_id)
         if 0 <= limit < used + more:
@@ -382,7 +382,7 @@ class LocalVolumes:
                 self._volumes.write(volume_id, volume)
 
     def _settle(self, status: str, data: DataFile) -> str:
-        """A record that says "creating" whose maker died: whole data are good, half of them are an error."""
+        """A record with status "creating" whose process died: complete data make it available, incomplete data an error."""
         return {Progress.WHOLE: AVAILABLE, Progress.IN_WORK: status, Progress.LOST: ERROR}[data.progress()]
 
     def _all(self) -> list[StoredVolume]:
@@ -436,7 +436,7 @@ def _room_for(image: ImageMeta) -> int:
 
 
 def _image_metadata(image: ImageMeta) -> dict[str, Any]:
-    """As Cinder tells it: one flat dictionary."""
+    """In the form of Cinder: one flat dictionary."""
     return {**{k: str(v) for k, v in image.properties.items()}, "image_id": image.id, "image_name": image.name,
             "disk_format": image.disk_format, "container_format": image.container_format, "min_disk": str(image.min_disk),
             "min_ram": str(image.min_ram), "size": str(image.size)}

@@ -1,8 +1,8 @@
-"""Records in a directory, one JSON file each, for neighbours that are embedded.
+"""Records in a directory, one JSON file each, for embedded services.
 
-A file appears and changes by an atomic rename, so a reader sees an old record or a new one, and a killed writer leaves at most
-a ``.part`` file (see ``durable.sweep``). It is on the disk before it has its name. Ids are UUIDs and nothing else, so no id
-leads elsewhere.
+A file is created and changed by an atomic rename. So a reader sees an old record or a new one, and a killed writer leaves at
+most a ``.part`` file (see ``durable.sweep``). The file is on the disk before it has its name. Ids must be UUIDs, so an id
+cannot name another path.
 """
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class RecordDirectory(Generic[R]):
         self._directory, self._kind = directory, kind
 
     def read(self, record_id: str) -> R | None:
-        """One record, if it is there. One that cannot be understood is logged, and as if it were not there: the others are good
-        all the same."""
+        """One record, if it exists. A record that cannot be parsed is logged, and counts as missing, so that the others can be
+        used."""
         if not is_uuid(record_id):
             return None
         try:

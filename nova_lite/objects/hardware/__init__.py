@@ -1,4 +1,4 @@
-"""What flavor and image ask of a guest's hardware. Pure; API, scheduler and hypervisor drivers read the same answer."""
+"""The hardware that flavor and image ask for. Pure: API, scheduler and hypervisor drivers get the same answer."""
 from __future__ import annotations
 
 from nova_lite.objects.flavor import Flavor
@@ -23,7 +23,7 @@ def check(flavor: Flavor, image: ImageMeta | None, flavor_is_the_servers: bool =
 
 
 def traits(flavor: Flavor, image: ImageMeta | None) -> frozenset[str]:
-    """What a host must have for such a guest, by the names by which hosts tell it. Raises as ``check`` does."""
+    """The traits that a host needs for such a guest. Raises as ``check`` does."""
     asked = Asked(flavor, image)
     wanted = set()
     if (tpm := devices.tpm(asked)) is not None:

@@ -29,7 +29,7 @@ class Asked:
         return None if value in (None, "") else str(value).strip()
 
     def either(self, name: str) -> str | None:
-        """hw:NAME, else hw_NAME: the flavor has the last word."""
+        """hw:NAME, else hw_NAME: the flavor overrides the image."""
         return self.spec(f"hw:{name}") or self.property(f"hw_{name}")
 
     def agreed(self, name: str, prefix: str = "hw") -> str | None:
@@ -41,7 +41,7 @@ class Asked:
         return spec if spec is not None else given
 
     def agreed_flag(self, name: str) -> bool | None:
-        """A yes or no that both must agree on; None: nobody says. Raises FlavorImageConflict."""
+        """A boolean on which flavor and image must agree; None: neither sets it. Raises FlavorImageConflict."""
         spec, given = self.spec(f"hw:{name}"), self.property(f"hw_{name}")
         if spec is not None and given is not None and is_true(spec) != is_true(given):
             raise exception.FlavorImageConflict(reason=f"Flavor {self.flavor.name} asks for hw:{name}={spec}, the image for "
@@ -69,7 +69,7 @@ def is_true(value: object) -> bool:
 
 
 def among(asked: Asked, name: str, value: str | None, allowed: Collection[str]) -> str | None:
-    """``value`` in small letters. Raises InvalidHardware for one that is not allowed."""
+    """``value`` in lower case. Raises InvalidHardware for a value that is not allowed."""
     if value is None or value.lower() in allowed:
         return None if value is None else value.lower()
     raise exception.InvalidHardware(reason=f"{asked.whose(name)} {name}={value} is not one of {', '.join(sorted(allowed))}")

@@ -27,8 +27,8 @@ class Policy(NamedTuple):
 
 
 def topology(asked: Asked) -> Topology:
-    """The one that fits best to what is preferred, as Nova chooses: within the limits, with most of the wishes come true, with
-    many sockets rather than cores, and cores rather than threads. Raises InvalidHardware when the limits leave none."""
+    """The topology that fits the preferences best, as Nova chooses it: within the limits, with as many preferences met as
+    possible; sockets before cores, cores before threads. Raises InvalidHardware when the limits allow none."""
     limits = [_limit(asked, part) for part in Topology._fields]
     wishes = [_wish(asked, part, limit) for part, limit in zip(Topology._fields, limits, strict=True)]
     vcpus = asked.flavor.vcpus
@@ -83,7 +83,7 @@ def policy(asked: Asked) -> Policy:
         raise exception.InvalidHardware(reason="Cannot set cpu thread pinning policy in a non dedicated cpu pinning policy")
     emulator = among(asked, "hw:emulator_threads_policy", asked.spec("hw:emulator_threads_policy"), ("share", ISOLATE))
     if emulator == ISOLATE:
-        raise exception.InvalidHardware(reason="hw:emulator_threads_policy=isolate: the emulator gets no CPU of its own here")
+        raise exception.InvalidHardware(reason="hw:emulator_threads_policy=isolate: a CPU for the emulator is not offered")
     return Policy(dedicated, threads or PREFER)
 
 

@@ -8,7 +8,7 @@ from nova_lite import exception
 from nova_lite.objects.hardware.asked import Asked, among
 
 DISABLED, OPTIONAL, REQUIRED = "disabled", "optional", "required"
-# image properties that are one of a list in Nova; what of it a hypervisor has is for its driver to say
+# image properties with a fixed list of values in Nova; each hypervisor driver supports a part of them
 _BUSES = ("fdc", "ide", "lxc", "sata", "scsi", "uml", "usb", "virtio", "xen")
 _PROPERTIES: dict[str, tuple[str, ...]] = {
     "hw_disk_bus": _BUSES, "hw_cdrom_bus": _BUSES, "hw_floppy_bus": _BUSES, "hw_rescue_bus": _BUSES,
@@ -36,7 +36,8 @@ def check(asked: Asked) -> None:
         among(asked, name, asked.property(name), allowed)
     machine = asked.property("hw_machine_type")
     if machine is not None and re.fullmatch(r"[A-Za-z0-9._-]+", machine) is None:
-        raise exception.InvalidHardware(reason=f"Invalid image metadata. Error: hw_machine_type={machine} is no machine type")
+        raise exception.InvalidHardware(reason="Invalid image metadata. Error: "
+                                               f"hw_machine_type={machine} is not a machine type")
     for name in ("hw_rng:rate_bytes", "hw_rng:rate_period"):
         asked.number(name)
     tpm(asked)
@@ -54,7 +55,7 @@ def is_uefi(asked: Asked) -> bool:
 
 
 def tpm(asked: Asked) -> Tpm | None:
-    """Raises InvalidHardware for one that nobody builds, FlavorImageConflict."""
+    """Raises InvalidHardware for a TPM that does not exist, FlavorImageConflict."""
     version = asked.agreed("tpm_version")
     model = asked.agreed("tpm_model")
     if version is None and model is None:
@@ -82,7 +83,8 @@ def secure_boot(asked: Asked) -> str:
 
 
 def watchdog(asked: Asked) -> str | None:
-    """What happens when the guest does not stroke it; None: there is none. Raises InvalidHardware."""
+    """The action of the watchdog when the guest does not reset it in time; None: there is no watchdog. Raises
+    InvalidHardware."""
     name = "hw:watchdog_action" if asked.spec("hw:watchdog_action") else "hw_watchdog_action"
     action = among(asked, name, asked.either("watchdog_action"), WATCHDOG_ACTIONS)
     return None if action == DISABLED else action

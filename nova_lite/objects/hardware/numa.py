@@ -73,12 +73,12 @@ def _cpus(text: str) -> tuple[int, ...]:
     try:
         return tuple(ranges(text))
     except ValueError:
-        raise exception.InvalidHardware(reason=f"numa_cpus {text} is no list of CPUs") from None
+        raise exception.InvalidHardware(reason=f"numa_cpus {text} is not a list of CPUs") from None
 
 
 def _memory(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise exception.InvalidHardware(reason=f"numa_mem {text} is no number of MiB")
+        raise exception.InvalidHardware(reason=f"numa_mem {text} is not a number of MiB")
     return int(text)
 
 

@@ -1,7 +1,7 @@
 """PCI devices of a host that are given to guests: which ones a host offers, which ones a flavor asks for. Pure.
 
-Options have Nova's form: ``[pci] device_spec`` says which devices of its machine a host offers, ``[pci] alias`` what the names
-mean that flavors ask by (``pci_passthrough:alias=NAME:COUNT,...``).
+Options have the form of Nova: ``[pci] device_spec`` selects the devices that a host offers; ``[pci] alias`` defines the names
+that flavors use (``pci_passthrough:alias=NAME:COUNT,...``).
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALIAS_KEYS = ("name", "capability_type", "vendor_id", "product_id", "device_typ
 @dataclass
 class PciDevice(Record):
     """One function of a device, by its address (0000:0a:00.1). ``parent`` is the physical function of a virtual one.
-    ``consumer`` has it (a server's uuid or a move's), None: it is free."""
+    ``consumer`` is the uuid of the server or move that has the device; None: it is free."""
 
     address: str
     vendor_id: str
@@ -59,7 +59,7 @@ def address_parts(address: str) -> tuple[str, str, str, str]:
     """Domain, bus, slot and function, as hexadecimal digits. Raises ValueError for what is no address."""
     match = _ADDRESS.fullmatch(address.lower())
     if match is None:
-        raise ValueError(f"{address!r} is no PCI address")
+        raise ValueError(f"{address!r} is not a PCI address")
     domain, bus, slot, function = match.groups()
     return domain, bus, slot, function
 
@@ -80,7 +80,7 @@ def _device_spec(entry: Mapping[str, Any]) -> DeviceSpec:
     elif re.fullmatch(r"[^:]+:[^:]+", str(address)):        # Nova takes an address without its domain
         address = f"0000:{address}"
     if not re.fullmatch(r"[0-9a-f*?:.\[\]-]+", str(address).lower()):
-        raise _wrong("device_spec", entry, "address is no address or pattern such as 0000:0a:00.*")
+        raise _wrong("device_spec", entry, "address is not an address or a pattern such as 0000:0a:00.*")
     return DeviceSpec(**{name: str(entry.get(name, "*")).lower() for name in ("vendor_id", "product_id")},
                       address=str(address).lower())
 
@@ -131,8 +131,8 @@ def _wrong(option: str, entry: Mapping[str, Any], reason: str) -> exception.Conf
 
 
 def requests(flavor: Flavor, known: Aliases) -> list[dict[str, Any]]:
-    """What a flavor asks for, with what its names mean now: [{"alias", "count", "specs"}]. Raises PciRequestAliasNotDefined, or
-    InvalidHardware for what cannot be read."""
+    """The devices that a flavor asks for, with the present meaning of its names: [{"alias", "count", "specs"}]. Raises
+    PciRequestAliasNotDefined, or InvalidHardware for a value that cannot be read."""
     text = str(flavor.extra_specs.get(SPEC) or "").strip()
     found = []
     for part in text.split(",") if text else ():
@@ -151,8 +151,8 @@ def count(asked: Iterable[Mapping[str, Any]]) -> int:
 
 
 def choose(devices: Sequence[PciDevice], asked: Iterable[Mapping[str, Any]]) -> list[str] | None:
-    """The addresses of free devices that meet all requests; None: there are too few. Whoever has a physical function has its
-    virtual ones with it, and the other way round; one that can be split is only given to who asks for that."""
+    """The addresses of free devices that meet all requests; None: there are too few. A server with a physical function has its
+    virtual functions too, and the reverse; a device that can be split is only given to a flavor that asks for that type."""
     taken = {d.address for d in devices if d.consumer is not None}
     chosen: list[str] = []
     for request in asked:

@@ -1,6 +1,7 @@
-"""Where the NUMA nodes of a guest go on a host. Pure: the scheduler asks whether there is a place, the host which one it is.
+"""Where the NUMA nodes of a guest go on a host. Pure: the scheduler asks whether there is a place, the host asks for the place.
 
-A guest's node needs a node of the host for itself. Memory is never overcommitted there, and a dedicated CPU is one guest's.
+Each node of a guest needs a node of the host for itself. Memory is never overcommitted there, and a dedicated CPU belongs to
+one guest.
 """
 from __future__ import annotations
 
@@ -97,9 +98,11 @@ def place(demand: numa.Demand, cells: Sequence[HostCell]) -> tuple[BoundCell, ..
 
 def _matched(guest: int, hosts: int, taken: dict[int, int], fit: Callable[[int, int], BoundCell | None],
              seen: set[int]) -> bool:
-    """Find the guest's node one of the host's, for which others may have to go to another. A tenant may ask for any number of
-    nodes, so not all orders are tried: where one fits does not depend on where the others are, and what was ``seen`` once needs
-    no second look."""
+    """Assign a node of the host to a node of the guest; other nodes may have to change theirs.
+
+    A tenant may ask for any number of nodes, so not all orders are tried: whether a node fits does not depend on the places of
+    the others, and a node in ``seen`` need not be tried again.
+    """
     for host in sorted(range(hosts), key=lambda number: number in taken):       # free ones first
         if host in seen or fit(guest, host) is None:
             continue
@@ -142,8 +145,8 @@ def _has_memory(cell: numa.Cell, host: HostCell, page_kib: int) -> bool:
 
 
 def _dedicated(threads: str, count: int, host: HostCell) -> list[int] | None:
-    """``count`` free CPUs: threads of one core together. isolate: of hosts whose cores have one thread only, as nothing else
-    keeps the other threads free; require: whole cores of several threads."""
+    """``count`` free CPUs; threads of one core together. isolate: hosts whose cores have one thread only, since the other
+    threads would have to stay free; require: whole cores of several threads."""
     if threads == cpu.ISOLATE and host.siblings:
         return None
     free = [number for number in host.cpus if number not in host.pinned]
@@ -159,7 +162,8 @@ def _dedicated(threads: str, count: int, host: HostCell) -> list[int] | None:
 
 
 def in_use(cells: Iterable[HostCell], bound: Iterable[BoundCell]) -> list[HostCell]:
-    """The host's nodes with what guests are bound to; what is bound to a node that is gone counts nowhere."""
+    """The host's nodes with the guests that are bound to them. Guests that are bound to a node that no longer exists are not
+    counted."""
     found = {cell.number: cell for cell in cells}
     for each in bound:
         if each.host_cell in found:

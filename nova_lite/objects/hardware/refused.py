@@ -1,4 +1,4 @@
-"""What Nova can give a guest and nova_lite cannot: told before the server is made, never left out in silence."""
+"""The hardware that Nova offers and nova_lite does not: refused by name before the server is created, never ignored."""
 from __future__ import annotations
 
 import re
@@ -15,7 +15,7 @@ _VALUES = {"pmem": "persistent memory is not offered", "viommu_model": "an IOMMU
            "maxphysaddr_mode": "the width of addresses cannot be chosen", "cpu_dedicated_mask": "there is no mixed CPU policy",
            "sound_model": "guests have no sound", "redirected_usb_ports": "USB redirection is not offered",
           "maxphysaddr_bits": "the width of addresses cannot be chosen", "usb_model": "the USB controller cannot be chosen",
-          "tpm_secret_security": "what a TPM keeps is not encrypted"}
+          "tpm_secret_security": "the state of a TPM is not encrypted"}
 # property of an image -> why
 _PROPERTIES = {"hw_emulation_architecture": "guests of another architecture are not emulated",
                **dict.fromkeys(("kernel_id", "ramdisk_id"), "guests boot from their disk only")}

@@ -1,1 +1,1 @@
-"""HTTP for clients that nobody knows yet: ``server`` runs WSGI applications, ``listener`` limits connections."""
+"""HTTP for clients that are not authenticated yet: ``server`` runs WSGI applications, ``listener`` limits connections."""

@@ -1,7 +1,7 @@
-"""The body of a request: where it ends, how slowly it may come, and the file that an application reads.
+"""The body of a request: where it ends, how slowly it may arrive, and the file that an application reads.
 
-h11 takes a line feed alone for the end of a line between and after chunks. A front end may not, and so see other requests. So
-chunks are decoded here.
+h11 accepts a line feed alone as the end of a line between and after chunks. A front end may not, and would see other requests.
+So chunks are decoded here.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TRAILER = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*")
 
 
 class Framing(Protocol):
-    """Finds the end of a body. ``rest``: what has come of the next request, after the end."""
+    """Finds the end of a body. ``rest``: bytes of the next request, after the end."""
 
     @property
     def ended(self) -> bool: ...
@@ -70,7 +70,7 @@ class Chunked:
         self._raw = bytearray()
         self._left = 0              # bytes of the chunk
         self._overhead = 0
-        # what the next line is; no bound method, which would keep all this until the garbage collector comes
+        # the kind of the next line; no bound method, which would be a reference cycle
         self._line = Chunked._size
         self._trailers = self._trailer_bytes = 0
 
@@ -113,7 +113,7 @@ class Chunked:
     def _size(self, line: bytes) -> None:
         match = _SIZE.fullmatch(line)
         if match is None:
-            raise BadRequest("the size of a chunk is no hexadecimal number")
+            raise BadRequest("the size of a chunk is not a hexadecimal number")
         self._left = int(match[1], 16)
         self._overhead = max(0, self._overhead + len(line) + _LINE_ENDS - self._left)
         if self._overhead > OVERHEAD_BYTES:
@@ -134,14 +134,12 @@ class Chunked:
         if self._trailers > TRAILERS or self._trailer_bytes > LINE_BYTES:
             raise HeadTooLarge()
         if not _TRAILER.fullmatch(line):
-            raise BadRequest("a trailer is no header")
+            raise BadRequest("a trailer is not a header")
 
 
 class Body(io.RawIOBase):
-    """Reads a body from the connection when it is asked for. ``came``: what has come already; ``held`` is read first.
-
-    ``outside``: entered while the client is waited for.
-    """
+    """Reads a body from the connection on demand. ``came``: bytes that have arrived already; ``held`` is read first.
+    ``outside``: entered during the wait for the client."""
 
     def __init__(self, sock: socket.socket, framing: Framing, came: bytes, waits_for_100: bool,
                  clock: Callable[[], float]) -> None:

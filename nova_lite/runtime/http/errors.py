@@ -19,7 +19,7 @@ class BadRequest(exception.NovaLiteError):
 class RequestTimeout(exception.NovaLiteError):
     """A head that takes too long, or a body below the least rate."""
 
-    msg_fmt = "The request took too long to come"
+    msg_fmt = "The request took too long to arrive"
     code = 408
 
 

@@ -1,7 +1,7 @@
-"""Reads the requests of one connection: h11 parses their heads; what h11 leaves to its user, limits and deadlines, is here.
+"""Reads the requests of one connection: h11 parses their heads; the other rules of HTTP, limits and deadlines are here.
 
-RFC 9112 leaves a server some choices. A front end may choose otherwise and so see other requests in the same bytes. Where that
-could be, the answer is 400, and the connection is closed.
+RFC 9112 leaves a server some choices. A front end may choose differently, and see other requests in the same bytes. Where that
+is possible, the answer is 400, and the connection is closed.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Incoming:
     """One request: its head, and the file of its body.
 
     ``headers``: those of the head, as a list; names are in lower case. ``keeps_alive``: the client may send another request
-    after this one. ``stream`` is the body that is read as the application asks for it.
+    after this one. ``stream`` is the body, which is read on demand of the application.
     """
 
     head: h11.Request
@@ -53,10 +53,8 @@ class Incoming:
 
 
 class Requests:
-    """The requests of a connection, one after the other. ``sock`` may be a TLS socket.
-
-    ``hold`` is told how many bytes are kept of a request that has not come whole.
-    """
+    """The requests of a connection, one after the other. ``sock`` may be a TLS socket. ``hold`` gets the number of bytes that
+    are kept of an incomplete request."""
 
     def __init__(self, sock: socket.socket, hold: Callable[[int], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._sock, self._hold, self._clock = sock, hold, clock
@@ -92,7 +90,7 @@ class Requests:
         return request.framing.ended
 
     def _head(self, idle_seconds: float) -> bytes | None:
-        """All bytes of a head. What has come after it stays for the body."""
+        """All bytes of a head. The bytes after it stay for the body."""
         raw, seen, began = bytearray(self._rest), 0, False
         self._rest = b""
         deadline = self._clock() + idle_seconds

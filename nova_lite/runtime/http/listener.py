@@ -23,14 +23,15 @@ from nova_lite import exception
 from nova_lite.runtime.http.sockets import SEND_SECONDS, linger, network_of, refusal, send_all, tell_failed_tls
 
 LOG = log.getLogger(__name__)
-_LOOK_SECONDS = 0.25        # between two looks whether the listener shall stop
+_LOOK_SECONDS = 0.25        # between two checks whether the listener has to stop
 _OTHER_FILES = 512          # files of a process besides its clients: database, broker, logs
 HANDSHAKE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most connections of one process, in all and from one address (IPv6: from one /64), and what they may hold."""
+    """The most connections of one process, in total and from one address (IPv6: from one /64), and the most bytes that they may
+    hold."""
 
     connections: int = 1000
     per_address: int = 250
@@ -100,7 +101,7 @@ class Listener:
             if client in clients:       # not when it was evicted
                 del clients[client]
                 clients[client] = time.monotonic() if waits else None
-                self._set_held(client, 0)       # at work: nobody is closed for what a worker has
+                self._set_held(client, 0)       # at work: such connections are not closed for their bytes
                 if waits and self.stopping.is_set():
                     self._evict(client)
 
@@ -158,7 +159,7 @@ class Listener:
 
     def _run(self, client: Client) -> None:
         try:
-            # outside of any handler of the error, which would keep what has come of the request
+            # outside of the error handler, which would keep the bytes of the request in memory
             answer = self._serve_or_refuse(client)
             if answer:
                 send_all(client.sock, answer, SEND_SECONDS)
@@ -172,7 +173,7 @@ class Listener:
         finally:
             with self._changed:
                 self._forget(client)
-                # under the lock: nobody else shuts down a file number that is another file's by then
+                # under the lock: else another thread might shut down a reused file number
                 client.sock.close()
 
     def _serve_or_refuse(self, client: Client) -> bytes:

@@ -1,6 +1,5 @@
-"""The bytes of an answer, as RFC 9112 has them.
-
-What an application says is checked first: a line feed in a header, or another length, would make a second answer of the bytes.
+"""The bytes of an answer, as RFC 9112 has them. The output of an application is checked first: a line feed in a header, or a
+wrong length, would make a second answer of the bytes.
 """
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class _ClientGone(Exception):
 
 
 class _Work:
-    """One of the requests at work. It is none while it waits for its client: slow transfers keep nobody else from work."""
+    """One of the requests at work. A request that waits for its client does not count: slow transfers do not block others."""
 
     def __init__(self, all_work: threading.BoundedSemaphore) -> None:
         self._all, self._begun = all_work, False
@@ -141,7 +141,7 @@ class _Exchange:
         self._began = self.keeps_alive = False
 
     def run(self, app: App, environ: dict[str, Any]) -> None:
-        """Call the application and send what it answers. Raises _ClientGone, and what reading the body raised."""
+        """Call the application and send its answer. Raises _ClientGone, and the error of reading the body."""
         result: Iterable[bytes] = ()
         if self._request.stream is not None:
             self._request.stream.outside = self._work.outside
@@ -175,7 +175,7 @@ class _Exchange:
         return self._written.append
 
     def _answer(self, result: Iterable[bytes]) -> None:
-        """Send head and body; what is known at once goes in one piece."""
+        """Send head and body; known parts are sent at once."""
         if isinstance(result, (list, tuple)):
             parts = [*self._written, *result]
             answer = self._begin(sum(map(len, parts)))

@@ -20,9 +20,9 @@ _LINGER_SECONDS, _LINGER_BYTES, _LINGER_PART = 1.0, 1 << 20, 8192
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises ConfigError when the address cannot be had.
+    """A listening socket; port 0 takes a free one. Raises ConfigError when the address cannot be used.
 
-    A service binds before it forks its workers. So the workers share the socket, and a port that is taken is told at once.
+    A service binds before it forks its workers. So the workers share the socket, and a port in use is reported at once.
     """
     try:
         family, kind, protocol, _name, address = socket.getaddrinfo(
@@ -41,7 +41,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def tls_context(certificate: str, key: str = "") -> ssl.SSLContext:
-    """The context of PEM files; the key may stand in the certificate's file. Raises ConfigError."""
+    """The context of PEM files; the key may be in the file of the certificate. Raises ConfigError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate, key or None)
@@ -52,16 +52,14 @@ def tls_context(certificate: str, key: str = "") -> ssl.SSLContext:
 
 
 def tell_failed_tls(address: str, error: OSError) -> None:
-    """One line for a client that cannot speak with us; a client that only connects, as load balancers do, is worth none."""
+    """Log one line for a failed TLS handshake; a client that only connects, as load balancers do, is not logged."""
     level = LOG.debug if isinstance(error, (ssl.SSLEOFError, ConnectionError, TimeoutError)) else LOG.info
     level("TLS with %s failed: %s", address, error)
 
 
 def network_of(address: str) -> str:
-    """Whom limits by address count: an IPv4 address, or the /64 of an IPv6 address, which is one customer's.
-
-    Raises ValueError for what is no address.
-    """
+    """The network that limits by address count: an IPv4 address, or the /64 of an IPv6 address, which belongs to one customer.
+    Raises ValueError for text that is not an address."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv4Address):
         return str(found)

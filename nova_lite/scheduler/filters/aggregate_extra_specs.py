@@ -12,10 +12,10 @@ SCOPE = "aggregate_instance_extra_specs"
 
 
 class AggregateInstanceExtraSpecsFilter(Filter):
-    """Each ``aggregate_instance_extra_specs:KEY`` must be met by the metadata KEY of an aggregate of the host.
+    """Each ``aggregate_instance_extra_specs:KEY`` must match the metadata KEY of an aggregate of the host.
 
-    A key without any scope counts too, as in Nova, but only when some aggregate has it in its metadata: otherwise it means
-    something to somebody else. Keys of other scopes (``hw:``, ``quota:`` ...) are not looked at.
+    A key without a scope counts too, as in Nova, but only when some aggregate has it in its metadata: otherwise another
+    component reads it. Keys of other scopes (``hw:``, ``quota:`` ...) are ignored.
     """
 
     def mask(self, snapshot: Snapshot, request: Request) -> np.ndarray:

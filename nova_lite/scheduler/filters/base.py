@@ -9,7 +9,7 @@ from nova_lite.scheduler.snapshot import Snapshot
 
 
 class Filter:
-    """Looks at all hosts at once. Made once per process with the configuration; does no I/O and keeps no state."""
+    """Checks all hosts at once. Made once per process with the configuration; does no I/O and keeps no state."""
 
     per_instance = False
     """True when the answer changes with each instance of a batch that has found its place."""

@@ -1,4 +1,4 @@
-"""Hosts with room. The claim in the database has the last word; these save it from most refusals."""
+"""Hosts with room. The claim in the database decides; these filters avoid most refused claims."""
 from __future__ import annotations
 
 import numpy as np

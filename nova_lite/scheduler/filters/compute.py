@@ -9,7 +9,7 @@ from nova_lite.scheduler.snapshot import Snapshot
 
 
 class ComputeFilter(Filter):
-    """The compute service is enabled, not forced down, and was heard of within [compute] service_down_time."""
+    """The compute service is enabled, not forced down, and has reported within [compute] service_down_time."""
 
     def mask(self, snapshot: Snapshot, request: Request) -> np.ndarray:
         return snapshot.up & snapshot.enabled

@@ -9,7 +9,7 @@ from nova_lite.scheduler.snapshot import Snapshot
 
 
 class ForcedHostFilter(Filter):
-    """Only the requested host or node, when one is named; with "force" no other filter is asked (see ``select``)."""
+    """Only the requested host or node, when one is named. With "force" the other filters are skipped (see ``select``)."""
 
     def mask(self, snapshot: Snapshot, request: Request) -> np.ndarray:
         return requested(snapshot, request)

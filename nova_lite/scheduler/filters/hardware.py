@@ -15,7 +15,7 @@ from nova_lite.scheduler.snapshot import Snapshot
 
 
 class HostTraitsFilter(Filter):
-    """The host told of the traits that follow from flavor and image (not of those that a flavor names itself)."""
+    """The host has reported the traits that follow from flavor and image (not those that a flavor names itself)."""
 
     def mask(self, snapshot: Snapshot, request: Request) -> np.ndarray:
         wanted = hardware.traits(request.spec.flavor, request.spec.image)
@@ -26,8 +26,8 @@ class HostTraitsFilter(Filter):
 
 
 class NUMATopologyFilter(Filter):
-    """The guest's nodes fit on nodes of the host, as that told of them. It may have less by now: then the host refuses, and the
-    build goes on to the next one."""
+    """The NUMA nodes of the guest fit on NUMA nodes of the host, by the host's last report. The host may have less room by now:
+    then it refuses, and the build goes to the next host."""
 
     def mask(self, snapshot: Snapshot, request: Request) -> np.ndarray:
         demand = hardware.demand(request.spec.flavor, request.spec.image)
@@ -38,5 +38,5 @@ class NUMATopologyFilter(Filter):
 
 @functools.lru_cache(maxsize=20_000)
 def _fits(demand: numa.Demand, text: str) -> bool:
-    """Many hosts look alike, and most look as they did a moment ago."""
+    """Cached: many hosts are alike, and most have not changed since the last request."""
     return placement.place(demand, [HostCell.from_primitive(cell) for cell in json.loads(text) or ()]) is not None

@@ -9,7 +9,7 @@ from nova_lite.scheduler.snapshot import Snapshot
 
 
 class IsolatedHostsFilter(Filter):
-    """[scheduler] isolated_images run on isolated_hosts and nowhere else; nothing else runs on isolated_hosts."""
+    """[scheduler] isolated_images run on isolated_hosts only, and isolated_hosts run nothing else."""
 
     def mask(self, snapshot: Snapshot, request: Request) -> np.ndarray:
         hosts, images = self.conf.scheduler.isolated_hosts, self.conf.scheduler.isolated_images

@@ -10,7 +10,7 @@ from nova_lite.scheduler.snapshot import Snapshot
 
 
 class PciPassthroughFilter(Filter):
-    """The host has as many free devices as the flavor asks for by ``pci_passthrough:alias``. The claim has the last word."""
+    """The host has as many free devices as the flavor asks for by ``pci_passthrough:alias``. The claim decides."""
 
     per_instance = True
 

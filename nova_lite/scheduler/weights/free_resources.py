@@ -1,4 +1,4 @@
-"""Room that is left: a positive multiplier spreads servers over the hosts, a negative one packs them."""
+"""Weighs by free room: a positive multiplier spreads servers over the hosts, a negative one fills hosts one after the other."""
 from __future__ import annotations
 
 import numpy as np

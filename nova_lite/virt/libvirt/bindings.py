@@ -1,7 +1,7 @@
-"""Which guests of a host are bound to which of its CPUs and nodes: one small file in each such guest's directory.
+"""The guests of a host that are bound to its CPUs and NUMA nodes: one small file in each such guest's directory.
 
-The files are the truth: a daemon that was killed finds them again, what a move has set aside keeps its place until the move is
-confirmed, and a guest that is removed gives its place back with its directory.
+The files are the only record. A new daemon reads them again. A guest that a move has set aside keeps its place until the move
+is confirmed. The removal of a guest's directory frees its place.
 """
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Bindings:
         return placement.in_use(cells, bound)
 
     def bind(self, instance: Instance, files: GuestDirectory, cells: Sequence[HostCell]) -> tuple[BoundCell, ...]:
-        """Find a place for a guest that is about to be defined, and write it down; () for one that floats. Raises BuildFailed
-        when there is none."""
+        """Find a place for a guest that is about to be defined, and write it; () for a guest that is not bound. Raises
+        BuildFailed without a place."""
         demand = hardware.demand(instance.flavor, instance.image)
         path = files.binding
         with self._lock:

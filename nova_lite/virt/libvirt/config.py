@@ -1,6 +1,5 @@
-"""What one guest is made of: plain dataclasses, from which ``domain_xml`` makes libvirt's XML.
-
-They know nothing of servers, flavors or images; ``guest_config`` fills them.
+"""The configuration of one guest: plain dataclasses, from which ``domain_xml`` makes libvirt's XML. They do not depend on
+servers, flavors or images; ``guest_config`` fills them.
 """
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from nova_lite.objects.hardware.placement import BoundCell
 
 @dataclass(frozen=True)
 class Auth:
-    """Who QEMU says it is to a storage backend; the password is a secret that libvirt keeps. ``kind``: ceph or iscsi."""
+    """QEMU's user at a storage backend; libvirt keeps the password as a secret. ``kind``: ceph or iscsi."""
 
     username: str
     kind: str
@@ -137,7 +136,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Description:
-    """What the domain says about its server, for operators and tools that read Nova's metadata element."""
+    """The description in the domain, for operators and tools that read Nova's metadata element."""
 
     package: str
     name: str

@@ -36,7 +36,7 @@ def make(path: pathlib.Path, contents: Mapping[str, bytes]) -> None:
 def _put(tree: pathlib.Path, name: str, data: bytes) -> None:
     inside = pathlib.PurePosixPath(name.lstrip("/"))
     if not inside.parts or ".." in inside.parts:
-        raise ValueError(f"{name!r} is no path inside a config drive")
+        raise ValueError(f"{name!r} is not a path inside a config drive")
     target = tree / inside
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as stream:

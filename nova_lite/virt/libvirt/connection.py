@@ -1,7 +1,7 @@
-"""One connection to libvirt that comes back when the daemon restarts.
+"""One connection to libvirt, which is opened again when the daemon restarts.
 
-All that touches libvirt runs in native threads: calls by :meth:`Connection.run`, events in one loop per process. News of
-that loop reach the rest of the process through a NativeQueue, so that nothing here depends on the kind of threads.
+All calls of libvirt run in native threads: calls by :meth:`Connection.run`, events in one loop per process. Events reach the
+rest of the process through a NativeQueue, so this module works with each kind of threads.
 """
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def load_libvirt() -> Any:
 
 
 class Connection:
-    """``news`` gets LifecycleEvent and Disconnected objects, and whatever else the owner puts there."""
+    """``news`` receives LifecycleEvent and Disconnected objects, and other objects of the owner."""
 
     def __init__(self, uri: str, clock: retry.Clock = retry.SYSTEM) -> None:
         self.libvirt = load_libvirt()
@@ -92,17 +92,15 @@ class Connection:
             concurrency.native(self._close, connection)
 
     def run(self, function: Callable[[Any], T], once: bool = False) -> T:
-        """``function(virConnect)`` in a native thread; libvirt's errors come out as VirtDriverError.
-
-        A dead connection is opened again first. When it breaks underneath the function, that is run again; ``once``: it must
-        not be, since nobody knows how much was done, and that is ConnectionLost.
-        """
+        """``function(virConnect)`` in a native thread; libvirt's errors become VirtDriverError. A dead connection is opened
+        again first. When the connection breaks during the function, the function is run again. ``once``: the function must not
+        be run again, since it is not known how much was done; then ConnectionLost is raised."""
         return self._run(function) if once else again(lambda: self._run(function), self.clock)
 
     def run_lasting(self, function: Callable[[Any], T], once: bool = False) -> T:
-        """The same for what may take minutes: with a native thread and a connection of its own. libvirtd reads nothing more
-        from a connection with five calls under way, not even that it is alive (``max_client_requests``), so a few such calls
-        would break the one that all share."""
+        """The same for calls that may take minutes, with a native thread and a connection of their own. libvirtd reads nothing
+        more from a connection with five calls under way, not even keepalives (``max_client_requests``), so such calls would
+        break the shared connection."""
         return self._run_lasting(function) if once else again(lambda: self._run_lasting(function), self.clock)
 
     def _run(self, function: Callable[[Any], T]) -> T:

@@ -13,7 +13,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.serial_server import SerialServer
 
-MAX_BYTES = 100 * units.KiB     # what one answer may carry, as in Nova
+MAX_BYTES = 100 * units.KiB     # most bytes of one answer, as in Nova
 
 
 def _check_runs(guest: Guest, instance: Instance, protocol: str) -> None:
@@ -41,7 +41,7 @@ def find(guest: Guest, instance: Instance, protocol: str, address: str, serial: 
 
 
 def pty(guest: Guest) -> str:
-    """The terminal that is the other end of a running guest's serial port. Raises VirtDriverError without one."""
+    """The terminal at the other end of a running guest's serial port. Raises VirtDriverError without one."""
     source = _element(guest, "serial[@type='pty']/source")
     path = source.get("path") if source is not None else None
     if not path:

@@ -1,7 +1,7 @@
-"""Programs that copy for a long time: ended when the copy is not wanted any more, and when it stands still.
+"""Runs programs that copy for a long time, and ends them when the copy must end or makes no progress.
 
-A host that loses its power says nothing, so a copy from it would wait for ever. Progress is what its threads do at all: data
-that comes wakes them, be it of zeros that are never written.
+A host that loses power closes no connection, so a copy from it would wait for ever. Progress is measured by the activity of the
+threads: incoming data wakes them, even zeros that are never written.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SWITCHES = re.compile(r"ctxt_switches:\s+(\d+)")
 
 
 def run(check: Checker, *arguments: str | os.PathLike[str]) -> None:
-    """Run a program to its end. Raises OSError with the end of its error output when it fails, OSError when it stands still,
-    and what ``check`` raises; no process is left then."""
+    """Run a program to its end. Raises OSError with the end of its error output when it fails, OSError when it makes no
+    progress, and the error of ``check``. No process is left then."""
     with tempfile.TemporaryFile("w+", errors="replace") as errors, \
             subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,  # noqa: S603
                              stderr=errors) as process:

@@ -22,7 +22,8 @@ LOG = log.getLogger(__name__)
 
 
 def note_all(root: pathlib.Path, host: str, connection: Connection, images_type: str) -> None:
-    """For the guests of this host, and what moves have set aside. Raises VirtDriverError or OSError."""
+    """Note formats and base images for the guests of this host, and for those that moves have set aside. Raises VirtDriverError
+    or OSError."""
     for disk in sorted(root.glob("*/disk")):
         files = GuestDirectory(root, disk.parent.name)
         uuid = files.path.name.removesuffix(ASIDE)

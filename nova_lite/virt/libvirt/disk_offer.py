@@ -1,9 +1,9 @@
-"""The disks of a guest that moves, as the host that it leaves shows them to the host that it goes to.
+"""Serves the disks of a guest that moves, from its old host to its new one.
 
-QEMU's own storage daemon serves the files over NBD, read-only, for the time of the move. What is copied are the files as they
-are, not what the guest sees in them: of an overlay only its own data travels, and its base image comes from the other host's
-cache. Each move has a key of its own (TLS with a pre-shared key): it is needed to connect, and what travels is encrypted. No
-key stands in a command line; it lives in the guest's directory, and goes to the other host in the answer to its question.
+QEMU's storage daemon serves the files over NBD, read-only, during the move. The files are copied as they are: of an overlay
+only its own data is sent, and its base image comes from the cache of the other host. Each move has its own key (TLS with a
+pre-shared key), which authenticates the connection and encrypts the data. The key is never part of a command line. It is stored
+in the guest's directory, and sent to the other host in the answer to its question.
 """
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from nova_lite.virt.driver import Checker
 from nova_lite.virt.libvirt import copying, images
 
 LOG = log.getLogger(__name__)
-USER = "nova-lite"          # whose the key is, as TLS wants to know it
-ROOT = "disk"               # the file that may stand on a base image
+USER = "nova-lite"          # the identity of the key in TLS
+ROOT = "disk"               # the file that may have a base image
 BASE = "base"               # the export that is the backing file of the root disk
 _SERVES = retry.Schedule((0.0,) * 4)        # a port that was free may be taken a moment later
 _STOP_SECONDS = 10.0
 
 
 class DiskServer:
-    """Serves the files of one directory. What it needs to find its process again stands beside them, so that a daemon that was
-    started anew goes on with what the one before began."""
+    """Serves the files of one directory. The files that identify its process are in the same directory, so a new daemon finds
+    the process of the one before."""
 
     def __init__(self, directory: pathlib.Path, address: str) -> None:
         self._directory, self._address = directory, address
@@ -44,11 +44,9 @@ class DiskServer:
         self._state = directory / "offer.json"
 
     def offer(self, names: list[str], disk_format: str, made_on: str | None) -> DiskOffer:
-        """Serve the files with these names, unless that is done already. Raises as :func:`images.base_of`.
-
-        ``disk_format`` is what this host made the root disk: only a qcow2 disk has a base image, whatever a guest has written
-        into a raw one. ``made_on``: see :func:`images.base_of`.
-        """
+        """Serve the files with these names, unless they are served already. Raises as :func:`images.base_of`. ``disk_format``
+        is the format in which this host made the root disk: only a qcow2 disk has a base image, whatever a guest has written
+        into a raw one. ``made_on``: see :func:`images.base_of`."""
         if self._process() is not None and self._state.exists():
             return DiskOffer.from_primitive(json.loads(self._state.read_text()) | {"key": self._key()})
         self.stop()
@@ -108,7 +106,7 @@ class DiskServer:
         return path.read_text().strip().partition(":")[2]
 
     def _process(self) -> int | None:
-        """The process that serves, found by its pid file; a pid that belongs to somebody else by now does not count."""
+        """The process that serves, by its pid file. A pid that belongs to another program is ignored."""
         try:
             pid = int(self._pid_file.read_text())
             command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -136,7 +134,8 @@ def key_of(offer: DiskOffer, directory: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def pull(offer: DiskOffer, export: str, keys: pathlib.Path, target: pathlib.Path, check: Checker) -> None:
-    """Copy one file of the offer, holes as holes. Raises VirtDriverError that names the other side, what ``check`` raises."""
+    """Copy one file of the offer, with its holes. Raises VirtDriverError that names the other host, and the error of
+    ``check``."""
     source = (f"driver=raw,file.driver=nbd,file.host={images.option(offer.address)},file.port={offer.port},"
               f"file.export={images.option(export)},file.tls-creds=tls0")
     secret = f"tls-creds-psk,id=tls0,endpoint=client,dir={images.option(keys)},username={USER}"

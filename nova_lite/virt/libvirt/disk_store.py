@@ -1,7 +1,7 @@
-"""What the place where guests' disks are has to be told of a guest, beside what is done with its directory.
+"""The ownership of guests' disks, at the place where the disks are.
 
-Disks that are files (``disks.DiskMaker``) are where the directory is, and need not be told anything: so it is here. Disks in a
-pool (``rbd_disks.RbdDisks``) are seen by all hosts, so each says itself whose it is; nobody removes what is another host's.
+Disks that are files (``disks.DiskMaker``) belong to the owner of their directory, so the methods here do nothing. Disks in a
+pool (``rbd_disks.RbdDisks``) can be reached by all hosts, so each records its owner; no host removes a disk of another host.
 """
 from __future__ import annotations
 
@@ -29,39 +29,41 @@ class DiskStore:
 
     # whose they are -----------------------------------------------------------------------------------------------------
     def own(self, uuid: str) -> None:
-        """The guest is this host's: so are its disks, whoever had them."""
+        """The guest is at this host: make this host the owner of its disks, whoever was."""
 
     def claim(self, uuid: str) -> None:
-        """The guest is to start here: what is nobody's becomes this host's. Raises for what is another's."""
+        """The guest is about to start here: take the ownership of disks without an owner. Raises for disks of another host."""
 
     def take(self, uuid: str) -> None:
-        """Its disks are about to go: what is nobody's is this host's to remove."""
+        """The disks are about to be removed: take the ownership of disks without an owner."""
 
     def release_ownership(self, uuid: str) -> None:
-        """The guest is on its way: what was this host's is nobody's, and nobody removes it."""
+        """The guest is about to move: remove the owner of this host's disks, so that no host removes them."""
 
     def give(self, uuid: str, host: str) -> None:
-        """What was this host's or nobody's is that one's."""
+        """Make that host the owner of disks of this host and of disks without an owner."""
 
     def adopt(self, uuid: str) -> None:
-        """Before an evacuated guest is built here: what was here before is nobody's, what was made for it stays this host's."""
+        """Before an evacuated guest is built here: remove the owner of disks that existed before. Disks that were made for it
+        stay owned by this host."""
 
     def adopted(self, uuid: str) -> None:
-        """It is here: what was nobody's is this host's, and remembers that it was there before."""
+        """The guest is here: take the ownership of disks without an owner, and note that they existed before."""
 
     # a move, from the host that the guest leaves ... --------------------------------------------------------------------
     def set_aside(self, uuid: str, move: str) -> None:
         """The guest is off: remember its disks as they are, under the uuid of the move."""
 
     def restore(self, uuid: str, move: str) -> None:
-        """Make them again what they were then; ``forget`` comes after. Raises when they have become another host's."""
+        """Restore the content of the snapshots; ``forget`` comes after. Raises when the disks belong to another host."""
 
     def forget(self, uuid: str, move: str) -> None:
         """There is no way back any more. Disks that are another host's by now stay as they are."""
 
     # ... and from the one that it goes to -------------------------------------------------------------------------------
     def give_back(self, uuid: str, move: str) -> None:
-        """The move is undone: what came with it is the old host's again, what was made for it goes."""
+        """The move is undone: return the disks that came with it to the old host, and remove those that were made for it."""
 
     def abandon(self, uuid: str) -> None:
-        """Nobody came back for it: remove what is this host's, but what a move has brought here is the old host's again."""
+        """No operation needs the guest any more: remove the disks of this host, and return those that a move has brought here
+        to the old host."""

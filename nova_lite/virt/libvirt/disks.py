@@ -86,13 +86,13 @@ class DiskMaker(DiskStore):
         try:
             make()
         except exception.ImageNotFound as error:
-            # the source stands on a copy of what the Image service has deleted since
+            # the disk of the source is based on an image that the Image service has deleted since
             LOG.info("%s: all of its disk is copied", error, extra={"instance_uuid": instance.uuid})
             for disk in wanted:
                 disk["whole"] = disk.get("whole") or paths[disk["name"]] == files.disk
             make()
         for disk in wanted:
-            # of the size that the guest knows: a disk may have grown since it was made from its flavor
+            # of its present size: a disk may have grown since it was made
             images.grow(paths[disk["name"]], disk["format"], disk["size"])
 
     @property
@@ -123,8 +123,8 @@ class DiskMaker(DiskStore):
         return self._keys.passphrase(encrypted.key_id)
 
     def fit(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
-        """Make the disks as large as the server's flavor says; none becomes smaller but for swap, which is made anew. What is
-        not there is made. Raises as ``make``."""
+        """Give the disks the sizes of the server's flavor; none becomes smaller except swap, which is made again. A missing
+        disk is made. Raises as ``make``."""
         passphrase = self._passphrase(instance, files)
 
         def grow(path: pathlib.Path, disk_format: str, gigabytes: int) -> None:
@@ -159,13 +159,13 @@ class DiskMaker(DiskStore):
 
     @staticmethod
     def _make_empty(path: pathlib.Path, disk_format: str, size: int) -> None:
-        """A disk of nothing (qcow2: an overlay of nothing), whose every byte comes from elsewhere. OSError."""
+        """An empty disk (qcow2: an overlay without data), which gets all its bytes from elsewhere. OSError."""
         with durable.written_whole(path) as part:
             images.run("qemu-img", "create", "-q", "-f", disk_format, part, str(size))
 
     def make_rescue(self, instance: Instance, image: ImageMeta, files: GuestDirectory, fetch: Fetcher) -> None:
-        """A root disk for a rescue, as large as the image, encrypted where the server's disks are; one that is there stays, if
-        it was made of this image. Raises ImageUnacceptable, OSError or what ``fetch`` raises."""
+        """A root disk for a rescue, as large as the image, encrypted where the disks of the server are. An existing one stays,
+        if it was made of this image. Raises ImageUnacceptable, OSError or the errors of ``fetch``."""
         self._note_format(files)
         path, disk_format = files.rescue_disk, self.format_of(files)
         made_of = rescue_image(path)
@@ -204,7 +204,7 @@ class DiskMaker(DiskStore):
     @staticmethod
     def _facts(path: pathlib.Path, instance: Instance, disk_format: str) -> dict[str, Any]:
         found = images.disk(path, disk_format, encryption.of_disks(instance) is not None)
-        # the destination makes an overlay of the server's image. The disk of a server that was on a shelf stands on another
+        # the destination makes an overlay of the server's image. The disk of an unshelved server has another base
         is_whole = found.format == images.OVERLAY and (instance.image is None or found.base.name != instance.image.id)
         used = found.used + (found.base.stat().st_blocks * 512 if is_whole and found.base.name else 0)
         return {"name": f"{path.parent.name}/{path.name}", "size": found.size, "used": used, "format": found.format,
@@ -232,7 +232,7 @@ class DiskMaker(DiskStore):
         self._from_base(image, base, files.disk, size, disk_format, passphrase)
 
     def _bounded(self, image: ImageMeta, virtual_size: int) -> int:
-        """The size that an image asks for where no flavor says one: a few bytes may claim to be an exabyte, and fill the host.
+        """The size of an image where no flavor gives one: a file of a few bytes may claim an exabyte, and would fill the host.
         Raises ImageUnacceptable."""
         most = self._most()
         if virtual_size > most:
@@ -262,8 +262,8 @@ class DiskMaker(DiskStore):
 
     def rebase(self, instance: Instance, files: GuestDirectory, disk: pathlib.Path, base: pathlib.Path,
                base_format: str) -> None:
-        """Let a root disk that has come from another host stand on this host's copy of its base image. Raises OSError, or what
-        its passphrase raises."""
+        """Change the base of a root disk from another host to this host's copy of the base image. Raises OSError, or the error
+        of its passphrase."""
         passphrase = self._passphrase(instance, files)
         if passphrase:
             encrypted_images.rebase(disk, passphrase, base, base_format)
@@ -293,15 +293,15 @@ class DiskMaker(DiskStore):
                     fetch(image.id, str(part))
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, BASE_MODE)
-                self._checked[image.id, image.checksum or ""] = _content(path)      # by whoever fetched it
+                self._checked[image.id, image.checksum or ""] = _content(path)      # by the process that fetched it
             virtual_size = self._virtual_size(path, image)
             _touch(path)
             self._looked_at[image.id, image.disk_format] = path.stat().st_ctime_ns, virtual_size
             return path, virtual_size
 
     def _is_whole(self, path: pathlib.Path, image: ImageMeta) -> bool:
-        """Whether the cached file is there and is the image, by its digest. That is computed when this process first sees the
-        file, and again when it is another one or was written to. Raises ImageUnacceptable, OSError."""
+        """Whether the cached file exists and is the image, by its digest. The digest is computed when this process first reads
+        the file, and again when the file is another one or was changed. Raises ImageUnacceptable, OSError."""
         if not path.exists():
             return False
         known, content = (image.id, image.checksum or ""), _content(path)
@@ -313,15 +313,15 @@ class DiskMaker(DiskStore):
         return True
 
     def _virtual_size(self, path: pathlib.Path, image: ImageMeta) -> int:
-        """Of a base image, in bytes. A file that nobody has touched since is not looked at again. Raises ImageUnacceptable."""
+        """Of a base image, in bytes. A file that has not changed is not read again. Raises ImageUnacceptable."""
         touched, virtual_size = self._looked_at.get((image.id, image.disk_format), (0, 0))
         return virtual_size if touched == path.stat().st_ctime_ns else images.inspect(path, image.id, image.disk_format)
 
     def base_for_move(self, move: str, disk_format: str, image: ImageMeta | None, fetch: Fetcher,
                       pull: Callable[[pathlib.Path], None]) -> tuple[pathlib.Path, str]:
-        """The base image of a guest that comes from another host, and its format: ``image``, the server's own, as this host has
-        it or the Image service gives it; else what ``pull`` gets from the other host, in ``disk_format``. That is this move's
-        alone, but for an image whose digest says what it is. Raises ImageUnacceptable and what ``pull`` raises."""
+        """The base image of a guest from another host, and its format: ``image``, the server's own, as this host has it or the
+        Image service delivers it; else the file that ``pull`` gets from the other host, in ``disk_format``. That file belongs
+        to this move only, unless a digest identifies the image. Raises ImageUnacceptable and the errors of ``pull``."""
         if image is not None:
             try:
                 return self._base_image(image, fetch)[0], image.disk_format
@@ -365,8 +365,8 @@ class DiskMaker(DiskStore):
 
     @contextlib.contextmanager
     def _locked(self, image_id: str) -> Iterator[None]:
-        """One at a time per image: among our threads by a lock, so that waiters hold no native thread; among processes by
-        a lock file, which is removed with the image: who has waited for one that is gone begins again."""
+        """One thread at a time per image: threads use a lock, so that waiting holds no native thread; processes use a lock
+        file, which is removed with the image. A process that has waited for a removed lock file begins again."""
         self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
         path, is_ours = self._lock_file(image_id), False
         while not is_ours:
@@ -396,7 +396,8 @@ def _is_older(path: pathlib.Path, then: float) -> bool:
 
 
 def _touch(path: pathlib.Path) -> None:
-    """A base image is used now: see tidy. When it was written stays as it is, by which hosts with a common cache know it."""
+    """Note that a base image is used now: see tidy. Its time of writing does not change: hosts with a common cache recognise
+    the file by it."""
     os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
 
@@ -407,16 +408,16 @@ def _content(path: pathlib.Path) -> tuple[int, ...]:
 
 
 def _check_copy(part: pathlib.Path, image: ImageMeta) -> None:
-    """Raise ImageUnacceptable for what came from another host's cache, in whole sectors, and is not what its record says."""
+    """Raise ImageUnacceptable for a copy from the cache of another host, in whole sectors, that differs from its record."""
     if image.size and 0 < part.stat().st_size - image.size < SECTOR:
         os.truncate(part, image.size)
     if not concurrency.native(digests.fits, image, part):
-        raise exception.ImageUnacceptable(image_id=image.id, reason="what the other host has of it does not fit its checksum")
+        raise exception.ImageUnacceptable(image_id=image.id, reason="the copy of the other host does not match its checksum")
 
 
 @contextlib.contextmanager
 def _empty_file(path: pathlib.Path, size: int) -> Iterator[pathlib.Path]:
-    """For a moment; what a killed process leaves of it has never seen a guest."""
+    """A temporary file; no guest has used what a killed process leaves of it."""
     try:
         sparse(path, size)
         yield path
@@ -425,11 +426,11 @@ def _empty_file(path: pathlib.Path, size: int) -> Iterator[pathlib.Path]:
 
 
 def _identity(path: pathlib.Path) -> tuple[int, int] | None:
-    """Which file that is; None for one that cannot be looked at."""
+    """The identity of a file; None for one that cannot be read."""
     try:
         status = path.stat()
     except (OSError, ValueError) as error:      # a guest may have written the name: see images.backing_files
-        LOG.debug("%s cannot be looked at: %s", path, error)
+        LOG.debug("%s cannot be read: %s", path, error)
         return None
     return status.st_dev, status.st_ino
 

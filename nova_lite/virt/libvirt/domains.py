@@ -1,7 +1,7 @@
-"""The domains of guests: made from their servers' records, started, and removed with all that belongs to them.
+"""The domains of guests: made from the records of their servers, started, and removed with all that belongs to them.
 
-The files of a guest are made before its domain, and the domain is defined anew from the server's record whenever it starts:
-so each operation can be run again after a crash at any point, and none depends on what an older run left behind.
+The files of a guest are made before its domain, and the domain is defined again from the server's record at each start. So each
+operation can be run again after a crash at any point, and does not depend on an earlier run.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOG = log.getLogger(__name__)
 
 
 class Domains:
-    """Those of one host. Who calls has told the watcher that events are of our making. ``host``: what it can do."""
+    """The domains of one host. The caller has marked the events as caused by the driver. ``host``: its features."""
 
     def __init__(self, conf: cfg.ConfigOpts, name: str, connection: Connection, disks: DiskMaker, moves: Moves,
                  volumes: VolumeHost, taps: Taps, tpms: TpmStates, host: Callable[[], Host],
@@ -50,7 +50,7 @@ class Domains:
             return
         files = self._files(instance)
         self._moves.spawns(instance)
-        self._xml(instance, vifs)       # what cannot be had is told before anything is fetched
+        self._xml(instance, vifs)       # checked before anything is fetched
         self._disks.make(instance, files, fetch_image)
         if instance.config_drive:
             documents = guest_files.metadata
@@ -61,7 +61,7 @@ class Domains:
         self.start(instance, vifs, paused=True)
 
     def ensure_running(self, instance: Instance, vifs: list[VIF], check: Checker) -> None:
-        """The first instruction of a new guest. Nothing stays of one that nobody wants any more."""
+        """Run the first instruction of a new guest. A guest that is not wanted any more is removed."""
         guest = self._guest(instance)
         try:
             check()
@@ -91,7 +91,7 @@ class Domains:
         return guest_config.make(instance, name, vifs, files, self.facts(files), cells, instance.pci_addresses(self._name))
 
     def facts(self, files: GuestDirectory) -> HostFacts:
-        """As they are for this guest, whose disks may be of another format than new ones."""
+        """The facts of this host for this guest, whose disks may have another format than new ones."""
         return dataclasses.replace(self._host().facts, disk_format=self._disks.format_of(files))
 
     def start(self, instance: Instance, vifs: list[VIF], paused: bool = False) -> None:
@@ -103,7 +103,7 @@ class Domains:
         self._disks.remove_rescue(self._files(instance))
 
     def boot(self, instance: Instance, paused: bool = False) -> None:
-        """Start what is defined. A guest that was saved has had its disks since they were looked at."""
+        """Start the defined domain. The disks of a guest with saved memory were checked before it was saved."""
         self._disks.check(instance, self._files(instance))
         self._volumes.unlocked(instance, lambda: self._guest(instance).start(paused))
 
@@ -136,8 +136,8 @@ class Domains:
         self._taps.remove(vifs)
 
     def undo(self, instance: Instance, vifs: list[VIF]) -> None:
-        """After a failed start; what fails here is only logged. The files of a server that ever ran stay: a rebuild has kept
-        what its user wanted kept, and whoever brought the server here removes them."""
+        """After a failed start; a failure here is only logged. The files of a server that has run stay: a rebuild has kept them
+        on purpose, and other callers remove them."""
         undo = self.remove if instance.launched_at is None else self.end
         try:
             undo(instance, vifs)

@@ -89,7 +89,7 @@ class LibvirtDriver:
                                         lambda uuid: console.pty(Guest(self._connection, uuid)))
 
     def stop_host(self) -> None:
-        """Let go of libvirt; the guests run on."""
+        """Disconnect from libvirt; the guests run on."""
         if self._serial is not None:
             self._serial.stop()
         if self._watcher is not None:
@@ -109,13 +109,13 @@ class LibvirtDriver:
         return all_power_states(self._connection)
 
     def power_state(self, instance: Instance) -> int | None:
-        """power_state of one guest; None: libvirt does not know it."""
+        """power_state of one guest; None: libvirt does not have the guest."""
         return self._guest(instance).power_state()
 
     def spawn(self, instance: Instance, network_info: list[VIF], files: GuestFiles, fetch_image: Fetcher,
               wait_for_network: Waiter | None = None, check: Checker = wanted) -> None:
-        """Make files and domain and start it; what fails on the way is undone. Paused until its network is ready and ``check``
-        was asked: libvirt has made its taps then, so that they can be wired."""
+        """Make files and domain and start it; a failure undoes all. The guest is paused until its network is ready and
+        ``check`` has been called: libvirt has made its taps by then, so that they can be wired."""
         with self._working(instance, states.RUNNING):
             if wait_for_network is None and self.power_state(instance) == states.RUNNING:
                 self._moves.spawned(instance)       # by an earlier run
@@ -244,7 +244,7 @@ class LibvirtDriver:
         GuestDisks(self._guest(instance)).resize(device.serial, size)
 
     def mount_share(self, instance: Instance, share: ShareAttachment) -> None:
-        """Guests get no files of the host so far, so a host does not tell the trait that would have it asked."""
+        """Not supported: guests get no files of the host, so the host does not report the trait for it."""
         raise exception.NotImplementedByDriver(what="shares of files")
 
     def unmount_share(self, instance: Instance, share: ShareAttachment) -> None:
@@ -361,7 +361,7 @@ class LibvirtDriver:
             self._guest(instance).pause()
 
     def unpause(self, instance: Instance) -> None:
-        """Let the CPUs go on."""
+        """Let the CPUs run."""
         with self._working(instance, states.RUNNING):
             self._guest(instance).unpause()
             self.unquiesce(instance)
@@ -376,7 +376,7 @@ class LibvirtDriver:
         with self._working(instance, states.RUNNING):
             if self.power_state(instance) is None:
                 self._domains.start(instance, network_info)
-            self._taps.make(instance, network_info)     # the host may have started anew meanwhile
+            self._taps.make(instance, network_info)     # the host may have restarted meanwhile
             self._domains.boot(instance)
             self._guest(instance).unpause()
             self.unquiesce(instance)        # memory that was saved with file systems frozen
@@ -391,7 +391,7 @@ class LibvirtDriver:
         return console.find(self._guest(instance), instance, protocol, address, self._serial)
 
     def tidy(self) -> None:
-        """Base images that nobody uses any more go, and what killed removals have left."""
+        """Remove base images that no guest uses any more, and what interrupted removals have left."""
         self._moves.tidy()
         self._disks.tidy()
 

@@ -1,7 +1,7 @@
 """The encrypted disks of guests: qcow2 whose data is in LUKS format, so that overlays of plain base images can be encrypted.
 
-What a guest writes is encrypted on its way to the file; what it has not written is read from the base image, which is as plain
-as the image that everybody has. A new file has a new master key; the passphrase opens that.
+Data that a guest writes is encrypted in the file. Data that it has not written is read from the base image, which is not
+encrypted. A new file has a new master key, which the passphrase opens.
 """
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def fill(path: pathlib.Path, passphrase: str, plain: pathlib.Path) -> None:
 
 
 def check_alone(path: pathlib.Path) -> None:
-    """Raise OSError for a disk that stands on another file, or is none of these: what wrote it last may have been another host,
-    or a QEMU that its guest has taken over."""
+    """Raise OSError for a disk that has a base image, or that is not an encrypted disk: another host, or a QEMU under the
+    control of its guest, may have written it."""
     header = images.qcow2_header(path)
     if header is None or not header.luks:
         raise OSError(f"{path} is to be encrypted, and is not")
@@ -48,7 +48,7 @@ def grow(path: pathlib.Path, size: int, passphrase: str) -> None:
 
 
 def rebase(path: pathlib.Path, passphrase: str, base: pathlib.Path, base_format: str) -> None:
-    """Let an overlay stand on another copy of its base image. Raises VirtDriverError."""
+    """Change the base of an overlay to another copy of its base image. Raises VirtDriverError."""
     _run("rebase", passphrase, "-u", "--image-opts", "-F", base_format, "-b", base, _opened(path))
 
 

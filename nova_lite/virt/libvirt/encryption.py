@@ -1,6 +1,7 @@
-"""What the Volume service says of an encrypted volume, or a server's record of its disks, and what libvirt is told. Pure.
+"""The encryption of a volume or of a server's own disks: from the data of the Volume service, or the server's record, to
+libvirt's form. Pure.
 
-QEMU itself decrypts, with a passphrase that libvirt keeps as a secret: so only what QEMU knows can be attached, which is the
+QEMU itself decrypts, with a passphrase that libvirt keeps as a secret. So only formats of QEMU can be attached, which is the
 first version of LUKS.
 """
 from __future__ import annotations
@@ -27,8 +28,8 @@ _REFUSED = {"luks2": "QEMU reads version 1 of LUKS only", "plain": "QEMU does no
 
 @dataclass(frozen=True)
 class Encryption:
-    """Of one volume, or of a server's own disks. ``secret_uuid`` is the one of libvirt's secret with the passphrase of the key
-    ``key_id``; ``cipher`` (as aes-xts-plain64) and ``key_size`` (bits) are what a new volume is formatted with."""
+    """Of one volume, or of a server's own disks. ``secret_uuid`` is libvirt's secret with the passphrase of the key ``key_id``.
+    A new volume is formatted with ``cipher`` (such as aes-xts-plain64) and ``key_size`` (bits)."""
 
     key_id: str
     secret_uuid: str
@@ -36,7 +37,7 @@ class Encryption:
     key_size: int = 256
 
     def written(self) -> dict[str, Any]:
-        """As it stands in a connection_info that is kept; there is no secret in it."""
+        """The form in a stored connection_info; it has no secret."""
         return {"provider": LUKS, "encryption_key_id": self.key_id, "secret_uuid": self.secret_uuid, "cipher": self.cipher,
                 "key_size": self.key_size}
 
@@ -54,7 +55,7 @@ def of_all(devices: Iterable[BlockDevice]) -> list[tuple[BlockDevice, Encryption
 
 
 def secret_uuid(instance: Instance, volume_id: str) -> str:
-    """The same whoever asks, another for each server and volume."""
+    """The same for every caller, and different for each server and volume."""
     return str(uuid.uuid5(_OURS, f"{instance.uuid} {volume_id}"))
 
 
@@ -64,7 +65,7 @@ def of_disks(instance: Instance) -> Encryption | None:
     if not hardware.encrypts_disks(instance.flavor, instance.image):
         return None
     if not instance.disks_key_id:
-        raise exception.DriverRefusal(what="Encrypted disks", reason="no key of them is known")
+        raise exception.DriverRefusal(what="Encrypted disks", reason="they have no key")
     return Encryption(instance.disks_key_id, secret_uuid(instance, _DISKS))
 
 
@@ -75,7 +76,8 @@ def secret_uuids(instance: Instance) -> list[str]:
 
 
 def prepared(instance: Instance, volume_id: str, data: dict[str, Any]) -> Encryption | None:
-    """What the Volume service has said, in ``data`` of its connection. Raises InvalidVolume for what QEMU cannot decrypt."""
+    """The encryption in ``data`` of the Volume service's connection. Raises InvalidVolume for a format that QEMU cannot
+    decrypt."""
     said = data.get("encryption") or {}
     if not data.get("encrypted") or said.get("control_location") == _BACK_END:
         return None

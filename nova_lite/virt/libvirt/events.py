@@ -1,8 +1,8 @@
 """From libvirt's lifecycle events to "this guest changed its power state by itself".
 
-What is told is the state that libvirt shows when the news is worked on, not what the event said: late events cannot tell
-yesterday's state. While the driver itself works on a guest (:meth:`Watcher.busy`) its events wait until that is over; some
-come later still, and say only what the driver itself has done.
+The reported state is the one that libvirt shows when the event is handled, not that of the event: so late events cannot report
+an old state. While the driver works on a guest (:meth:`Watcher.busy`), events of that guest wait until the work ends. Some
+arrive later still, and show only what the driver itself has done.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEADS_TO = {2: states.RUNNING, 3: states.POWER_PAUSED, 4: states.RUNNING, 5: sta
 
 
 class Watcher:
-    """One thread that reads the news of a connection and calls back."""
+    """One thread that reads the events of a connection and calls back."""
 
     def __init__(self, connection: Connection, callback: PowerCallback) -> None:
         self._connection = connection
@@ -38,7 +38,7 @@ class Watcher:
         self._works: dict[str, int] = {}    # the driver's last work on each, by number
         self._numbers = itertools.count()
         self._waiting: dict[str, int] = {}
-        self._known: dict[str, int] = {}    # in which the driver left it, or which was told last: no news any more
+        self._known: dict[str, int] = {}    # the state in which the driver left the guest, or the last reported one
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="libvirt-news", daemon=True)
         self._thread.start()
@@ -50,8 +50,8 @@ class Watcher:
 
     @contextlib.contextmanager
     def busy(self, uuid: str, expected: int | None) -> Iterator[None]:
-        """While the driver works on a guest. ``expected``: the state in which a success leaves it. When the last event of
-        the time says otherwise, the guest did something by itself, which is told now."""
+        """While the driver works on a guest. ``expected``: the state of the guest after a success. When the last event during
+        the work has another state, the guest has changed by itself, which is reported now."""
         with self._guard:
             self._busy[uuid] = self._busy.get(uuid, 0) + 1
             self._works[uuid] = next(self._numbers)
@@ -88,7 +88,7 @@ class Watcher:
                     self._on_disconnect()
                 elif isinstance(item, str):
                     self._tell(item)
-            except Exception:       # the thread must live: the periodic look at all guests makes up for what is lost here
+            except Exception:       # the thread must go on: the periodic comparison of all guests finds what is lost here
                 LOG.exception("Could not work on %s", item)
 
     def _on_event(self, event: LifecycleEvent) -> None:
@@ -110,7 +110,7 @@ class Watcher:
             if uuid in self._busy:
                 self._waiting[uuid] = state
                 return
-            if works != self._works.get(uuid):      # it may have been seen in the midst of the driver's work: look again
+            if works != self._works.get(uuid):      # the state may have been read during the driver's work: read it again
                 self._connection.news.put(uuid)
                 return
             if state == self._known.get(uuid):
@@ -125,7 +125,7 @@ class Watcher:
             raise
 
     def _on_disconnect(self) -> None:
-        """Come back, and tell the state of all guests: their events went by unheard."""
+        """Connect again, and report the state of all guests: their events were lost."""
         LOG.warning("The connection to libvirt was lost")
         try:
             found = retry.on_error(

@@ -24,10 +24,10 @@ BASES = "_base"        # the directory of base images, among those of guests
 _MODE = 0o711           # of directories: others may pass through (QEMU may run as another user), but see no names
 BASE_MODE = 0o440       # many guests read a base image: QEMU owns it, by libvirt, and does not write to it
 BINDING = "binding.json"
-ASIDE = "_resize"       # after the uuid: the guest moves, and this is what it can come back to
+ASIDE = "_resize"       # after the uuid: set aside by a move, for a revert
 GONE = ".gone"         # after the name of a directory whose removal has begun: no guest has it
-BEGUN = ".begun"       # after the name of one that is not made yet, to be renamed in a moment: no guest has it either
-_BEGUN_SECONDS = 3600   # after these nobody is at it any more, also where the clocks of hosts differ
+BEGUN = ".begun"       # after the name of a directory that is being made, and is renamed when it is complete: no guest has it
+_BEGUN_SECONDS = 3600   # after this time no process works on the directory, also where the clocks of hosts differ
 EPHEMERALS = tuple(f"disk.eph{number}" for number in range(MAX_LOCAL))
 SWAP = "disk.swap"
 POOLED = frozenset(("disk", *EPHEMERALS, SWAP))      # the disks that may be in a pool instead of the directory
@@ -36,11 +36,11 @@ RECORD = "guest.json"
 
 
 class UnreadableRecord(OSError):
-    """A newer version, or somebody by hand, has written it. What is asked about one guest fails; that of others goes on."""
+    """A newer version, or a person, has written the record. Operations on this guest fail; those on other guests work."""
 
 
 class GuestDirectory:
-    """``<state_path>/instances/<uuid>``: all that one guest has on disk."""
+    """``<state_path>/instances/<uuid>``: all files of one guest."""
 
     def __init__(self, root: pathlib.Path, uuid: str) -> None:
         self.path = root / uuid
@@ -53,7 +53,7 @@ class GuestDirectory:
         self.snapshot = self.path / "snapshot.part"
         self.frozen = self.path / "frozen"          # see quiesce.py
         self.nvram = self.path / "nvram.fd"         # what UEFI remembers
-        self.tpm = self.path / "tpm.tar"            # what its TPM remembers, while libvirt does not know the guest
+        self.tpm = self.path / "tpm.tar"            # the state of its TPM, while libvirt does not have the guest
         self.binding = self.path / BINDING          # see bindings.py
         self.console_log = self.path / "console.log"
         self.record_file = self.path / RECORD
@@ -72,21 +72,21 @@ class GuestDirectory:
         self.path.mkdir(mode=_MODE, parents=True, exist_ok=True)
 
     def begin(self, record: Record) -> None:
-        """Make it anew with this record in it, in place of what has its name. It gets its name last: whoever dies on the way,
-        there is no directory that does not say whose it is."""
+        """Make the directory again with this record in it, in place of an older one. The directory gets its name last: after a
+        kill there is no directory without a record."""
         concurrency.native(self.remove)
         root = self.path.parent
         root.mkdir(mode=_MODE, parents=True, exist_ok=True)
-        # of a name that nobody has had: who removes what a killed run has left has perhaps just looked at that
+        # a new name: another process may just be removing the directory of a killed run
         begun = pathlib.Path(tempfile.mkdtemp(BEGUN, f"{self.path.name}.", root))
         begun.chmod(_MODE)
         _write(begun / RECORD, record)
         durable.put_in_place(begun, self.path)
 
     def remove(self, keep: Sequence[pathlib.Path] = ()) -> None:
-        """Remove it with all that is in it; gone already is no error. ``keep`` are files that stay, with the directory and its
-        record, and the guest is here again then. What a killed process left of it no guest is ever given: the directory loses
-        its name first."""
+        """Remove the directory with its content; a directory that does not exist is no error. ``keep`` are files that stay,
+        with the directory and its record; the record then says that the guest is here. The directory loses its name first, so
+        no later guest gets what a killed removal has left."""
         if not any(path.exists() for path in keep):
             gone = self.path.with_name(self.path.name + GONE)
             discard(gone)
@@ -102,7 +102,8 @@ class GuestDirectory:
 
     @property
     def record(self) -> Record:
-        """An unknown one where there is none. Raises UnreadableRecord for one that this version cannot read."""
+        """The record; an unknown one where there is none. Raises UnreadableRecord for a record that this version cannot
+        read."""
         server = self.path.name.partition(".")[0].removesuffix(ASIDE)       # also while it is begun or gone
         try:
             return Record.from_json(self.record_file.read_text(), server)
@@ -117,28 +118,28 @@ class GuestDirectory:
 
     @property
     def disk_format(self) -> str:
-        """The format in which the guest's root disk was made; empty: nobody has written it down."""
+        """The format in which the guest's root disk was made; empty: not recorded."""
         return self.record.disk_format
 
     def note_format(self, disk_format: str) -> None:
-        """Write it down, before there is a disk. It is never read from the disk, whose bytes are the guest's. Raises OSError
-        for what is no format of disks."""
+        """Record the format before the disk is made. It is never read from the disk, whose content belongs to the guest. Raises
+        OSError for an unknown format."""
         if disk_format not in DISK_FORMATS:
             raise OSError(f"disks in {self.path} cannot have the format {disk_format!r}")
         self.note(disk_format=disk_format)
 
     @property
     def base(self) -> str | None:
-        """The name of the base image that the guest's root disk was made on; empty: it was made on none. None: nobody has
-        written it down."""
+        """The name of the base image of the guest's root disk; empty: it was made without one. None: not recorded."""
         return self.record.base
 
     def note_base(self, base: str) -> None:
-        """Write it down, before there is a disk. The header of the disk is the guest's word, once it has taken over QEMU."""
+        """Record the base before the disk is made. The header of the disk may be written by the guest, once it controls
+        QEMU."""
         self.note(base=base)
 
     def is_of(self, host: str) -> bool:
-        """Whether the directory is this host's; what says nothing is nobody's."""
+        """Whether the directory belongs to this host; a directory without a record has no owner."""
         return self.record.host == host
 
 
@@ -168,8 +169,8 @@ def close_to_others(root: pathlib.Path) -> None:
 
 
 def finish_removals(root: pathlib.Path) -> None:
-    """Remove what killed processes have left of directories whose removal had begun, or that they had begun to make. Those may
-    also be another process's that is just making them, on this host or another one: they stay for an hour."""
+    """Remove the rest of directories whose removal, or creation, was interrupted. Another process, on this host or another one,
+    may just be making such a directory, so they are kept for an hour."""
     for path in root.glob("*" + GONE):
         discard(path)
     for path in root.glob("*" + BEGUN):
@@ -179,7 +180,7 @@ def finish_removals(root: pathlib.Path) -> None:
 
 
 def discard(path: pathlib.Path) -> None:
-    """With all that is in it. Others may be at the same: what is gone already is no error."""
+    """Remove a directory with its content. Another process may do the same: what does not exist is no error."""
     def failed(_function: object, _path: object, info: tuple[type[BaseException], BaseException, object]) -> None:
         if not isinstance(info[1], FileNotFoundError):
             raise info[1]

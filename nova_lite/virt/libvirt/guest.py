@@ -1,4 +1,4 @@
-"""One domain of libvirt: what can be done to it, each step safe to run twice."""
+"""The operations on one domain of libvirt. Each step can be run twice."""
 from __future__ import annotations
 
 import itertools
@@ -20,7 +20,7 @@ T = TypeVar("T")
 # libvirt's virDomainState -> power_state; blocked and "being shut down" still run
 POWER_STATES = {0: states.NOSTATE, 1: states.RUNNING, 2: states.RUNNING, 3: states.POWER_PAUSED, 4: states.RUNNING,
                 5: states.SHUTDOWN, 6: states.CRASHED, 7: states.POWER_SUSPENDED}
-LOOKS = retry.every(0.5)        # looks at what libvirt does
+LOOKS = retry.every(0.5)        # reads of the state of a job
 ASK_AGAIN = 10.0        # a guest that is just booting misses the power button
 PULLS = retry.Schedule((1.0, 1.0))      # tries to end a process
 
@@ -39,7 +39,7 @@ class Guest:
         return self._connection.uri
 
     def power_state(self) -> int | None:
-        """None: libvirt does not know the domain."""
+        """None: libvirt does not have the domain."""
         return self.do(lambda domain: POWER_STATES.get(domain.state()[0], states.NOSTATE))
 
     def is_active(self) -> bool:
@@ -47,12 +47,12 @@ class Guest:
         return bool(self.do(lambda domain: domain.isActive()))
 
     def xml(self) -> str:
-        """As it is now, without its secrets; empty when libvirt does not know it."""
+        """The present XML, without secrets; empty when libvirt does not have the domain."""
         return self.do(lambda domain: domain.XMLDesc(0)) or ""
 
     def define(self, xml: str) -> None:
-        """Write the persistent configuration, over an older one. Not checked against libvirt's schema, which is read anew each
-        time (10 ms): the tests of ``domain_xml`` do that."""
+        """Write the persistent configuration, over an older one. It is not checked against libvirt's schema, which is read
+        again each time (10 ms): the tests of ``domain_xml`` do that."""
         self._connection.run(lambda connection: connection.defineXML(xml) and None)
 
     def start(self, paused: bool = False) -> None:
@@ -61,13 +61,13 @@ class Guest:
         then."""
         flags = self.lib.VIR_DOMAIN_START_PAUSED if paused else 0
         self.settle()
-        # its memory may be large: that is read while nothing else is heard on this connection
+        # a large memory takes long to read, which blocks the shared connection
         reads_memory = bool(self.do(lambda domain: domain.hasManagedSaveImage(0)))
         self.do(self._unless(self._has_started, lambda domain: domain.createWithFlags(flags)), must_exist=True, once=True,
                 lasts=reads_memory)
 
     def _has_started(self, domain: Any) -> bool:
-        """What a libvirtd that was killed had only begun to start is ended by the next one, which takes it a moment."""
+        """A guest that a killed libvirtd had only begun to start is ended by the next libvirtd, after a moment."""
         lib = self.lib
         return bool(domain.isActive()) and tuple(domain.state()) != (lib.VIR_DOMAIN_PAUSED, lib.VIR_DOMAIN_PAUSED_STARTING_UP)
 
@@ -121,7 +121,8 @@ class Guest:
         return state not in (states.POWER_PAUSED, states.POWER_SUSPENDED)
 
     def _press_power_button(self) -> None:
-        """What QEMU does not take, as it waits for dead storage, is no error: whoever waits pulls the plug."""
+        """QEMU may refuse this while it waits for dead storage; that is no error, since the guest is ended by force
+        afterwards."""
         button = self.lib.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN
         try:
             self.do(self._unless(lambda domain: not domain.isActive(), lambda domain: domain.shutdownFlags(button)))
@@ -136,7 +137,7 @@ class Guest:
         self.do(self._unless(lambda domain: domain.state()[0] == paused, lambda domain: domain.suspend()), must_exist=True)
 
     def unpause(self) -> None:
-        """Let its CPUs go on, if they are stopped."""
+        """Let its CPUs run, if they are stopped."""
         paused = self.lib.VIR_DOMAIN_PAUSED
         self.do(self._unless(lambda domain: domain.state()[0] != paused, lambda domain: domain.resume()), must_exist=True)
         self.do(lambda domain: paused_copy.forget(self.lib, domain))
@@ -150,8 +151,8 @@ class Guest:
         return bool(self.do(lambda domain: paused_copy.is_noted(self.lib, domain)))
 
     def save(self) -> None:
-        """Save its memory to disk and end the process. It runs again when it starts, even if it was paused now. Raises
-        VirtDriverError for one that ``was_copied_paused``, whose memory would be lost."""
+        """Save the memory to disk and end the process. The guest runs again when it starts, even if it is paused now. Raises
+        VirtDriverError for a guest that ``was_copied_paused``, whose memory would be lost."""
         if self.was_copied_paused():
             raise exception.DriverRefusal(what="Saving the guest", reason=paused_copy.REASON)
         running = self.lib.VIR_DOMAIN_SAVE_RUNNING
@@ -160,8 +161,8 @@ class Guest:
                 lasts=True)
 
     def settle(self) -> None:
-        """Wait until libvirt has come to the end of a save or a start. Who asked for it was killed; libvirt goes on, and lets
-        nobody change the guest before (whom it keeps waiting for half a minute)."""
+        """Wait until libvirt has finished a save or a start that a killed process began. Until then libvirt lets no other call
+        change the guest (such a call waits for half a minute)."""
         retry.poll(lambda: self.do(self._is_between), operator.not_, LOOKS, self.clock)
 
     def _is_between(self, domain: Any) -> bool:
@@ -193,7 +194,7 @@ class Guest:
         self.do(lambda domain: domain.setUserPassword(user, password, 0) and None, must_exist=True)
 
     def inject_nmi(self) -> None:
-        """What a kernel is told by a button on the front of its machine: dump yourself."""
+        """Inject an NMI: the kernel writes a dump."""
         self.do(lambda domain: domain.injectNMI(0) and None, must_exist=True, once=True)
 
     def statistics(self) -> dict[str, Any]:

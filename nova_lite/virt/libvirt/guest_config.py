@@ -1,7 +1,5 @@
-"""From a server (flavor with extra specs, image properties, nics, files) to the GuestConfig of its domain.
-
-Pure: no file is looked at and nothing is asked of libvirt. What a flavor or image asks and this driver cannot give is
-BuildAborted, never left out in silence.
+"""From a server (flavor with extra specs, image properties, nics, files) to the GuestConfig of its domain. Pure: it reads no
+file, and does not call libvirt. What a flavor or image asks for and this driver does not offer is BuildAborted, never ignored.
 """
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What the guests of this host are like, from configuration and from what libvirt says the host can do."""
+    """The properties of all guests of this host, from the configuration and from libvirt's capabilities."""
 
     virt_type: str
     arch: str = "x86_64"
@@ -73,7 +71,7 @@ class HostFacts:
 def make(instance: Instance, name: str, vifs: Iterable[VIF], files: GuestDirectory, host: HostFacts,
          cells: tuple[BoundCell, ...] = (), hostdevs: Sequence[str] = ()) -> GuestConfig:
     """The guest as it is to be started, bound to ``cells`` of the host, with ``hostdevs`` of its PCI devices. Raises
-    BuildAborted or InvalidHardware for what cannot be had, BuildFailed for what only this host lacks."""
+    BuildAborted or InvalidHardware for a guest that no host can have, BuildFailed for one that only this host cannot have."""
     asked = Asked(instance.flavor, instance.image)
     vifs = list(vifs)
     kvm = host.virt_type == "kvm"

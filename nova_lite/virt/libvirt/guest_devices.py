@@ -13,17 +13,15 @@ from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
 
-ASKS, ASK_EVERY = 8, 20.0       # a guest that is just booting does not hear that a device is to go: so ask again
+ASKS, ASK_EVERY = 8, 20.0       # a guest that boots misses the request to release a device: so it is repeated
 _POLL = 0.3
 _SAVED = ("the guest's memory is saved with the devices that it has: resume the server, or start it, first; a hard reboot "
           "throws the memory away")
 
 
 class GuestDevices:
-    """Devices of one guest, in its running domain and in its configuration; either may be missing.
-
-    ``kind`` is what they are called in messages, ``element`` finds one by its key.
-    """
+    """Devices of one guest, in its running domain and in its configuration; either may be missing. ``kind`` is their name in
+    messages, ``element`` finds a device by its key."""
 
     kind = "device"
 
@@ -37,9 +35,9 @@ class GuestDevices:
         self.lib = guest.lib
 
     def attach(self, xml: str, key: str) -> None:
-        """Add one wherever it is not yet. VirtDriverError when QEMU cannot open it, or the guest's memory is saved, which would
-        come back without it; ConnectionLost when libvirtd ends meanwhile: it has forgotten the passphrase of an encrypted disk
-        then."""
+        """Add a device wherever it is missing. VirtDriverError when QEMU cannot open it, or when the guest's memory is saved:
+        the memory would return without the device. ConnectionLost when libvirtd ends meanwhile: then it has lost the passphrase
+        of an encrypted disk."""
         if self._saved() is not None:
             raise exception.DriverRefusal(what=f"Attaching {self.kind} {key}", reason=_SAVED)
         for flag in self._both():
@@ -53,16 +51,14 @@ class GuestDevices:
         return xml
 
     def detach(self, key: str) -> None:
-        """Take one away and wait until the guest let go; VirtDriverError when it never does, or cannot. One that is kept stays
-        in the configuration, too.
-
-        A paused guest is not asked: it would let go when it runs again, long after somebody was told that it did not. Nor is it
-        taken from one whose memory is saved with it: that would come back with it, when somebody else has it.
-        """
+        """Remove a device and wait until the guest has released it; VirtDriverError when the guest does not. Then the device
+        stays in the configuration, too. A paused guest is not asked: it would release the device when it runs again, long after
+        the failure was reported. Nor is a guest whose memory is saved with the device: it would return with the device, when
+        another server may have it."""
         config, live = self.lib.VIR_DOMAIN_AFFECT_CONFIG, self.lib.VIR_DOMAIN_AFFECT_LIVE
         if self.guest.power_state() == states.POWER_PAUSED and self.find(key, live) is not None:
             raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}",
-                                            reason="the guest is paused and cannot let go of it: unpause it first")
+                                            reason="the guest is paused and cannot release it: unpause it first")
         if (saved := self._saved()) is not None and self.element(saved, key) is not None:
             raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}", reason=_SAVED)
         self._let_go(key)
@@ -77,10 +73,10 @@ class GuestDevices:
             self._ask(found, live)
             if self._gone_within(key, ASK_EVERY):
                 return
-            LOG.warning("The guest does not let go of %s %s: asking again", self.kind, key,
+            LOG.warning("The guest has not released %s %s: asking again", self.kind, key,
                         extra={"instance_uuid": self.guest.uuid})
         raise exception.DriverRefusal(what=f"Detaching {self.kind} {key}",
-                                        reason=f"the guest did not let go of it within {ASKS * ASK_EVERY:.0f} seconds")
+                                        reason=f"the guest did not release it within {ASKS * ASK_EVERY:.0f} seconds")
 
     def _both(self) -> tuple[int, int]:
         return self.lib.VIR_DOMAIN_AFFECT_LIVE, self.lib.VIR_DOMAIN_AFFECT_CONFIG

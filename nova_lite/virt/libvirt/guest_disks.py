@@ -31,8 +31,8 @@ class GuestDisks(GuestDevices):
         return etree.tostring(disk, encoding="unicode")
 
     def resize(self, serial: str, gigabytes: int) -> None:
-        """Tell a running guest the new size; one that is off sees it when it starts. Raises VirtDriverError for one that was
-        copied while it was paused: see paused_copy.py."""
+        """Notify a running guest of the new size; a guest that is off sees it at its start. Raises VirtDriverError for a guest
+        that was copied while it was paused: see paused_copy.py."""
         found = self.find(serial, self.lib.VIR_DOMAIN_AFFECT_LIVE)
         if found is None:
             return
@@ -44,7 +44,7 @@ class GuestDisks(GuestDevices):
 
         def resize(domain: Any) -> None:
             size = gigabytes * units.GiB
-            if is_encrypted:        # what its size lacks of whole gigabytes is the header's, which the guest does not see
+            if is_encrypted:        # the header takes the rest to a whole number of gigabytes; the guest does not see it
                 size -= -domain.blockInfo(name)[0] % units.GiB
             domain.blockResize(name, size, flag)
 

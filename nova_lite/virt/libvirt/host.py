@@ -1,4 +1,4 @@
-"""What the host is and offers, as libvirt tells it."""
+"""The resources and features of the host, as libvirt reports them."""
 from __future__ import annotations
 
 import shutil
@@ -106,7 +106,7 @@ class Host:
 
 
 def _video(able: etree._Element) -> str:
-    """virtio where QEMU has it (it may come in a package of its own), else what each QEMU has."""
+    """virtio where QEMU has it (it may be in a package of its own), else the model that every QEMU has."""
     return "virtio" if "virtio" in _values(able, "devices/video", "modelType") else "vga"
 
 

@@ -1,4 +1,4 @@
-"""The NUMA nodes of a host, as libvirt's capabilities tell them."""
+"""The NUMA nodes of a host, from the capabilities of libvirt."""
 from __future__ import annotations
 
 from lxml import etree
@@ -10,7 +10,7 @@ _SMALL_KIB = 4
 
 
 def of_capabilities(xml: str) -> list[HostCell]:
-    """Nodes without CPUs are left out; a libvirt that tells of no nodes offers none."""
+    """Nodes without CPUs are left out; without NUMA data there are none."""
     return [cell for cell in map(_cell, etree.fromstring(xml).iterfind("host/topology/cells/cell")) if cell.cpus]
 
 

@@ -1,5 +1,6 @@
-"""What format the bytes of an image are in, by two gates that know nothing of each other: a table of ours, and the format
-inspector of oslo.utils, which OpenStack keeps up to date. QEMU sees a file only when both agree with what it is said to be."""
+"""Checks the format of an image by two independent tests: a table of nova_lite, and the format inspector of oslo.utils, which
+OpenStack maintains. QEMU opens a file only when both agree with its declared format.
+"""
 from __future__ import annotations
 
 import os
@@ -10,7 +11,7 @@ from oslo_utils.imageutils import format_inspector
 
 LOG = log.getLogger(__name__)
 
-# what a "raw" file must not have: QEMU, or a later reader that guesses, might take it for what it pretends to be
+# signatures that a "raw" file must not have: a program that guesses formats might read it as another format
 _MAGICS = ((0, b"QFI\xfb", "qcow2"), (0, b"KDMV", "vmdk"), (0, b"COWD", "vmdk"), (0, b"conectix", "vhd"),
            (0, b"vhdxfile", "vhdx"), (0, b"<<< ", "vdi"), (64, b"\x7f\x10\xda\xbe", "vdi"), (0, b"QED\x00", "qed"),
            (0, b"LUKS\xba\xbe", "luks"), (0, b"WithoutFre", "parallels"), (0, b"WithouFre", "parallels"),
@@ -33,7 +34,7 @@ def pretended(path: str | os.PathLike[str]) -> str:
 
 
 def refusal(path: str | os.PathLike[str], claimed: str) -> str:
-    """Why oslo.utils does not take a file for an image of this format that stands alone; empty: it does. Raises OSError."""
+    """Why oslo.utils does not accept a file as a self-contained image of this format; empty: it does. Raises OSError."""
     with open(path, "rb") as stream:
         wrapper = format_inspector.InspectWrapper(stream)
         try:
@@ -60,7 +61,7 @@ def refusal(path: str | os.PathLike[str], claimed: str) -> str:
 
 
 def overlay_refusal(path: str | os.PathLike[str]) -> str:
-    """The same for a qcow2 disk that may stand on another file. Raises OSError."""
+    """The same for a qcow2 disk that may have a base image. Raises OSError."""
     try:
         format_inspector.QcowInspector.from_file(os.fspath(path)).safety_check()
     except format_inspector.SafetyCheckFailed as error:

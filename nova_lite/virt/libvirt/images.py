@@ -29,7 +29,7 @@ EXTERNAL_DATA = 1 << 2
 _LUKS = 2                   # method of encryption
 _LONGEST_NAME = 1023        # of a backing file, by the format's rules
 _LIMITS = ("prlimit", "--as=1073741824", "--cpu=30", "--")
-OVERLAY = "qcow2"     # the format of disks that may stand on a base image
+OVERLAY = "qcow2"     # the format of disks that may have a base image
 _OVERLAYS = ("disk", "disk.rescue")     # in the format that is written down; others are raw unless they are encrypted
 _ENCRYPTED = (*_OVERLAYS, *EPHEMERALS, SWAP)     # config drives never are
 _LOOKS = 100
@@ -37,14 +37,14 @@ _LOOKS = 100
 
 @dataclass(frozen=True)
 class Header:
-    """What the first bytes of a qcow2 file say."""
+    """The header of a qcow2 file."""
 
     version: int
     backing_file: bool
     virtual_size: int
     external_data: bool
     backing_name: str = ""
-    luks: bool = False      # what the guest sees is encrypted in the file
+    luks: bool = False      # the data is encrypted
     encrypted: bool = False     # in whichever way
 
 
@@ -104,7 +104,7 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
         if header.external_data:
             raise refuse("its data is in another file")
         if header.encrypted:
-            raise refuse("it is encrypted, and nobody has its key")
+            raise refuse("it is encrypted, and its key is not known")
     second = concurrency.native(image_formats.refusal, path, claimed)
     if second:
         raise refuse(second)
@@ -118,17 +118,17 @@ def inspect(path: pathlib.Path, image_id: str, claimed: str) -> int:
 
 
 def info(path: pathlib.Path, disk_format: str) -> dict[str, Any]:
-    """What qemu-img says of a file of this format, under limits of memory and time; another process may have it open. Raises
-    OSError."""
+    """qemu-img's description of a file of this format, under limits of memory and time. Another process may have the file open.
+    Raises OSError."""
     found: dict[str, Any] = json.loads(run(*_LIMITS, "qemu-img", "info", "-U", "--output=json", "-f", disk_format, path))
     return found
 
 
 def base_of(disk: pathlib.Path, disk_format: str, made_on: str | None) -> pathlib.Path | None:
-    """The base image of a guest's overlay, which is to be asked for before anything opens the disk in this format. OSError for
-    one that stands on what is not among this host's base images, or whose data is elsewhere: its guest may have taken over
-    QEMU, or another host may have written it, and no file of the host is to be shown for what it says. ``made_on``: the base
-    image that was noted (``GuestDirectory.base``; None: none was); DriverRefusal for another one."""
+    """The base image of a guest's overlay. Call it before any program opens the disk in this format. OSError for a disk whose
+    base is not among this host's base images, or whose data is in another file: its guest may control QEMU, or another host may
+    have written it, and the disk must not open files of this host. ``made_on``: the recorded base image
+    (``GuestDirectory.base``; None: not recorded); DriverRefusal for another one."""
     header = qcow2_header(disk) if disk_format == OVERLAY else None
     if header is None:
         return None
@@ -141,9 +141,9 @@ def base_of(disk: pathlib.Path, disk_format: str, made_on: str | None) -> pathli
         return None
     base, bases = pathlib.Path(header.backing_name), disk.parent.parent / BASES
     if "\0" in header.backing_name or not base.is_absolute() or (found := base.resolve()).parent != bases.resolve():
-        raise OSError(f"{disk} stands on {base}, which is no base image of this host")
+        raise OSError(f"{disk} stands on {base}, which is not a base image of this host")
     if made_on not in (None, found.name):
-        LOG.error("%s stands on %s, and was made on %s: its guest may have taken over QEMU", disk, base, made_on or "none")
+        LOG.error("%s is based on %s, but was made on %s: its guest may have taken over QEMU", disk, base, made_on or "none")
         raise exception.DriverRefusal(what="Opening a disk", reason="it names another base image than the one it was made on")
     return base
 
@@ -161,8 +161,8 @@ def option(value: object) -> str:
 
 @dataclass(frozen=True)
 class Disk:
-    """A guest's file: ``size`` is what the guest sees, ``used`` what it takes here, in bytes; ``base``: what an overlay stands
-    on, an empty path for what stands alone."""
+    """A guest's file: ``size`` is the size for the guest, ``used`` the space on this host, in bytes. ``base`` is the base image
+    of an overlay; an empty path: there is none."""
 
     format: str
     size: int
@@ -171,10 +171,9 @@ class Disk:
 
 
 def disk(path: pathlib.Path, disk_format: str, is_encrypted: bool = False) -> Disk:
-    """A file of a guest whose root disk was made in ``disk_format``; whose disks are encrypted has no raw one. Raises OSError.
-
-    What the file says of its format counts for nothing: the bytes of a raw disk are the guest's, and may pretend anything.
-    """
+    """A file of a guest whose root disk was made in ``disk_format``; a guest with encrypted disks has no raw one. Raises
+    OSError. The format in the file itself is ignored: the content of a raw disk belongs to the guest, and may imitate any
+    format."""
     kind = OVERLAY if is_encrypted else disk_format if path.name in _OVERLAYS else "raw"
     header, status = qcow2_header(path) if kind == OVERLAY else None, path.stat()
     base = pathlib.Path(header.backing_name if header else "")
@@ -182,10 +181,8 @@ def disk(path: pathlib.Path, disk_format: str, is_encrypted: bool = False) -> Di
 
 
 def backing_files(root: pathlib.Path) -> set[pathlib.Path]:
-    """The files that the guests' root disks below ``root`` are overlays of. Raises OSError when guests come and go for ever.
-
-    Those of a guest whose disk was made raw are not looked at: what its first bytes say is the guest's word.
-    """
+    """The base images of the guests' root disks below ``root``. Raises OSError when guests are made and removed all the time.
+    Raw disks are skipped: their first bytes are written by the guest."""
     for _ in range(_LOOKS):
         names = set(os.listdir(root))
         with contextlib.suppress(FileNotFoundError):        # a directory may have got another name: read all of them again
@@ -204,7 +201,7 @@ def overcommitted(root: pathlib.Path, images_type: str) -> int:
         with contextlib.suppress(FileNotFoundError):        # it is going away, or gets another name
             paths = list(_guest_files(root, [name]))
             disk_format = _noted_format(GuestDirectory(root, name)) or images_type
-            # by the word of the root disk, which a guest cannot write where it is no raw one
+            # by the header of the root disk, which a guest cannot write where the disk is not raw
             is_encrypted = disk_format == OVERLAY and any(
                 (header := qcow2_header(path)) is not None and header.luks for path in paths if path.name == "disk")
             for path in paths:
@@ -218,12 +215,12 @@ def _noted_format(files: GuestDirectory) -> str:
     try:
         return files.disk_format
     except UnreadableRecord as error:
-        LOG.error("Nobody knows the format of a disk: %s", error)
+        LOG.error("The format of a disk is not recorded: %s", error)
         return ""
 
 
 def _guest_files(root: pathlib.Path, names: Iterable[str]) -> Iterator[pathlib.Path]:
-    """The disks in these guests' directories. Raises FileNotFoundError for one that is gone."""
+    """The disks in these guests' directories. Raises FileNotFoundError for a disk that is gone."""
     for name in names:
         with contextlib.suppress(NotADirectoryError), os.scandir(root / name) as entries:
             yield from [root / name / e.name for e in entries if e.name.startswith("disk") and e.is_file(follow_symlinks=False)]

@@ -1,8 +1,8 @@
-"""Live migration between two libvirt hosts: the source's libvirt speaks to the destination's (peer to peer).
+"""Live migration between two libvirt hosts: the libvirt of the source calls that of the destination (peer to peer).
 
-So a copy goes on when nova-lite-compute is killed, and whoever comes next finds out from libvirt how it ended. With block
-migration the disks are made at the destination over the same base images, and only the guest's own data travels; a disk that
-does not stand on the server's image (it was on a shelf) travels whole.
+So a copy continues when nova-lite-compute is killed, and the next daemon asks libvirt for the result. With block migration the
+disks are made at the destination over the same base images, and only the guest's own data is sent. A disk without the server's
+image as its base (after an unshelve) is sent completely.
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _UNDEFINE_SECONDS = 10.0        # between the end of the source's guest and that
 
 
 class LiveMigrations:
-    """See :class:`nova_lite.virt.live.LiveMigrations`. ``working`` tells the watcher that events are of our making."""
+    """See :class:`nova_lite.virt.live.LiveMigrations`. ``working`` marks events as caused by this driver."""
 
     def __init__(self, conf: cfg.ConfigOpts, name: str, connection: Connection, disks: DiskMaker, volumes: VolumeHost,
                  taps: Taps, host: Callable[[], Host],
@@ -121,7 +121,7 @@ class LiveMigrations:
         return not reason
 
     def offer(self, instance: Instance, plan: Plan) -> DiskOffer | None:
-        """The config drive, as libvirt copies no disk that a guest cannot write to, and what the guest has said so far."""
+        """The config drive, since libvirt copies no read-only disk, and the console log."""
         files = self._files(instance)
         names = [path.name for path in _carried(files) if path.exists() and path.stat().st_size]
         if plan.shared or not names:
@@ -171,18 +171,18 @@ class LiveMigrations:
             self._files(instance).note(state=State.HERE)
 
     def _is_on_its_way(self, instance: Instance) -> bool:
-        """By the record. Of a guest that has just come this host may know only that it was to come."""
+        """By the record. The record of a guest that has just arrived may still say that it arrives."""
         record = self._files(instance).record
         return record.host == self._name and record.state in (State.LEAVING, State.ARRIVING)
 
     def slot(self, instance: Instance, ask: Callable[[], object]) -> contextlib.AbstractContextManager[None]:
-        """See LiveMigrations. A copy that has outlived a daemon is only looked at."""
+        """See LiveMigrations. A copy that has outlived a daemon needs no slot."""
         guest = self._guest(instance)
         at_once = self.post_copy(instance) != WHOLE or bool(migration_job.statistics(guest)) or self._is_gone(guest)
         return self._copies.slot(ask, at_once=at_once)
 
     def post_copy(self, instance: Instance) -> str:
-        """See LiveMigrations. The record remembers it of a guest whose process has ended."""
+        """See LiveMigrations. The record keeps it for a guest whose process has ended."""
         found = post_copy.of(self._guest(instance))
         return SPLIT if found == WHOLE and self._files(instance).record.post_copy else found
 
@@ -224,15 +224,15 @@ class LiveMigrations:
 
     def _recover(self, guest: Guest, instance: Instance, plan: Plan, error: exception.NovaLiteError | None, report: Report,
                  waits: Waits, deadline: float) -> str:
-        """Before a copy is taken up that broke after the guest had gone on at the destination: a pause, or why one half is lost
-        for good. Then the other host has what there is of it: its disks, as they were written last, or all."""
+        """Before a broken post-copy is resumed: a pause, or the reason why one half of the guest is lost. Then the other host
+        has the rest: its disks as last written, or the whole guest."""
         lost = ""
         if post_copy.is_hopeless(error, guest.lib) or not guest.is_active() or (error is not None and not waits()):
             lost = "one half of it is gone"
         elif time.monotonic() > deadline:
             lost = f"it could not be taken up for {REST_SECONDS / 3600:g} hours"
         else:
-            LOG.warning("the copy is taken up again in a moment: %s", error or "nobody waited for its end",
+            LOG.warning("the copy will be resumed: %s", error or "its end was not waited for",
                         extra={"instance_uuid": instance.uuid})
             lost = self._pause(guest, report)
         if lost:
@@ -243,7 +243,7 @@ class LiveMigrations:
         return lost
 
     def _pause(self, guest: Guest, report: Report) -> str:
-        """Why nobody will have the rest; empty: the pause is over."""
+        """Why the rest is lost; empty: the pause is over."""
         until = time.monotonic() + _MEND_SECONDS
         while True:
             if report(migration_job.progress(migration_job.statistics(guest), in_post_copy=True)) == GIVE_UP:
@@ -268,7 +268,7 @@ class LiveMigrations:
             flags |= lib.VIR_MIGRATE_NON_SHARED_DISK if whole else lib.VIR_MIGRATE_NON_SHARED_INC
             parameters[lib.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = targets
         elif plan.shared:
-            flags |= lib.VIR_MIGRATE_UNSAFE      # the directory was seen to be the same: the cache mode says nothing about it
+            flags |= lib.VIR_MIGRATE_UNSAFE      # the directory is known to be shared, so the cache mode does not matter
         if plan.post_copy and (options.live_migration_permit_post_copy or mend):
             flags |= lib.VIR_MIGRATE_POSTCOPY | (lib.VIR_MIGRATE_POSTCOPY_RESUME if mend else 0)
         elif options.live_migration_permit_auto_converge:
@@ -283,17 +283,17 @@ class LiveMigrations:
         to take it up may hang: then until it is given up, or ``deadline``."""
         done, tried, reported = set[str](), set[str](), 0.0
         while True:
-            has_ended = call is None or call.ended     # before the look at the job: a call ends after its job
+            has_ended = call is None or call.ended     # before the job is read: a call ends after its job
             job, memory = migration_job.statistics(guest), post_copy.of(guest) if plan.post_copy else WHOLE
             if memory != WHOLE:
                 self._note_post_copy(instance, plan)
             if memory == BROKEN and BROKEN not in tried:
-                LOG.error("the copy broke after the guest had gone on at %s: it stands still on both hosts", plan.address,
+                LOG.error("the copy broke after the guest had begun to run at %s: it is stopped on both hosts", plan.address,
                           extra={"instance_uuid": instance.uuid})
                 tried.add(BROKEN)
             if memory == SPLIT and call is not None:
                 call.flowed = True
-            # libvirt may go on with a copy though the connection was lost on which it was asked for
+            # libvirt may continue a copy though the connection of its caller was lost
             goes_on = job and memory != BROKEN and (call is None or isinstance(call.error, ConnectionLost))
             if has_ended and not goes_on:
                 return ABORT in done
@@ -318,7 +318,7 @@ class LiveMigrations:
         files = self._files(instance)
         record = files.record
         if not record.post_copy and record.host in ("", self._name):
-            LOG.info("live migration: the guest goes on at %s", plan.address, extra={"instance_uuid": instance.uuid})
+            LOG.info("live migration: the guest runs on at %s", plan.address, extra={"instance_uuid": instance.uuid})
             files.note(post_copy=True)
 
     def _intervene(self, guest: Guest, instance: Instance, wanted: str, plan: Plan, again: bool) -> bool:
@@ -330,7 +330,7 @@ class LiveMigrations:
             elif plan.post_copy and self._conf.libvirt.live_migration_permit_post_copy:
                 guest.do(lambda domain: domain.migrateStartPostCopy(0))
             else:
-                guest.pause()       # a guest that does not run changes nothing any more; it goes on at the destination
+                guest.pause()       # a stopped guest changes nothing any more; it continues at the destination
         except exception.VirtDriverError as error:
             LOG.log(logging.DEBUG if again else logging.WARNING, "live migration: %s: %s", wanted, error,
                     extra={"instance_uuid": instance.uuid})

@@ -1,8 +1,8 @@
 """A private libvirtd for machines without one: the standalone cloud, `make run` and the integration tests.
 
-All its state is in one directory. libvirtd insists on /etc/libvirt, /var/lib/libvirt and so on, so it and virtlogd run in a
-mount namespace of their own where these are bound to that directory; a UTS namespace gives it a host name of its own.
-Daemons and guests run on when the process that started them ends; a later start finds them.
+All its state is in one directory. libvirtd uses fixed paths such as /etc/libvirt and /var/lib/libvirt. So it and virtlogd run
+in a mount namespace in which these paths are bound to that directory; a UTS namespace gives it its own host name. Daemons and
+guests continue when the process that started them ends; a later start finds them.
 """
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ stdio_handler = "logd"
 remote_display_port_min = {consoles}
 remote_display_port_max = {consoles_end}
 """
-# Private daemons of one machine do not look for free ports among the same numbers: libvirt's search is no reservation.
+# Private daemons of one machine use different ranges of ports: libvirt's search for a free port reserves none.
 _CONSOLES, _RANGES, _RANGE = 5900, 250, 100
 
 
 def ensure(conf: cfg.ConfigOpts) -> LocalDaemon | None:
-    """Let ``[libvirt] connection_uri`` lead to a daemon that answers: None when it does already, else a private one below
-    ``state_path``, to which the option is changed."""
+    """Make ``[libvirt] connection_uri`` lead to a daemon that answers. None when it does already; else a private daemon below
+    ``state_path`` is started, and the option is changed."""
     if not conf.network.netns and _answers(conf.libvirt.connection_uri):
         return None
     daemon = LocalDaemon(pathlib.Path(conf.state_path) / "libvirt", hostname=conf.host, netns=conf.network.netns)
@@ -87,7 +87,7 @@ class LocalDaemon:
         self.uri = f"qemu+unix:///system?socket={socket}"
 
     def start(self) -> str:
-        """Start what does not run, and return the connection URI. Raises ConfigError for what is missing."""
+        """Start the daemons that do not run, and return the connection URI. Raises ConfigError for a missing program."""
         if _answers(self.uri):
             return self.uri
         self._check()
@@ -110,7 +110,7 @@ class LocalDaemon:
         return self.uri
 
     def stop(self, destroy_guests: bool = True) -> None:
-        """End the daemons that :meth:`start` started, and their guests unless told otherwise."""
+        """Stop the daemons that :meth:`start` started, and their guests unless stated otherwise."""
         if destroy_guests and _answers(self.uri):
             concurrency.native(_destroy_all, load_libvirt(), self.uri)
         self._end_daemons()
@@ -155,15 +155,15 @@ class LocalDaemon:
         if self._netns:
             lines += [f"mkdir -p {base}/cgroup", f"mount --rbind /sys/fs/cgroup {base}/cgroup", "mount -t sysfs sysfs /sys",
                       f"mount --move {base}/cgroup /sys/fs/cgroup"]
-        # libvirt asks for its own name again and again, also while a guest stands still: no name server knows it
+        # libvirt resolves its own host name often, also while a guest is stopped; no name server has it
         lines += [f"{{ echo 127.0.1.1 {shlex.quote(self._hostname)}; cat /etc/hosts; }} > {base}/hosts",
                   f"mount --bind {base}/hosts /etc/hosts"]
         for name, target in _BOUND.items():
             lines += [f"mkdir -p {target}", f"mount --bind {base}/{name} {target}"]
         if user == _QEMU_USER and not _opens_kvm():
-            # libvirt would ask QEMU anew what it can, again and again: it asks with other rights than guests have
+            # libvirt would probe QEMU again and again, since it does so with other rights than those of guests
             lines.append(f"touch {base}/kvm && chmod 0600 {base}/kvm && mount --bind {base}/kvm {_KVM}")
-        if self.pid("virtlogd") is None:        # else guests that run say to it what is to be written down
+        if self.pid("virtlogd") is None:        # a virtlogd that runs keeps the logs of running guests
             lines.append(f"virtlogd -d -p {base}/run/virtlogd.pid")
         lines.append(f"libvirtd -d -f /etc/libvirt/libvirtd.conf -p {base}/run/libvirtd.pid")
         return "\n".join(lines)
@@ -194,13 +194,13 @@ class LocalDaemon:
 
 
 def _path() -> str:
-    """Daemons live in sbin, which is not in everybody's PATH."""
+    """The daemons are in sbin, which may not be in PATH."""
     return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 def _runs(pid: int, name: str) -> bool:
-    """Whether ``pid`` is (still) the program ``name``: the number may belong to another process after a reboot, and to one that
-    has ended until its parent has heard of it."""
+    """Whether ``pid`` is the program ``name``: after a reboot the number may belong to another process, and a process that has
+    ended keeps it until its parent has read its status."""
     try:
         found, _, state = pathlib.Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
     except (FileNotFoundError, ProcessLookupError):
@@ -214,7 +214,7 @@ def _wait_for_end(pid: int, name: str, timeout: float = 10.0) -> None:
 
 
 def _ensure_qemu_user() -> None:
-    """libvirtd looks up this user before it reads qemu.conf; it comes with a package that needs systemd."""
+    """Create the user that libvirtd looks up before it reads qemu.conf; the package that has it needs systemd."""
     try:
         grp.getgrnam(_QEMU_USER)
         pwd.getpwnam(_QEMU_USER)

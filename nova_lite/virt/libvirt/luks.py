@@ -1,9 +1,8 @@
-"""An encrypted volume made ready for its first guest.
+"""Formats an encrypted volume before its first guest.
 
-Of many back ends a new encrypted volume is as empty as any other: whoever connects it first is to write the LUKS header. That
-is done to a volume whose beginning is blank, and to nothing else but what a killed run has left of such a header. qemu-img
-speaks to the storage itself, as QEMU does; what is secret goes to it by pipes, the header by memory: no command line and no
-file has any of it.
+Many back ends leave a new encrypted volume empty, and its first user has to write the LUKS header. The header is written only
+to a volume whose beginning is blank, or has the rest of a header of a killed run. qemu-img accesses the storage itself, as QEMU
+does. Secrets are passed by pipes, and the header in memory: no command line and no file has them.
 """
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from nova_lite.virt.libvirt.encryption import Encryption
 LOG = log.getLogger(__name__)
 BLANK = 1 << 20             # bytes from the beginning that must be zeros
 SECTOR = 512                # bytes that are written all or not at all
-# of which the first sector is full as long as the rest of the header is written, so that nobody takes half a header for data
+# its first sector is full while the rest of the header is written, so that half a header is not taken for data
 BEGUN = ord("N")
 _NOT_LUKS = "not in LUKS format"
 

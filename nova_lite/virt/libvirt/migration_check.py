@@ -24,13 +24,14 @@ _PARAMETERS = frozenset({"name", "socket", "mode", "no_verify", "pkipath", "tls_
 
 
 def is_shared(files: GuestDirectory, there: SourceFacts) -> bool:
-    """Whether this host sees the file that the source has just written. Raises MigrationPreCheckError where it cannot look."""
+    """Whether this host sees the file that the source has just written. Raises MigrationPreCheckError where that cannot be
+    checked."""
     try:
         return bool(there.token) and (files.path / TOKEN).read_text() == there.token
     except FileNotFoundError:
         return False
     except OSError as error:
-        text = "nobody knows whether the hosts share directories"
+        text = "it is not known whether the hosts share directories"
         raise exception.MigrationPreCheckError(reason=f"{text}: {error}",
                                                public=f"Migration pre-check error: {text}") from error
 
@@ -65,7 +66,7 @@ def check_uri(uri: str) -> None:
 
 
 def forget(files: GuestDirectory, token: str) -> None:
-    """Remove the file with this token, which a later attempt may have written anew."""
+    """Remove the file with this token; a later attempt may have replaced it."""
     path = files.path / TOKEN
     with contextlib.suppress(FileNotFoundError):
         if path.read_text() == token:

@@ -18,7 +18,7 @@ class Call:
     """A call that lasts as long as the copy, in a thread of its own."""
 
     def __init__(self, function: Callable[[], None]) -> None:
-        self.ended, self.flowed, self._function = False, False, function     # flowed: memory has followed a guest that went on
+        self.ended, self.flowed, self._function = False, False, function     # flowed: post-copy
         self.error: exception.NovaLiteError | None = None
         threading.Thread(target=self._run, name="live-migration", daemon=True).start()
 
@@ -51,7 +51,7 @@ def is_overdue(job: dict[str, Any], timeout: int) -> bool:
 
 
 def progress(job: dict[str, Any], in_post_copy: bool = False) -> Progress:
-    """How far a copy has come, by libvirt's statistics of it."""
+    """The progress of a copy, by libvirt's statistics."""
     numbers = {f"{what}_{part}": int(job.get(f"{what}_{part}", 0))
                for what in ("memory", "disk") for part in ("total", "processed", "remaining")}
     return Progress.from_primitive({**numbers, "post_copy": in_post_copy})

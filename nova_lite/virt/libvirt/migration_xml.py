@@ -54,7 +54,7 @@ def _move_paths(domain: etree._Element, plan: Plan) -> None:
         for name, value in element.attrib.items():
             if str(value).startswith(f"{plan.source_root}/"):
                 element.set(name, plan.root + str(value).removeprefix(plan.source_root))
-    variables = domain.find("os/nvram")         # QEMU brings their content along, in the memory of the guest
+    variables = domain.find("os/nvram")         # QEMU copies their content with the memory of the guest
     if variables is not None and (variables.text or "").startswith(f"{plan.source_root}/"):
         variables.text = plan.root + str(variables.text).removeprefix(plan.source_root)
 

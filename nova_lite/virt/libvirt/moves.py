@@ -56,8 +56,8 @@ class Moves:
 
     # the host that the guest leaves ---------------------------------------------------------------------------------
     def set_aside(self, instance: Instance, move: str) -> None:
-        """The guest is off: its directory gets another name. What an older move had set aside and nobody has removed goes,
-        unless it is all that there is."""
+        """The guest is off: rename its directory. Files that an older move had set aside are removed, unless they are the only
+        copy."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
         if self.has_aside(instance, move):
             return
@@ -76,8 +76,8 @@ class Moves:
             self._disks.forget(instance.uuid, older.move)
 
     def bring_back(self, instance: Instance, move: str | None) -> None:
-        """The inverse; what the move has made here meanwhile goes. ``move`` None: of whichever move it is, also when it was let
-        go of and its removal was cut off."""
+        """The inverse; files that the move has made here meanwhile are removed. ``move`` None: of any move, also when the
+        removal of its files was interrupted."""
         files, aside = self._files(instance.uuid), self._aside(instance.uuid)
         if aside.is_of(self._host) if move is None else self.has_aside(instance, move):
             self._server(aside).stop()
@@ -87,14 +87,15 @@ class Moves:
         self._is_here(files)
 
     def _restore(self, record: Record) -> None:
-        """What is in a pool: as it was, unless somebody has begun to forget that."""
+        """Restore the images in a pool, unless the removal of their snapshots has begun."""
         if record.state is State.REMOVING:
             self._disks.claim(record.server)
         else:
             self._disks.restore(record.server, record.move)
 
     def _is_here(self, files: GuestDirectory) -> None:
-        """What was not set aside after all, what has come back, and what a removal that failed has left is the guest's."""
+        """Files that were not set aside after all, that have returned, or that a failed removal has left belong to the
+        guest."""
         record = files.record
         if record.host == self._host and record.state in (State.ASIDE, State.REMOVING):
             if record.move:
@@ -184,7 +185,7 @@ class Moves:
             return ""
         header = images.qcow2_header(disk)
         if header is None or header.external_data or header.backing_file != bool(offer.base):
-            raise exception.DriverRefusal(what="Receiving a guest", reason="its disk is not what the other host says")
+            raise exception.DriverRefusal(what="Receiving a guest", reason="its disk differs from its description")
         if not offer.base:
             return ""
         image = instance.image if instance.image is not None and instance.image.id == offer.base else None
@@ -193,7 +194,8 @@ class Moves:
         return base.name
 
     def _check_format(self, files: GuestDirectory, offer: DiskOffer) -> None:
-        """By the word of the other host, before anything is copied: of a raw disk all bytes are the guest's. ResizeError."""
+        """By the description of the other host, before anything is copied: all bytes of a raw disk are written by the guest.
+        Raises ResizeError."""
         if offer.pool != self._disks.identity and not POOLED.isdisjoint(offer.disks):
             raise exception.ResizeError(reason=f"its disks are {_where(offer.pool)}, those of {self._host} are "
                                                f"{_where(self._disks.identity)} ([libvirt] images_type)",
@@ -203,7 +205,7 @@ class Moves:
                                                "have", public="Resize error: the new host does not have the disk's format")
 
     def fit(self, instance: Instance, fetch: Fetcher) -> None:
-        """Make the disks as large as the server's (new) flavor says; none becomes smaller but for swap, which is made anew."""
+        """Give the disks the sizes of the server's (new) flavor; none becomes smaller except swap, which is made again."""
         self._disks.fit(instance, self._files(instance.uuid), fetch)
 
     def settled(self, instance: Instance) -> None:
@@ -229,7 +231,7 @@ class Moves:
             files.begin(Record(instance.uuid, self._host, State.BUILDING))
         elif record.host == self._host and record.state in (State.BUILDING, State.ARRIVING):
             return
-        elif not rule(record, self._host).takes:       # what an evacuation has found is nobody's until it has ended
+        elif not rule(record, self._host).takes:       # files that an evacuation has found have no owner until it has ended
             is_new = record.state in (State.BUILDING, State.LEAVING)       # nothing of it counts before the guest runs again
             files.note(state=State.BUILDING if is_new else State.HERE, host=self._host, move="", post_copy=False)
 
@@ -240,13 +242,14 @@ class Moves:
             files.note(state=State.HERE)
 
     def claim(self, instance_uuid: str) -> None:
-        """The guest is to start here: what is nobody's becomes this host's. Raises VirtDriverError for disks of another's."""
+        """The guest is about to start here: take the ownership of files without an owner. Raises VirtDriverError for disks of
+        another host."""
         self._disks.claim(instance_uuid)
         self._take_files(instance_uuid)
 
     def take(self, instance_uuid: str) -> None:
-        """Its server is this host's, or deleted, and its disks are to go: also what an evacuation that failed has left as
-        nobody's."""
+        """The server is this host's, or deleted, and its disks are about to be removed: take the ownership, also of files
+        without an owner that a failed evacuation has left."""
         self._disks.take(instance_uuid)
         self._take_files(instance_uuid)
 
@@ -260,8 +263,8 @@ class Moves:
         return self._rule(self._files(instance.uuid)).removes(Standing.of(instance, self._host, has_guest))
 
     def removes(self, instance: Instance) -> None:
-        """The removal of what ``may_remove`` begins: its domain goes first, and images in a pool before the directory. What a
-        killed process leaves is to be found, and to be nobody's guest, should its server come here again."""
+        """Begin the removal of the files that ``may_remove`` allows: the domain is removed first, and images in a pool before
+        the directory. After a kill the rest must be found, and must not be used by a guest of the same server."""
         files = self._files(instance.uuid)
         if Standing.of(instance, self._host).is_unwanted:
             self._disks.take(instance.uuid)
@@ -275,7 +278,7 @@ class Moves:
         self._server(files).stop()
         concurrency.native(files.remove, keep)
 
-    # what nobody came back for --------------------------------------------------------------------------------------
+    # abandoned files ------------------------------------------------------------------------------------------------
     def left_behind(self) -> set[str]:
         """The servers of which something is here that a move has set aside, or that a move or a build has not finished."""
         found = set()
@@ -289,7 +292,7 @@ class Moves:
         try:
             return self._rule(files).is_left
         except OSError as error:        # UnreadableRecord is one
-            LOG.error("Nobody knows whose a directory is: %s", error)
+            LOG.error("The owner of a directory is not known: %s", error)
             return False
 
     def drop_left_behind(self, instance_uuid: str) -> None:
@@ -314,7 +317,7 @@ class Moves:
         return GuestDirectory(self._root, uuid + ASIDE)
 
     def has_aside(self, instance: Instance, move: str) -> bool:
-        """Whether this host has set the guest aside for this move, and has not let go of it."""
+        """Whether this host has set the guest aside for this move, and its removal has not begun."""
         record = self._aside(instance.uuid).record
         return record.host == self._host and record.state is State.ASIDE and record.move in (move, "")
 

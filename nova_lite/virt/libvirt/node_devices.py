@@ -1,4 +1,4 @@
-"""The PCI devices of a machine, as libvirt knows them."""
+"""The PCI devices of a machine, as libvirt lists them."""
 from __future__ import annotations
 
 from typing import Any

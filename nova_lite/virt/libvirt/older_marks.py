@@ -18,7 +18,7 @@ LOG = log.getLogger(__name__)
 NOTES = _OWNER_NOTE, _ASIDE_NOTE = "nova_lite.owner", "nova_lite.aside"
 _OWNER, _MOVED_TO, _MOVED_FROM, _POST_COPY = "owner", "moved-to", "moved-from", "post-copy"
 _MARKS = (_OWNER, _MOVED_TO, _MOVED_FROM, _POST_COPY)
-_NOBODY = "-"               # in place of a host; in place of a base image: the disk stands on none
+_NOBODY = "-"               # in place of a host; in place of a base image: the disk has none
 _SHARED = "shared"          # beside a host: an evacuation to it has found the files
 _DROPPED = "dropped "       # before the uuid of a move: there is no way back any more
 _TO = {"new": State.BUILDING, "removed": State.REMOVING}    # in place of the uuid of a move

@@ -1,5 +1,5 @@
-"""What a host may do with the files of a guest: one table over whose they are and their state. What the server is to the host
-decides the rest.
+"""What a host may do with the files of a guest: one table by their owner and their state. The relation of the server to the
+host decides the rest.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nova_lite.virt.libvirt.guest_record import Record, State
 
 
 class Whose(enum.Enum):
-    """As the host sees it that reads the record."""
+    """The owner, as seen by the host that reads the record."""
 
     MINE = "mine"
     NOBODYS = "nobody's"
@@ -22,8 +22,8 @@ class Whose(enum.Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """What a server is to a host. ``is_ours``: its record in the database names the host; ``has_guest``: the hypervisor knows
-    a guest of it."""
+    """The relation of a server to a host. ``is_ours``: the server's record in the database names the host; ``has_guest``: the
+    hypervisor has a guest of it."""
 
     is_ours: bool = True
     is_deleting: bool = False
@@ -37,7 +37,7 @@ class Standing:
 
     @property
     def is_unwanted(self) -> bool:
-        """Nobody will start the server again."""
+        """The server will not be started again."""
         return self.is_deleted or self.is_deleting
 
 
@@ -70,10 +70,11 @@ def _without_guest(server: Standing) -> bool:
 
 @dataclass(frozen=True)
 class Rule:
-    """``removes``: the removal of the guest takes the files along. ``adopts``: an evacuation to this host treats them as the
-    server's disks on shared storage; else it makes or goes on with its own. ``takes``: whoever starts the guest here makes them
-    this host's. ``replaces``: a live migration that shares no storage may make its own in their place. ``is_left``: they are of
-    something that has not ended; ``drops``: they go once the server has settled elsewhere, or is gone."""
+    """``removes``: the removal of the guest removes the files. ``adopts``: an evacuation to this host uses them as the server's
+    disks on shared storage; else it makes new files or continues with its own. ``takes``: the start of the guest here makes
+    this host the owner. ``replaces``: a live migration without shared storage may make its files in their place. ``is_left``:
+    they belong to an operation that has not ended. ``drops``: they are removed once the server is at rest on another host, or
+    deleted."""
 
     removes: Condition
     adopts: Condition = _always
@@ -100,10 +101,10 @@ RULES: dict[tuple[Whose, State], Rule] = {
 
 
 def whose(record: Record, host: str) -> Whose:
-    """As ``host`` sees it."""
+    """The owner of the record, as seen by ``host``."""
     return Whose.MINE if record.host == host else Whose.ANOTHERS if record.host else Whose.NOBODYS
 
 
 def rule(record: Record, host: str) -> Rule:
-    """What ``host`` may do."""
+    """The rule for ``host``."""
     return RULES[whose(record, host), record.state]

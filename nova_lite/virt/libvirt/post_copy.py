@@ -1,8 +1,8 @@
-"""Post-copy: a guest goes on at its new host before all its memory is there, and what is missing follows.
+"""Post-copy: a guest runs at its new host before all its memory is there; the rest of the memory follows.
 
-From that switch on its memory is split, and what its disks were written since is at the new host only: the old one's copy must
-never run again. When the way between the hosts breaks, the guest stands still on both until the old one's libvirt has taken
-the copy up again.
+From that switch on the memory is on two hosts, and disk writes are at the new host only: the old copy must never run again.
+When the network between the hosts breaks, the guest is stopped on both hosts until the libvirt of the old host has resumed the
+copy.
 """
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _OPENS_DEVICE = (9_001_000, 8_000_000)      # libvirt and QEMU that use /dev/use
 
 def refusal(connection: Connection, capabilities: str, unprivileged: pathlib.Path = _UNPRIVILEGED,
             device: pathlib.Path = _DEVICE) -> str:
-    """Why guests cannot come to this host by post-copy; empty when they can. QEMU has to hear of the first touch of each page
-    (userfaultfd), which the kernel lets only root do, or all users where the operator has said so."""
+    """Why this host cannot receive guests by post-copy; empty when it can. QEMU needs userfaultfd, which the kernel allows to
+    root only, or to all users by a sysctl."""
     libvirt, qemu = connection.run(lambda c: (c.getLibVersion(), c.getVersion()))
     if libvirt < _RESUMES:
         return "libvirt is older than 8.5 and cannot take up a copy that broke"
@@ -58,8 +58,8 @@ def of(guest: Guest) -> str:
 
 
 def is_hopeless(error: exception.NovaLiteError | None, lib: Any) -> bool:
-    """Whether a copy cannot be taken up again, by the error of the attempt: the other half of the guest has no process
-    any more. libvirt may know its domain there, and says by its text only that nothing is waited for."""
+    """Whether a copy cannot be resumed, by the error of the attempt: the other half of the guest has no process any more.
+    libvirt may still have its domain there, and only the text of the error shows that no copy is expected."""
     cause = error.__cause__ if error is not None else None
     if not isinstance(cause, lib.libvirtError):
         return False

@@ -11,8 +11,8 @@ from oslo_log import log
 from nova_lite import exception, retry
 
 LOG = log.getLogger(__name__)
-SECONDS = 120.0             # that one look at the storage may take
-# milliseconds of work to try a passphrase: ours are random keys, which nobody guesses at any speed
+SECONDS = 120.0             # for one call that only reads the storage
+# milliseconds of work to try a passphrase: ours are random keys, which cannot be guessed
 ITERATION = 100
 # QEMU measures how fast the machine is; on a busy one its clock of the thread's work now and then does not move meanwhile
 _UNMEASURED = "Unable to get accurate CPU usage"
@@ -37,7 +37,7 @@ def run(secrets: Mapping[str, str], program: str, *arguments: str | os.PathLike[
         with contextlib.suppress(subprocess.TimeoutExpired):
             return subprocess.run([program, *verb, *objects, *rest], stdin=subprocess.DEVNULL, capture_output=True,  # noqa: S603
                                   text=True, errors="replace", check=False, pass_fds=[*ends, *keep], timeout=seconds,
-                                  umask=0o077)      # a create that fails removes the file, and the next one makes it anew
+                                  umask=0o077)      # a create that fails removes the file, and the next run makes it again
         raise exception.VirtDriverError(what=program, reason=f"it did not end within {seconds:.0f} s")
     finally:
         for end in ends:
@@ -49,9 +49,9 @@ def create(secrets: Mapping[str, str], *arguments: str | os.PathLike[str],
     """qemu-img create of what is encrypted."""
     return retry.poll(
         lambda: run(secrets, "qemu-img", "create", "-q", *arguments, keep=keep), lambda made: _UNMEASURED not in made.stderr,
-        _CREATES, before_pause=lambda: LOG.info("qemu-img could not measure the speed of this machine: once more"))
+        _CREATES, before_pause=lambda: LOG.info("qemu-img could not measure the speed of this machine: trying again"))
 
 
 def failed(what: str, done: subprocess.CompletedProcess[str]) -> exception.VirtDriverError:
-    """What it has said."""
+    """The error output."""
     return exception.VirtDriverError(what=what, reason=(done.stderr or done.stdout).strip()[-500:])

@@ -1,7 +1,8 @@
-"""Quiet file systems inside a guest for the moment that a snapshot is of: QEMU's agent in the guest freezes and thaws them.
+"""Freezes the file systems inside a guest at the moment of a snapshot: QEMU's agent in the guest freezes and thaws them.
 
-A file in the guest's directory says that something may be frozen. It is there before the agent is asked, and goes when the
-agent has thawed: so who comes after a killed process thaws. Saved memory keeps what is frozen, so it stays as long as that.
+A file in the guest's directory records that file systems may be frozen. It is written before the agent is asked, and removed
+when the agent has thawed. So the daemon after a killed one thaws them. Saved memory keeps the frozen state, so the file stays
+as long as the memory.
 """
 from __future__ import annotations
 
@@ -22,15 +23,15 @@ from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
 FREEZE_SECONDS = 60     # for the agent, which first writes what is only in memory; without a limit libvirt waits for ever
-THAW_SECONDS = 60.0     # an agent that is late freezes all the same, and hears nothing until it has
+THAW_SECONDS = 60.0     # a slow agent freezes nevertheless, and takes no other command before
 THAW_PAUSE = 1.0
 
 
 @contextlib.contextmanager
 def quiet(guest: Guest, files: GuestDirectory, instance: Instance) -> Iterator[None]:
-    """The file systems of a guest stand still within the block, which has to be short. Only those of one that runs: as in Nova
-    a paused one is taken as it is. Where that fails they do not, or, if the image has os_require_quiesce, it raises
-    QemuGuestAgentNotEnabled or InstanceQuiesceFailed."""
+    """The file systems of a guest are frozen within the block, which has to be short. Only of a running guest; a paused one is
+    copied as it is, as in Nova. Without a freeze the block runs too, unless the image has os_require_quiesce: then
+    QemuGuestAgentNotEnabled or InstanceQuiesceFailed is raised."""
     if guest.power_state() == states.RUNNING:
         try:
             freeze(guest, files, instance)
@@ -50,14 +51,14 @@ def freeze(guest: Guest, files: GuestDirectory, instance: Instance) -> None:
     if not guest_config.has_agent(instance):
         raise exception.QemuGuestAgentNotEnabled()
     if not thaw(guest, files):
-        raise exception.InstanceQuiesceFailed(reason="what an older snapshot has frozen could not be thawed")
+        raise exception.InstanceQuiesceFailed(reason="file systems that an older snapshot has frozen could not be thawed")
     files.frozen.touch(mode=0o600)
     began = time.monotonic()
     try:
         guest.do(_freeze, must_exist=True, lasts=True, once=True)
     except exception.VirtDriverError as error:
         if isinstance(error, ConnectionLost) or time.monotonic() - began >= FREEZE_SECONDS:
-            thaw(guest, files)      # the agent has heard it, and may still be at it
+            thaw(guest, files)      # the agent has the command, and may still work on it
         else:                       # it is not there, or has said no
             files.frozen.unlink(missing_ok=True)
         raise exception.InstanceQuiesceFailed(reason=error) from error
@@ -69,8 +70,9 @@ def _freeze(domain: Any) -> None:
 
 
 def thaw(guest: Guest, files: GuestDirectory, seconds: float = THAW_SECONDS) -> bool:
-    """What may be frozen. False: the agent has not answered within ``seconds``, which is logged, or the guest's memory is
-    saved. Whoever comes next asks again: the end of the snapshot, a later one, unpause, resume, the daemon when it starts."""
+    """Thaw file systems that may be frozen. False: the agent has not answered within ``seconds``, which is logged, or the
+    guest's memory is saved. The thaw is repeated by the end of the snapshot, a later snapshot, unpause, resume, and the start
+    of the daemon."""
     if not files.frozen.exists():
         return True
     try:

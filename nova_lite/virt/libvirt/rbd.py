@@ -1,7 +1,7 @@
 """One pool of a Ceph cluster, by the programs ``rbd``, ``ceph`` and ``qemu-img``.
 
-Who we are is an id (``[libvirt] rbd_user``), whose key these programs find through ceph.conf: no secret is in a command line.
-An image is there when the pool lists it: a name that a killed rename has left may still open the image that has another name.
+The user is an id (``[libvirt] rbd_user``), whose key these programs find through ceph.conf: no secret is in a command line. An
+image exists when the pool lists it: the old name of an interrupted rename may still open the image.
 """
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nova_lite import exception, retry
 from nova_lite.virt.driver import Checker, wanted
 from nova_lite.virt.libvirt import copying, images
 
-QUERY_SECONDS = 60.0            # for what is no work: a cluster that is away would be waited for without end
+QUERY_SECONDS = 60.0            # for calls that copy nothing: else a call would wait for ever while the cluster is away
 CLUSTER_SECONDS = 10.0          # for questions about the cluster: a host's signs of life wait for the answer
-WHILE_BUSY = retry.every(2.0, timeout=60.0)     # Ceph knows half a minute after its end that a killed QEMU has closed an image
+WHILE_BUSY = retry.every(2.0, timeout=60.0)     # Ceph notices half a minute later that a killed QEMU has closed an image
 _NOT_THERE, _BUSY = 2, 16       # exit statuses of rbd: errnos
 
 
@@ -56,7 +56,8 @@ class Pool:
         self._rbd("create", "--size", f"{size}B", self._spec(image))
 
     def write(self, image: str, source: pathlib.Path, disk_format: str, is_empty: bool) -> None:
-        """Fill an image, at least as large, with what is in a file; one that ``is_empty`` is spared the zeros."""
+        """Fill an image, which is at least as large, with the content of a file. An ``is_empty`` image needs no zeros
+        written."""
         self._copy(wanted, "-n", *(["--target-is-zero"] if is_empty else []), "-f", disk_format, "--target-image-opts", source,
                    self._options(image))
 
@@ -85,7 +86,7 @@ class Pool:
                        lambda error: isinstance(error, _Failed) and error.status == _BUSY, WHILE_BUSY, self._clock)
 
     def wait_until_closed(self, image: str) -> None:
-        """Until no process has it open to write. Raises VirtDriverError that says where the one is that goes on."""
+        """Wait until no process has the image open for writing. Raises VirtDriverError with the address of one that has."""
         watchers = retry.poll(lambda: self._query("status", self._spec(image)).get("watchers"), operator.not_, WHILE_BUSY,
                               self._clock)
         if watchers:
@@ -98,17 +99,18 @@ class Pool:
         return [found["name"] for found in self._query("snap", "ls", self._spec(image))]
 
     def make_snapshot(self, image: str, name: str) -> None:
-        """Anew, if there is one of this name."""
+        """Make a snapshot, in place of one with this name."""
         self.remove_snapshot(image, name)
         self._rbd("snap", "create", "--no-progress", self._spec(image, name))
 
     def remove_snapshot(self, image: str, name: str) -> None:
-        """One that is gone is no error."""
+        """Remove a snapshot; one that does not exist is no error."""
         if name in self.snapshots(image):
             self._rbd("snap", "rm", "--no-progress", self._spec(image, name), lasts=True)
 
     def roll_back(self, image: str, name: str) -> None:
-        """To the content and the size of then. Cut off it is a mixture, and to be done again."""
+        """Restore the content and the size of the snapshot. After an interruption the image is a mixture, and this must be run
+        again."""
         self._rbd("snap", "rollback", "--no-progress", self._spec(image, name), lasts=True)
 
     # what is written on an image ----------------------------------------------------------------------------------------

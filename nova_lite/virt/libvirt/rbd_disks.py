@@ -1,8 +1,8 @@
 """The disks of guests as images in a Ceph pool: ``<uuid>_disk``, ``_disk.eph0``, ``_disk.swap``, ``_disk.rescue``, as in Nova.
 
-All hosts see all images. The record on each says whose it is, and only that host removes it; no host starts a guest with
-another's. A move to another host copies nothing: it makes a snapshot to go back to, and the record changes when the guest has
-settled. Console log, config drive and the directory's own record stay on the guest's host.
+All hosts can reach all images. The record on each image names its owner, and only the owner removes it; no host starts a guest
+with an image of another host. A move to another host copies nothing: it makes a snapshot for a revert, and the record changes
+when the guest has settled. Console log, config drive and the directory's own record stay on the guest's host.
 """
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class RbdDisks(DiskMaker):
         return f"{RBD}:{self._cluster[0]}/{self._pool.name}"
 
     def place(self) -> DiskPool:
-        """See DiskStore. Raises ConfigError for what is missing on this host, VirtDriverError when Ceph does not answer."""
+        """See DiskStore. Raises ConfigError for a missing program or file on this host, VirtDriverError when Ceph does not
+        answer."""
         if bool(self._user) != bool(self._secret):
             raise exception.ConfigError(reason="[libvirt] rbd_user and rbd_secret_uuid go together: the id by which Ceph knows "
                                                "this host, and libvirt's secret with its key")
@@ -81,14 +82,14 @@ class RbdDisks(DiskMaker):
         return DiskPool(self._pool.name, tuple(split_address(one) for one in self._cluster[1]), auth)
 
     def space(self) -> tuple[int, int, int]:
-        """Of the pool; what is promised to guests is not counted. A Ceph that is away has the room that it had last: the host's
-        signs of life do not wait for it."""
+        """The room of the pool; claims of guests are not counted. While Ceph is away, the last value is returned: the reports
+        of the host must not wait for Ceph."""
         try:
             self._last_space = self._pool.space()
         except exception.VirtDriverError as error:
             if self._last_space is None:
                 raise
-            LOG.warning("nobody knows how much room there is: %s", error)
+            LOG.warning("the room in the pool is not known: %s", error)
         total, free = self._last_space
         return total, free, free
 
@@ -105,9 +106,10 @@ class RbdDisks(DiskMaker):
 
     # making disks -------------------------------------------------------------------------------------------------------
     def make(self, instance: Instance, files: GuestDirectory, fetch: Fetcher) -> None:
-        """See DiskMaker. What another host has made of a server that never ran goes; else VirtDriverError for that."""
+        """See DiskMaker. An image that another host has made of a server that never ran is removed; another image of another
+        host raises VirtDriverError."""
         for name, image, record in self._owned(instance.uuid):
-            if self._may_take(record):      # an evacuation: nobody says that the old host's guest has ended but Ceph
+            if self._may_take(record):      # an evacuation: only Ceph shows whether the old host's guest has ended
                 self._pool.wait_until_closed(image)
             if record.host == self._host or self._may_take(record) or name.endswith(durable.PART):
                 continue
@@ -160,7 +162,7 @@ class RbdDisks(DiskMaker):
 
     @contextlib.contextmanager
     def copied(self, instance: Instance, guest: Guest, files: GuestDirectory, check: Checker) -> Iterator[DiskCopy]:
-        """See DiskMaker. Of a snapshot, so that the guest may go on; qcow2, which is smaller to upload."""
+        """See DiskMaker. Copied from a snapshot, so that the guest may go on; as qcow2, which is smaller to upload."""
         image = image_name(files.disk)
         self.drop_copy(guest, files)
         try:
@@ -249,7 +251,7 @@ class RbdDisks(DiskMaker):
                 raise self._not_mine(image, record)
 
     def take(self, uuid: str) -> None:
-        """See DiskStore. Who still has one open is told by its removal, which fails."""
+        """See DiskStore. The removal of an image that a process still has open fails."""
         self._change(uuid, self._may_take, host=self._host, state=State.HERE)
 
     def release_ownership(self, uuid: str) -> None:
@@ -282,7 +284,7 @@ class RbdDisks(DiskMaker):
 
     # moves --------------------------------------------------------------------------------------------------------------
     def set_aside(self, uuid: str, move: str) -> None:
-        """See DiskStore. A second run makes the snapshots anew: nothing has happened in between but, perhaps, the guest."""
+        """See DiskStore. A second run makes the snapshots again: in between only the guest can have changed the disks."""
         self.claim(uuid)
         for name in self.names(uuid):
             image = _image(uuid, name)

@@ -1,8 +1,8 @@
-"""Which disks a guest has while it is rescued. Pure, as ``guest_config``.
+"""The disks of a guest while it is rescued. Pure, as ``guest_config``.
 
-By default the rescue disk takes the place of the root disk, which becomes the second one, and all others are away. An image
-with hw_rescue_device or hw_rescue_bus says that it wants to be added to the disks that are there (a "stable" rescue): then
-nothing changes its name, and the guest boots from the added one.
+By default the rescue disk takes the place of the root disk, which becomes the second disk, and all other disks are detached.
+With hw_rescue_device or hw_rescue_bus of the image, the rescue disk is added to the present disks (a "stable" rescue): their
+names do not change, and the guest boots from the added one.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_stable(image: ImageMeta) -> bool:
 
 
 def is_rescued(xml: str, files: GuestDirectory) -> bool:
-    """Whether a domain, by what libvirt says of it (empty: there is none), has the rescue disk."""
+    """Whether a domain, by libvirt's XML (empty: there is none), has the rescue disk."""
     sources = etree.fromstring(xml).findall("devices/disk/source") if xml else []
     return any(source.get("file") == str(files.rescue_disk)
                or source.get("name", "").rpartition("/")[2] == image_name(files.rescue_disk) for source in sources)

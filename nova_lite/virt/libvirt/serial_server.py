@@ -1,9 +1,9 @@
 """The serial consoles of this host on one TCP port.
 
-QEMU could listen itself, but then each guest would need a port of its own, found anew on each host that it moves to, and let
-in whoever reaches that port. So the console stays a pty, and who connects here says whose it wants:
-``CONNECT <path> HTTP/1.1``, where the path is a secret of this process (``internal_access_path``). Consoles that are open end
-with this process; guests do not notice.
+QEMU could listen itself. Then each guest would need its own port, a new one on each host that it moves to, which is open to
+everybody who reaches it. So the console stays a pty, and a client names the console that it wants: ``CONNECT <path> HTTP/1.1``,
+where the path is a secret of this process (``internal_access_path``). Open consoles end with this process; guests do not
+notice.
 """
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SerialServer:
         self._socket.close()
 
     def path_of(self, uuid: str) -> str:
-        """What to say to get the console of a guest."""
+        """The path that opens the console of a guest."""
         with self._lock:
             return self._paths.setdefault(uuid, secrets.token_urlsafe(24))
 
@@ -104,7 +104,7 @@ class SerialServer:
 
     def _connect(self, connection: socket.socket, uuid: str) -> None:
         pty, end = self._opened(uuid), threading.Event()
-        with self._lock:        # who comes later has it: the other one may be a connection that nobody knows to be dead
+        with self._lock:        # the later client gets it: the connection of the other may be dead
             if (before := self._sessions.get(uuid)) is not None:
                 before.set()
             self._sessions[uuid] = end

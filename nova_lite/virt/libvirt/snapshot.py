@@ -1,7 +1,7 @@
-"""The root disk of a guest as one file: by qemu-img where no process holds it, by QEMU's own backup job where one does.
+"""The root disk of a guest as one file: made by qemu-img while the guest is off, and by QEMU's backup job while it runs.
 
-The backup job copies what the guest is about to overwrite before it is overwritten, so the file is the disk of the moment in
-which the job began, while the guest goes on. Neither way writes to the overlay or its base.
+The backup job copies data before the guest overwrites it. So the file is the disk at the moment in which the job began, while
+the guest runs on. Neither way writes to the overlay or its base.
 """
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from nova_lite.virt.libvirt.guest import Guest
 
 LOG = log.getLogger(__name__)
 
-POLL = 0.3              # seconds between looks at a backup job
+POLL = 0.3              # seconds between two reads of a backup job
 STOP_TIMEOUT = 60.0     # seconds that a job may take to end after it was aborted
 
 
 @contextlib.contextmanager
 def copied_disk(instance: Instance, guest: Guest, files: GuestDirectory, disk_format: str,
                 check: Checker) -> Iterator[DiskCopy]:
-    """The copy, for the time of the ``with`` block. Raises VirtDriverError, OSError, what ``check`` raises,
-    InstanceQuiesceFailed and its kin (see ``quiesce.quiet``), or ImageUnacceptable for what no host would take as an image."""
+    """The copy, for the time of the ``with`` block. Raises VirtDriverError, OSError, the error of ``check``,
+    InstanceQuiesceFailed and similar errors (see ``quiesce.quiet``), or ImageUnacceptable for a disk that no host would accept
+    as an image."""
     try:
         if not (guest.is_active() and _copy_live(instance, guest, files, disk_format, check)):
             drop_copy(guest, files)
             images.base_of(files.disk, disk_format, files.base)
             files.snapshot.touch(mode=0o600)
             copying.run(check, "qemu-img", "convert", "-f", disk_format, "-O", disk_format, files.disk, files.snapshot)
-        # no host takes an image that pretends to be something else, and a server on its shelf would have nothing but that
+        # no host accepts an image that imitates another format, and a shelved server would have no other disk
         images.inspect(files.snapshot, f"of server {instance.uuid}", disk_format)
         yield DiskCopy(str(files.snapshot), disk_format)
     finally:
@@ -57,20 +58,20 @@ def drop_copy(guest: Guest, files: GuestDirectory) -> None:
 
 
 def tidy(root: pathlib.Path, host: str, connection: Connection, drop: Callable[[Guest, GuestDirectory], None]) -> None:
-    """The same for all guests of a host, when nothing is at work yet: no operation may come that would do it. What fails is
-    tried again at the next start, or by the guest's next snapshot."""
+    """The same for all guests of a host at the start of the daemon, since no other operation may do it. A failure is tried
+    again at the next start, or by the next snapshot of the guest."""
     for uuid in sorted({path.parent.name for name in ("snapshot.part", "frozen") for path in root.glob(f"*/{name}")}):
         try:
             guest, files = Guest(connection, uuid), GuestDirectory(root, uuid)
             if uuidutils.is_uuid_like(uuid) and files.is_of(host) and quiesce.thaw(guest, files, 0):
                 drop(guest, files)
-                LOG.info("What was left of a snapshot was removed", extra={"instance_uuid": uuid})
+                LOG.info("Removed the rest of a snapshot", extra={"instance_uuid": uuid})
         except (exception.VirtDriverError, OSError) as error:
-            LOG.error("What is left of a snapshot was not removed: %s", error, extra={"instance_uuid": uuid})
+            LOG.error("The rest of a snapshot was not removed: %s", error, extra={"instance_uuid": uuid})
 
 
 def _copy_live(instance: Instance, guest: Guest, files: GuestDirectory, disk_format: str, check: Checker) -> bool:
-    """False when the guest went off meanwhile: then nobody holds its disk any more."""
+    """False when the guest went off meanwhile: then no process holds its disk any more."""
     job = BackupJob(guest)
 
     def copy() -> None:
@@ -91,7 +92,7 @@ def _copy_live(instance: Instance, guest: Guest, files: GuestDirectory, disk_for
 
 
 class BackupJob:
-    """The backup job of one guest, of which there is at most one."""
+    """The backup job of one guest; there is at most one."""
 
     def __init__(self, guest: Guest) -> None:
         self._guest, self._lib = guest, guest.lib
@@ -102,8 +103,8 @@ class BackupJob:
         self._guest.do(lambda domain: domain.backupBegin(xml, None, 0), must_exist=True, once=True)
 
     def wait(self, check: Checker) -> None:
-        """Until it has ended; VirtDriverError when it failed, ConnectionLost when nobody knows whether it did. What ``check``
-        raises leaves the job running."""
+        """Wait for its end; VirtDriverError when it failed, ConnectionLost when its result is not known. The error of ``check``
+        leaves the job running."""
         checked = time.monotonic()
         while self._is_running():
             if time.monotonic() - checked >= copying.CHECK_SECONDS:
@@ -112,7 +113,7 @@ class BackupJob:
             time.sleep(POLL)
         ended = self._stats(self._lib.VIR_DOMAIN_JOB_STATS_COMPLETED)
         if not ended.get("type"):
-            raise ConnectionLost(uri=self._guest.uri, reason="libvirtd was started anew, and knows no job that has ended")
+            raise ConnectionLost(uri=self._guest.uri, reason="libvirtd was started again, and has no record of the job")
         if ended.get("type") != self._lib.VIR_DOMAIN_JOB_COMPLETED:
             raise exception.VirtDriverError(what="Copying the disk", reason=ended.get("errmsg") or "the backup job was ended")
 
@@ -122,7 +123,7 @@ class BackupJob:
         asked = False
         while self._is_running():
             if not asked:
-                LOG.warning("Ending a backup job that nobody waits for", extra={"instance_uuid": self._guest.uuid})
+                LOG.warning("Ending an abandoned backup job", extra={"instance_uuid": self._guest.uuid})
                 self._guest.do(self._abort)
                 asked = True
             elif time.monotonic() > deadline:

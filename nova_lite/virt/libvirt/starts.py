@@ -1,4 +1,4 @@
-"""How a guest comes to its first instruction, and what it is called when a new one does not."""
+"""Starts a guest up to its first instruction, and names the error when a new guest does not start."""
 from __future__ import annotations
 
 from collections.abc import Callable

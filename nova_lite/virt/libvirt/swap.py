@@ -1,7 +1,7 @@
-"""A disk of a running guest copied to another one, to which the guest then changes over: QEMU's mirror job, pivoted.
+"""Copies a disk of a running guest to another one, to which the guest then changes: QEMU's mirror job, pivoted.
 
-Once the job is ready, each write of the guest is done when both disks have it, so from then on either is the whole one. That is
-the moment at which the new one is noted: whatever ends in between, nobody has to know which of them the guest wrote to last.
+Once the job is ready, each write of the guest is complete when both disks have it, so either is the whole disk. At that moment
+the new disk is noted. After an interruption it does not matter to which of them the guest wrote last.
 """
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from nova_lite.virt.libvirt.guest import Guest
 from nova_lite.virt.libvirt.guest_disks import GuestDisks
 
 LOG = log.getLogger(__name__)
-POLL = 0.3                  # seconds between looks at the job
-_READY, _PIVOTS = "yes", "pivot"        # what libvirt says of a job: both are the same; the guest changes over
+POLL = 0.3                  # seconds between two reads of the job
+_READY, _PIVOTS = "yes", "pivot"        # states of a libvirt job: both disks are the same; the guest changes to the new one
 _PORTS = {"nbd": "10809", "iscsi": "3260", "rbd": "6789"}
 
 
 def swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Noter) -> None:
-    """Let the guest's disk that is ``old`` have the source of ``xml``, which is ``new``: see ComputeDriver.swap_volume. Raises
+    """Replace the guest's disk ``old`` by the source of ``xml``, which is ``new``: see ComputeDriver.swap_volume. Raises
     GuestLacksDisk and VirtDriverError.
 
-    QEMU mirrors only what has the same size: of a larger volume the guest is given the front part, and sees the rest when it
-    is started the next time.
+    QEMU mirrors disks of the same size only: of a larger volume the guest gets the first part, and the rest at its next start.
     """
     again(lambda: _swap(guest, old, new, xml, note), guest.clock)
 
@@ -53,7 +52,7 @@ def _swap(guest: Guest, old: BlockDevice, new: BlockDevice, xml: str, note: Note
 
 
 def _configure(guest: Guest, old: BlockDevice, xml: str) -> None:
-    """The configuration of the next start. An older version took a disk from that which the guest did not let go."""
+    """The configuration for the next start. An older version removed a disk from it that the guest had not released."""
     flag = guest.lib.VIR_DOMAIN_AFFECT_CONFIG
     is_there = GuestDisks(guest).find(old.serial, flag) is not None
     guest.do(lambda domain: (domain.updateDeviceFlags if is_there else domain.attachDeviceFlags)(xml, flag) and None,
@@ -61,7 +60,7 @@ def _configure(guest: Guest, old: BlockDevice, xml: str) -> None:
 
 
 def _disk(guest: Guest, old: BlockDevice) -> etree._Element:
-    """As it is now, under the name by which the guest knows it."""
+    """Its present XML, by the name that the guest has for it."""
     domain = GuestDisks(guest).side(guest.lib.VIR_DOMAIN_AFFECT_LIVE)
     found = None if domain is None else GuestDisks.element(domain, old.serial)
     if found is None:
@@ -104,11 +103,11 @@ def _mirror(guest: Guest, old: BlockDevice, wanted: etree._Element, target: str,
     flags = lib.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | lib.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
     flags |= getattr(lib, "VIR_DOMAIN_BLOCK_COPY_SYNCHRONOUS_WRITES", 0)        # since libvirt 8.0
     if _info(guest, target):
-        LOG.warning("Ending a copy of %s that nobody waits for", target, extra={"instance_uuid": guest.uuid})
+        LOG.warning("Ending an abandoned copy of %s", target, extra={"instance_uuid": guest.uuid})
         guest.do(lambda domain: domain.blockJobAbort(target, 0) and None)
     guest.do(lambda domain: domain.blockCopy(target, xml, {}, flags) and None, must_exist=True, once=True)
     while True:
-        has_job = bool(_info(guest, target))       # before the look at the disk: a job ends after it is ready
+        has_job = bool(_info(guest, target))       # before the disk is read: a job ends after it is ready
         if _mirror_of(_disk(guest, old), wanted) == _READY:
             return
         if not has_job:
@@ -117,12 +116,12 @@ def _mirror(guest: Guest, old: BlockDevice, wanted: etree._Element, target: str,
 
 
 def _change_over(guest: Guest, old: BlockDevice, wanted: etree._Element, target: str, note: Noter) -> None:
-    """The guest writes to the new one only. One that is refused that has the old one, and no copy is under way any more."""
+    """The guest writes to the new disk only. When libvirt refuses, the guest has the old disk, and no copy is under way."""
     lib = guest.lib
     try:
         guest.do(lambda domain: domain.blockJobAbort(target, lib.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT) and None, must_exist=True,
                  once=True)
-    except ConnectionLost:      # it is looked at again
+    except ConnectionLost:      # it is read again
         raise
     except exception.VirtDriverError:
         disk = _disk(guest, old)

@@ -1,8 +1,8 @@
-"""The taps of guests. The host makes those on Open vSwitch, not libvirt: so Neutron's agent can wire a nic before its guest
-comes.
+"""The taps of guests on Open vSwitch. The host makes them, not libvirt, so Neutron's agent can wire a nic before its guest
+starts.
 
-An interface in Open vSwitch carries the ids that Neutron's agents look for, and the name of the host that made it. By that name
-a host finds what a killed daemon has left.
+An interface in Open vSwitch has the ids that Neutron's agents look for, and the name of the host that made it. By that name a
+host finds what a killed daemon has left.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Taps:
         self._host, self._netns = host, netns
 
     def make(self, instance: Instance, vifs: Sequence[VIF]) -> None:
-        """The taps of a guest that is to start or to come here; one that is there stays."""
+        """Make the taps of a guest that starts or arrives here; existing taps stay."""
         for vif in vifs:
             if is_made_here(vif):
                 self._make(instance, vif)
@@ -108,7 +108,7 @@ class Taps:
         done = run(*_VSCTL, "--format=json", "--columns=name,external_ids", "find", "Interface",
                    f'external_ids:{_MAKER}="{self._host}"', check=False)
         if done.returncode:
-            LOG.warning("Open vSwitch does not say which taps it has: %s", done.stderr.strip())
+            LOG.warning("Open vSwitch does not list its taps: %s", done.stderr.strip())
             return []
         found = []
         for name, (_, ids) in json.loads(done.stdout)["data"]:

@@ -1,8 +1,7 @@
-"""What the TPM of a guest remembers.
-
-libvirt keeps it in a directory of its own and throws it away with the domain: so it is put into a file of the guest before the
-domain goes, and taken out of there before the domain is made again. Where that is not made after all, libvirt throws nothing
-away: it is taken out last, and what ends a guest removes it whether there was a domain or not.
+"""The state of a guest's TPM. libvirt keeps it in a directory of its own, and deletes it with the domain. So it is saved to a
+file of the guest before the domain is removed, and restored before the domain is defined again. When the domain is not defined
+after all, libvirt deletes nothing: so the state is restored as the last step, and the end of a guest removes it whether there
+was a domain or not.
 """
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ class TpmStates:
                 archive.add(state, arcname=uuid)
 
     def restore(self, uuid: str, files: GuestDirectory) -> None:
-        """Before the domain is defined. Raises OSError, also for a file that holds anything but such a directory: it may come
-        from another host, and libvirt gives what is there to the user of the TPM, as root."""
+        """Before the domain is defined. Raises OSError, also for a file with any other content than such a directory: the file
+        may come from another host, and libvirt, as root, gives the directory to the user of the TPM."""
         if not files.tpm.exists():
             return
         part = self._root / f"{uuid}{durable.PART}"
@@ -68,10 +67,10 @@ class TpmStates:
 
 
 def _checked(archive: tarfile.TarFile, uuid: str) -> list[tarfile.TarInfo]:
-    """What it holds. Raises OSError for links, devices and what is not in the directory of this guest."""
+    """The content. Raises OSError for links, devices, and paths outside the directory of this guest."""
     members = archive.getmembers()
     for member in members:
         parts = member.name.split("/")
         if not (member.isdir() or member.isreg()) or parts[0] != uuid or ".." in parts:
-            raise OSError(f"{member.name} cannot be a part of what a TPM remembers")
+            raise OSError(f"{member.name} cannot be a part of the state of a TPM")
     return members

@@ -19,11 +19,9 @@ CPUINFO, DEVICE = pathlib.Path("/proc/cpuinfo"), "/dev/kvm"
 
 def choose(wanted: str, arch: str, capabilities: str, cpuinfo: pathlib.Path = CPUINFO,
            device: str = DEVICE) -> str:
-    """kvm or qemu for ``[libvirt] virt_type``; raises ConfigError when libvirt does not offer what was asked for.
-
-    ``auto`` looks further than libvirt, which offers kvm wherever /dev/kvm opens: without vmx or svm among the CPU's flags
-    (nested virtualisation switched off, an emulated /dev/kvm) no x86 guest boots under it.
-    """
+    """kvm or qemu for ``[libvirt] virt_type``; raises ConfigError when libvirt does not offer it. ``auto`` also checks the CPU:
+    libvirt offers kvm wherever /dev/kvm opens, but without vmx or svm among the flags of the CPU (nested virtualisation is off,
+    or /dev/kvm is emulated) no x86 guest boots under it."""
     offered = {domain_type for a, domain_type in offers(capabilities) if a == arch}
     if wanted != "auto":
         if wanted not in offered:

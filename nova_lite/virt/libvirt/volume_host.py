@@ -1,8 +1,7 @@
-"""What a host does for a volume before and after a guest has it: it keeps the secrets, and says who it is.
+"""What a host does for a volume before and after a guest has it: it keeps the secrets, and describes itself to the storage.
 
-A password of the storage is kept as long as the volume is connected. The passphrase of an encrypted volume, or of the guest's
-own disks, is kept in libvirt's memory only, and only while there is a guest that reads it: it is asked of the key manager again
-at each start.
+A password of the storage is kept while the volume is connected. The passphrase of an encrypted volume, or of the guest's own
+disks, is kept only in libvirt's memory, and only while a guest reads it: each start reads it from the key manager again.
 """
 from __future__ import annotations
 
@@ -34,26 +33,26 @@ from nova_lite.virt.libvirt.guest import Guest
 LOG = log.getLogger(__name__)
 
 _INITIATOR_FILE = pathlib.Path("/etc/iscsi/initiatorname.iscsi")
-_USAGES = {"ceph": "name", "iscsi": "target", "volume": "volume"}       # kind of secret: element that says what it is for
+_USAGES = {"ceph": "name", "iscsi": "target", "volume": "volume"}       # kind of secret: the element with its use
 _USAGE = re.compile(r"([0-9a-f-]{36})/(?:[0-9a-f-]{36}|disks)")     # of our secrets: server and volume, or its own disks
 _IQN_PREFIX = "iqn.2010-10.org.openstack"
 
 
 class VolumeHost:
-    """One host as storage backends see it, and its libvirt secrets."""
+    """The connector of one host for storage backends, and its libvirt secrets."""
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, connection: Connection) -> None:
         self._conf, self._name, self._connection = conf, host, connection
         self._keys = KeyManager(conf)
 
     def connector(self) -> dict[str, Any]:
-        """What the Volume service is told."""
+        """The connector for the Volume service."""
         return {"host": self._name, "ip": self._conf.my_ip, "initiator": self._initiator(), "multipath": False,
                 "os_type": "linux", "platform": os.uname().machine, "do_local_attach": False}
 
     def connect(self, instance: Instance, device: BlockDevice, connection_info: dict[str, Any]) -> dict[str, Any]:
-        """Keep the secrets, look at the file; the connection_info that may be stored. Raises InvalidVolume, and what
-        ``KeyManager.passphrase`` and ``luks.make_ready`` raise."""
+        """Keep the secrets and check the file; returns the connection_info that may be stored. Raises InvalidVolume, and the
+        errors of ``KeyManager.passphrase`` and ``luks.make_ready``."""
         made = volumes.prepared(instance, str(device.volume_id), connection_info)
         data, kind, encrypted = made["data"], made["driver_volume_type"], encryption.of(made)
         passphrase = self._keys.passphrase(encrypted.key_id) if encrypted is not None else ""
@@ -84,7 +83,7 @@ class VolumeHost:
         return self._connection.run(lambda connection: {server for server, _ in self._kept(connection)})
 
     def forget_all(self, instance_uuid: str) -> None:
-        """Forget the secrets of a server that has no guest here, and of whose volumes nobody here knows any more."""
+        """Delete the secrets of a server that has no guest here, and whose volumes are no longer known here."""
         if Guest(self._connection, instance_uuid).power_state() is None:
             for server, uuid in self._connection.run(self._kept):
                 if server == instance_uuid:
@@ -172,14 +171,14 @@ class VolumeHost:
             made = connection.secretDefineXML(xml)
             try:
                 made.setValue(raw, 0)
-            except BaseException:       # one without value would pass for one that is kept
+            except BaseException:       # a secret without a value would count as stored
                 made.undefine()
                 raise
 
         self._connection.run(keep)
 
     def _initiator(self) -> str:
-        """This host's IQN: that of its iSCSI initiator when it has one, else one of its name."""
+        """This host's IQN: that of its iSCSI initiator when it has one, else one made of its name."""
         try:
             match = re.search(r"^InitiatorName=(\S+)", _INITIATOR_FILE.read_text(), re.MULTILINE)
         except OSError:

@@ -31,7 +31,7 @@ _SECRET_WORDS = ("password", "keyring", "passphrase")
 
 
 def secret_uuid(instance: Instance, volume_id: str) -> str:
-    """The uuid of the secret by which a server reaches a volume: the same whoever asks, another for each server."""
+    """The uuid of the secret by which a server reaches a volume: the same for every caller, and different for each server."""
     return str(uuid.uuid5(_OURS, f"{instance.uuid} {volume_id}"))
 
 

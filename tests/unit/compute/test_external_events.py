@@ -111,7 +111,7 @@ def test_a_port_that_cannot_be_wired_ends_it_too(make, state, reason):
 
 
 def test_silence_is_fatal(make):
-    with pytest.raises(exception.BuildAborted, match="did not say within 1 s that port one, two is wired"):
+    with pytest.raises(exception.BuildAborted, match="did not report within 1 s that port one, two is wired"):
         _run(make(timeout=1))
 
 
@@ -170,7 +170,7 @@ def test_a_destination_waits_for_events_and_does_not_ask_for_states(make):
 
 def test_a_destination_takes_no_guest_whose_ports_are_not_wired_in_time(make):
     events = make(timeout=1)
-    with pytest.raises(exception.MigrationError, match="did not say within 1 s that port two is wired"):
+    with pytest.raises(exception.MigrationError, match="did not report within 1 s that port two is wired"):
         _wait_for_guest(events, lambda: _told(events, "one"))
 
 

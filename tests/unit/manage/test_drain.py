@@ -264,7 +264,7 @@ def test_a_resize_that_waits_for_its_user_is_not_confirmed(cloud, make_drain):
     cloud.wait(server, states.RESIZED)
     emptying, lines = make_drain()
     assert not emptying.run()
-    assert "stays: it went to h2, but its files are here until somebody confirms or reverts" in _line(lines, server)
+    assert "stays: it went to h2, but its files are here until a user confirms or reverts" in _line(lines, server)
     assert _move(cloud, server).status == "finished"
 
 

@@ -31,7 +31,7 @@ def test_sample_is_the_checked_in_one(command, tmp_path):
 
 
 @pytest.mark.parametrize(("file", "problem"), [
-    (f'"{SHOW}": "role:a or"', f"{SHOW}: cannot be parsed and so denies everybody: role:a or"),
+    (f'"{SHOW}": "role:a or"', f"{SHOW}: cannot be parsed, and so denies all callers: role:a or"),
     ('"os_compute_api:servers:shows": "@"', "os_compute_api:servers:shows: no such rule"),
     (f'"{SHOW}": "rule:admin_ap"', f"{SHOW}: refers to the rule admin_ap, which does not exist"),
     (f'"{SHOW}": "not rule:{START}"\n"{START}": "rule:{SHOW}"', f"{SHOW}: refers to itself\n{START}: refers to itself"),

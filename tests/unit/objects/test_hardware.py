@@ -61,7 +61,7 @@ def test_the_topology_that_fits_best(specs, properties, vcpus, expected):
     ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-2", "hw:numa_mem.0": "1024"}, {}, "not assigned"),
     ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "1000"}, {}, "1000 MB of memory assigned"),
     ({"hw:numa_nodes": "1", "hw:numa_mem.1": "1000"}, {}, "NUMA node 1"),
-    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "x", "hw:numa_mem.0": "1024"}, {}, "no list of CPUs"),
+    ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "x", "hw:numa_mem.0": "1024"}, {}, "not a list of CPUs"),
     ({"hw:mem_page_size": "huge"}, {}, "Invalid memory page size 'huge'"),
     ({"hw:mem_page_size": "small"}, {"hw_mem_page_size": "2MB"}, "forbidden"), ({}, {"hw_mem_page_size": "2MB"}, "forbidden"),
     ({"hw:tpm_model": "tpm-crb"}, {}, "needs hw:tpm_version"), ({"hw:tpm_version": "3"}, {}, "hw:tpm_version=3"),

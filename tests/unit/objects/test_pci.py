@@ -29,7 +29,7 @@ def test_a_host_offers_what_its_operator_says(spec, addresses):
 
 @pytest.mark.parametrize(("text", "reason"), [
     ("{", "is not JSON"), ('"gpu"', "is not an object"), ('{"vendor_id": "nvidia"}', "vendor_id is not four"),
-    ('{"physical_network": "x"}', "physical_network is not offered"), ('{"address": "; rm"}', "address is no address")])
+    ('{"physical_network": "x"}', "physical_network is not offered"), ('{"address": "; rm"}', "address is not an address")])
 def test_a_device_spec_that_cannot_be_read_is_told_at_start(text, reason):
     with pytest.raises(exception.ConfigError, match=reason):
         pci.device_specs([text])
@@ -86,5 +86,5 @@ def test_nobody_is_given_what_another_has(text, held, chosen):
 
 @pytest.mark.parametrize("text", ["", "04:02.1", "0000:04:02.8", "0000:04:02.1; x", "../0"])
 def test_what_is_no_address(text):
-    with pytest.raises(ValueError, match="is no PCI address"):
+    with pytest.raises(ValueError, match="is not a PCI address"):
         pci.address_parts(text)

@@ -82,7 +82,7 @@ def test_a_guest_that_may_run_on_two_hosts_is_written_down_as_such(verb):
 
 @each
 def test_its_host_may_not_write_where_the_server_is_unless_it_moves(verb):
-    assert "host" not in verb.writes or verb.move is not None or verb.if_host_dies is IfHostDies.SHELF
+    assert "host" not in verb.writes or verb.move is not None or verb.if_host_dies is IfHostDies.STAY_SHELVED
 
 
 @each

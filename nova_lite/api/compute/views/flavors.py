@@ -1,4 +1,4 @@
-"""What a flavor looks like, by microversion."""
+"""The view of a flavor, by microversion."""
 from __future__ import annotations
 
 from typing import Any
@@ -17,7 +17,7 @@ def brief(req: Request, flavor: Flavor) -> dict[str, Any]:
 
 
 def full(req: Request, flavor: Flavor, with_specs: bool) -> dict[str, Any]:
-    """All there is to see; ``with_specs`` says whether the caller may see extra specs (2.61)."""
+    """All attributes; ``with_specs``: whether the caller may see extra specs (2.61)."""
     view = brief(req, flavor) | {
         "ram": flavor.memory_mb, "vcpus": flavor.vcpus, "disk": flavor.root_gb,
         "OS-FLV-EXT-DATA:ephemeral": flavor.ephemeral_gb, "os-flavor-access:is_public": flavor.is_public,

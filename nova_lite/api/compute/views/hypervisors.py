@@ -1,4 +1,4 @@
-"""What a hypervisor looks like, by microversion."""
+"""The view of a hypervisor, by microversion."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""What an image looks like to clients of the Compute API."""
+"""The view of an image in the Compute API."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What security groups look like."""
+"""The view of security groups."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +7,7 @@ from nova_lite.objects.network import SecurityGroup, SecurityGroupRule
 
 
 def full(group: SecurityGroup) -> dict[str, Any]:
-    """A group with its rules for what comes in."""
+    """A group with its rules for incoming traffic."""
     return {"id": group.id, "name": group.name, "description": group.description, "tenant_id": group.project_id,
             "rules": [rule(one) for one in group.rules]}
 

@@ -1,4 +1,4 @@
-"""What diagnostics look like."""
+"""The view of diagnostics."""
 from __future__ import annotations
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""A server as clients see it, at each microversion.
+"""The view of a server, by microversion.
 
-A :class:`ServerView` is made once per request and decides once what is shown; it then builds each server from a plain row of
-the columns that it asked for. Nothing here reads the database.
+A :class:`ServerView` is made once per request, and decides once which attributes are shown. It then builds each server from a
+row of the columns that it has asked for. It does not read the database.
 """
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FAULTY = frozenset(("ERROR", "DELETED"))
 
 
 def host_id(project_id: str, host: str | None) -> str:
-    """The name of a host that tells a project which of its servers share one, and nothing more."""
+    """A hash of the host name: a project sees which of its servers share a host, but not the host."""
     return hashlib.sha224((project_id + host).encode()).hexdigest() if host else ""
 
 
@@ -69,7 +69,8 @@ def addresses(network_info: list[dict[str, Any]] | None, extended: bool) -> dict
 
 
 class ServerView:
-    """The view of one request. ``short``: without what PUT leaves out before 2.75; ``groups``: with server_groups."""
+    """The view for one request. ``short``: without the attributes that PUT leaves out before 2.75; ``groups``: with
+    server_groups."""
 
     def __init__(self, req: Request, short: bool = False, groups: bool = True) -> None:
         self._since = {version: req.since(version) for version in (*_SINCE, "2.3", "2.16", "2.26", "2.71")}

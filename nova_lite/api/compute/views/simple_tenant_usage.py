@@ -1,4 +1,4 @@
-"""What the usage of a project looks like."""
+"""The view of the usage of a project."""
 from __future__ import annotations
 
 import datetime

@@ -1,4 +1,4 @@
-"""What a person sees of a guest: serial console with its log, VNC or SPICE, screen, pointer."""
+"""The console devices of a guest: serial console with its log, VNC or SPICE, screen, pointer."""
 from __future__ import annotations
 
 from lxml import etree

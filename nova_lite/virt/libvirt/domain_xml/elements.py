@@ -1,4 +1,4 @@
-"""What lxml's builder has no word for."""
+"""XML elements that lxml's builder cannot make."""
 from __future__ import annotations
 
 from lxml import etree

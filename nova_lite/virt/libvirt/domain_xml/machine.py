@@ -44,7 +44,8 @@ def _os(config: GuestConfig) -> etree._Element:
 
 
 def _uefi(element: etree._Element, firmware: Firmware) -> None:
-    """libvirt chooses the firmware's file among those that the host has; without a word it might take one with secure boot."""
+    """libvirt chooses the firmware's file among those of the host. secure-boot is always set: else libvirt might choose a file
+    with secure boot."""
     state = "yes" if firmware.secure_boot else "no"
     element.set("firmware", "efi")
     element.append(E.firmware(E.feature(enabled=state, name="enrolled-keys"), E.feature(enabled=state, name="secure-boot")))

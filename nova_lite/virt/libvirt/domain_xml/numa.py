@@ -1,4 +1,4 @@
-"""Which part of the host a guest is bound to: NUMA nodes, CPUs, huge pages; and what it sees of that."""
+"""Binds a guest to NUMA nodes, CPUs and huge pages of the host, and describes the nodes that the guest has."""
 from __future__ import annotations
 
 from lxml import etree

@@ -11,7 +11,7 @@ PORTS = 16      # on PCI Express each device takes one, and none can be added to
 
 
 def elements(config: GuestConfig) -> list[etree._Element]:
-    """Those that the guest has; the balloon's statistics are what memory figures come from."""
+    """The small devices of the guest. Memory diagnostics come from the statistics of the balloon."""
     found = []
     if "q35" in config.machine or config.machine.startswith("virt"):
         found += [E.controller(type="pci", index=str(n), model="pcie-root-port") for n in range(1, PORTS + 1)]

@@ -46,7 +46,7 @@ def test_the_route_of_the_page(extended):
 def test_the_package_of_the_page(tmp_path):
     """Installed, its rules stand in the sample of all rules."""
     (tmp_path / "acme_greeting.py").write_text(BLOCKS["python"])
-    (tmp_path / "setup.cfg").write_text(BLOCKS["ini"])
+    (tmp_path / "pyproject.toml").write_text(BLOCKS["toml"])
     build = "from setuptools import setup; setup()"
     subprocess.run([sys.executable, "-c", build, "-q", "egg_info"], cwd=tmp_path, check=True, capture_output=True)
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", "from nova_lite.cmd.policy import main; main()", "sample"],

@@ -26,6 +26,13 @@ def test_the_document_is_valid_and_complete(version):
     json.dumps(document)        # nothing in it that is not JSON
 
 
+def test_a_summary_is_one_whole_sentence():
+    document = openapi.document("2.90")
+    found = [item[method]["summary"] for item in document["paths"].values() for method in item if method != "parameters"]
+    assert [text for text in found if not text.startswith("One of the actions ") and not text.endswith(".")] == []
+    assert [text for text in found if ". " in text] == []
+
+
 def test_a_route_is_told_only_where_it_is_served():
     assert "/servers/{server_id}/tags" not in openapi.document("2.25")["paths"]
     assert "/servers/{server_id}/tags" in openapi.document("2.26")["paths"]

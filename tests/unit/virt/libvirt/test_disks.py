@@ -491,7 +491,7 @@ def test_a_rescue_disk_that_says_it_stands_on_a_file_of_the_host(conf, files, im
     DiskMaker(conf).make_rescue(instance(), made_of, files, Fetch(image))
     secret.write_bytes(b"x" * 512)
     qemu_img("create", "-q", "-f", "qcow2", "-F", "raw", "-b", secret, path)
-    with pytest.raises(OSError, match="no base image of this host"):
+    with pytest.raises(OSError, match="not a base image of this host"):
         DiskMaker(conf).make_rescue(instance(), made_of, files, Fetch(image))
 
 

@@ -53,10 +53,10 @@ def _bad_disk(driver, tmp_path):
 @pytest.mark.skipif(not shutil.which("qemu-img"), reason="qemu-img is not installed")
 def test_a_disk_on_a_file_of_the_host_is_neither_started_nor_copied(driver, tmp_path):
     server, files = instance(host="h1"), _bad_disk(driver, tmp_path)
-    with pytest.raises(OSError, match="secret, which is no base image of this host"):
+    with pytest.raises(OSError, match="secret, which is not a base image of this host"):
         driver.power_on(server, [])
     assert driver._guest(server).power_state() is None
-    with pytest.raises(OSError, match="secret, which is no base image of this host"), driver.snapshot(server):
+    with pytest.raises(OSError, match="secret, which is not a base image of this host"), driver.snapshot(server):
         pass
     assert sorted(path.name for path in files.path.iterdir() if path.name != "binding.json") == ["disk"]
 
@@ -71,7 +71,7 @@ def test_what_a_header_may_not_say(driver, tmp_path, name):
         disk.write(b"QFI\xfb" + struct.pack(">IQI", 3, 0x200, len(name)))
         disk.seek(0x200)
         disk.write(name)
-    with pytest.raises(OSError, match="no base image of this host"):
+    with pytest.raises(OSError, match="not a base image of this host"):
         images.base_of(files.disk, "qcow2", None)
     assert images.base_of(files.disk, "raw", None) is None
     with open(files.disk, "r+b") as disk:       # no backing file, but the data of another one

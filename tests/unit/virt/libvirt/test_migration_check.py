@@ -121,7 +121,7 @@ def test_a_directory_that_cannot_be_read_is_not_taken_for_one_of_ones_own(tmp_pa
     files, there = GuestDirectory(tmp_path, UUID), SourceFacts("QEMU", 1, 1, token="t")
     assert not migration_check.is_shared(files, there)
     (files.path / migration_check.TOKEN).mkdir(parents=True)
-    with pytest.raises(exception.MigrationPreCheckError, match="nobody knows"):
+    with pytest.raises(exception.MigrationPreCheckError, match="not known whether"):
         migration_check.is_shared(files, there)
 
 
