@@ -22,7 +22,7 @@ class Conductor:
 def transport(tmp_path, monkeypatch):
     monkeypatch.setenv("NOVA_LITE_CONCURRENCY", "threading")
     file = tmp_path / "conf"
-    file.write_text(f"[DEFAULT]\ntransport_url = fake://\ncontrol_exchange = {uuid.uuid4()}\n")
+    file.write_text(f"[DEFAULT]\ntransport_url = in-process:///{uuid.uuid4()}\n")
     made = rpc.get_transport(nova_conf.load([], config_files=[str(file)]))
     yield made
     made.cleanup()
