@@ -20,7 +20,6 @@ from nova_lite import conf as nova_conf
 from nova_lite.db import core, migration
 
 
-
 class Statements(dict[Any, Any]):
     """Compiled statements of all SQLite engines: each test makes engines of its own, and an engine of its own would compile
     each statement anew. SQLAlchemy's keys begin with the dialect of the engine."""
