@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import pathlib
 import re
@@ -49,3 +50,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="make guest-test"))
     if hasattr(config, "workerinput") and not any(item.nodeid.startswith("tests/unit/") for item in items):
         items.sort(key=lambda item: _place(item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, and the garbage collector need not look at it again and again: it is most of all objects."""
+    gc.collect()
+    gc.freeze()

@@ -39,10 +39,11 @@ class Services:
         self.projects = Projects(self.conf)
 
 
-def make_services(conf: cfg.ConfigOpts, modules: Sequence[ModuleType] | None = None) -> Services:
+def make_services(conf: cfg.ConfigOpts, modules: Sequence[ModuleType] | None = None, policy: Policy | None = None) -> Services:
     """Everything from the configuration; nothing connects before its first use.
 
-    ``modules`` are the API's resources, which bring the policy rules; None: those of the entry points.
+    ``modules`` are the API's resources, which bring the rules of ``policy``, unless that is given; None: those of the entry
+    points.
     """
     from nova_lite.api.openstack import rules
     from nova_lite.compute.api import ComputeAPI
@@ -58,4 +59,4 @@ def make_services(conf: cfg.ConfigOpts, modules: Sequence[ModuleType] | None = N
     network = network_base.load(conf, DatabasePortStore(db, SecurityGroupNotifier(db, rpcapi.ComputeAPI(transport, to_hosts))))
     volume = volume_base.load(conf)
     compute = ComputeAPI(conf, db, transport, image, network, volume)
-    return Services(conf, db, Policy(conf, rules.installed(modules)), image, network, volume, compute)
+    return Services(conf, db, policy or Policy(conf, rules.installed(modules)), image, network, volume, compute)

@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import oslo_messaging as messaging
@@ -194,7 +195,11 @@ def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpo
     target = messaging.Target(topic=topic, server=server, version=VERSION)
     for endpoint in endpoints:
         endpoint.target = messaging.Target(version=VERSION)  # type: ignore[attr-defined]
-    return messaging.get_rpc_server(transport, target, list(endpoints),
+    made = messaging.get_rpc_server(transport, target, list(endpoints),
                                     executor="eventlet" if concurrency.is_green() else "threading",
                                     serializer=ContextSerializer(),
                                     access_policy=_Exposed)
+    if not concurrency.is_green():
+        # futurist's threads look once a second whether they shall end, and each message starts one more of them
+        made._executor_cls = ThreadPoolExecutor
+    return made

@@ -53,7 +53,7 @@ def _check_connection_is_set(conf: cfg.ConfigOpts) -> None:
 
 def _is_alone(conf: cfg.ConfigOpts) -> bool:
     """Whether the broker is in this process, so that no other service can be there."""
-    return oslo_messaging.TransportURL.parse(conf).transport in ("fake", "kombu+memory")
+    return oslo_messaging.TransportURL.parse(conf).transport in ("in-process", "fake", "kombu+memory")
 
 
 def check_cloud(conf: cfg.ConfigOpts) -> None:

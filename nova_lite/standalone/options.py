@@ -32,7 +32,7 @@ def overrides(conf: cfg.ConfigOpts) -> dict[str, Any]:
     state = pathlib.Path(os.path.abspath(conf.standalone_state))
     fake = conf.standalone_virt_driver == "fake"
     return {
-        "state_path": str(state), "transport_url": "fake://", "api__auth_strategy": "embedded",
+        "state_path": str(state), "transport_url": "in-process://", "api__auth_strategy": "embedded",
         "api__port": conf.standalone_port, "metadata__port": conf.standalone_metadata_port,
         "database__connection": f"sqlite:///{state}/nova_lite.sqlite", "compute__driver": conf.standalone_virt_driver,
         **({"vnc__novncproxy_port": conf.standalone_console_port,

@@ -46,10 +46,10 @@ def cloud(server, tmp_path, monkeypatch):
     """The API on each kind of database, with 27 servers whose names are as long as names can be."""
     url = make_tables(server.new_database())
     monkeypatch.setattr(conftest.microversions, "MAX", "2.104")
-    (tmp_path / "nova-lite.conf").write_text("[DEFAULT]\ntransport_url = fake:/\n")
+    (tmp_path / "nova-lite.conf").write_text("[DEFAULT]\ntransport_url = in-process://\n")
     conf = conftest.nova_conf.load([], config_files=[str(tmp_path / "nova-lite.conf")], state_path=str(tmp_path),
                                    database__connection=url, network__driver="bridge", image__driver="local")
-    made = conftest.Cloud(conftest.app.make_services(conf))
+    made = conftest.Cloud(conftest.app.make_services(conf, policy=conftest.default_policy()))
     for number in range(27):
         text = "a" * 255 if number % 2 else "".join(random.Random(number).choices("ab", k=255))
         made.add_server(display_name=text, display_description=text, hostname=text, reservation_id=text[:32], key_name=text,

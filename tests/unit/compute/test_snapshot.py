@@ -286,7 +286,7 @@ def test_backups_rotate(cloud, images, server):
         made.append(image_id)
         record = pathlib.Path(cloud.conf.image.local_path, f"{image_id}.json")
         created = datetime.datetime(2026, 1, 1 + number).isoformat()
+        cloud.wait_action(action_id, "done")        # the host writes the record, too
         record.write_text(json.dumps({**json.loads(record.read_text()), "created_at": created}))
-        cloud.wait_action(action_id, "done")
         assert state(cloud, server) == ("active", None, 1, None)
     assert {image.id for image in images.list(OWNER)} == {other[1], *made[1:]}

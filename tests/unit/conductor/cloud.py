@@ -1,4 +1,4 @@
-"""Conductor, scheduler and compute hosts with the fake driver in one process: real managers, RPC on fake://, SQLite.
+"""Conductor, scheduler and compute hosts with the fake driver in one process: real managers, RPC in the process, SQLite.
 
 No loop runs by itself: a test says when the sweeper looks, when a host reports, which message is lost, and which worker or
 host has been silent for too long (:meth:`Cloud.expire`, :meth:`Cloud.silence` put the time of the last sign of life back).
@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
-from futurist._thread import ThreadWorker
 
 from nova_lite import conf as nova_conf
 from nova_lite import rpc, units
@@ -30,8 +29,6 @@ from nova_lite.scheduler.manager import SchedulerManager
 from tests.support.clock import FastClock
 from tests.unit.db.databases import make_tables
 
-# seconds after which an idle thread of an RPC server sees that it shall end: the end of each test waits for it twice
-ThreadWorker.MAX_IDLE_FOR = 0.05
 FLAVOR = Flavor(flavorid="1", name="small", vcpus=1, memory_mb=1024, root_gb=10)
 HOUR = datetime.timedelta(hours=1)
 
@@ -41,8 +38,8 @@ class Cloud:
 
     def __init__(self, directory: Path, config="", **options):
         file = directory / "nova-lite.conf"
-        # an exchange of its own: messages that nobody took must not reach the next test
-        file.write_text(f"[DEFAULT]\ntransport_url = fake://\ncontrol_exchange = {uuid.uuid4()}\n{config}")
+        # a bus of its own: messages that nobody took must not reach the next test
+        file.write_text(f"[DEFAULT]\ntransport_url = in-process:///{uuid.uuid4()}\n{config}")
         self.conf = nova_conf.load([], config_files=[str(file)], **{
             "state_path": str(directory), "host": "control", "database__connection": f"sqlite:///{directory}/nova.sqlite",
             "compute__driver": "fake", "network__driver": "null", **options})

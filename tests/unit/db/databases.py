@@ -12,11 +12,34 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import sqlalchemy as sa
 
 from nova_lite import conf as nova_conf
 from nova_lite.db import core, migration
+
+
+class Statements(dict[Any, Any]):
+    """Compiled statements of all SQLite engines: each test makes engines of its own, and an engine of its own would compile
+    each statement anew. SQLAlchemy's keys begin with the dialect of the engine."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key[1:], value)
+
+
+_STATEMENTS = Statements()
+
+
+def _share_statements(connection: sa.Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        connection.execution_options(compiled_cache=_STATEMENTS)
+
+
+sa.event.listen(sa.Engine, "engine_connect", _share_statements)
 
 URLS = ["sqlite", *os.environ.get("NOVA_LITE_TEST_DATABASES", "").split()]
 

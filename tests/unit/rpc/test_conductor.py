@@ -3,6 +3,7 @@ import threading
 import time
 import uuid
 
+import oslo_messaging as messaging
 import pytest
 
 from nova_lite import conf as nova_conf
@@ -22,7 +23,7 @@ class Conductor:
 def transport(tmp_path, monkeypatch):
     monkeypatch.setenv("NOVA_LITE_CONCURRENCY", "threading")
     file = tmp_path / "conf"
-    file.write_text(f"[DEFAULT]\ntransport_url = fake://\ncontrol_exchange = {uuid.uuid4()}\n")
+    file.write_text(f"[DEFAULT]\ntransport_url = in-process:///{uuid.uuid4()}\n")
     made = rpc.get_transport(nova_conf.load([], config_files=[str(file)]))
     yield made
     made.cleanup()
@@ -49,15 +50,41 @@ def test_a_stop_ends_the_wait(transport):
     assert not rpcapi.ConductorAPI(transport).wait_until_there(stopping)
 
 
-def test_who_stops_asks_nobody_twice(transport, monkeypatch):
-    monkeypatch.setattr(rpcapi, "TIMEOUT", 0.3)
+class Silent:
+    """Lets each question run into its time-out: the third one when ``go_on`` is set, others at once."""
+
+    def __init__(self):
+        self.questions, self.third, self.go_on = [], threading.Event(), threading.Event()
+
+    def get_instance(self, context, instance_uuid):
+        self._hear("get_instance")
+
+    def steps(self, context, calls):
+        self._hear("steps")
+
+    def _hear(self, question):
+        self.questions.append(question)
+        if len(self.questions) == 3:
+            self.third.set()
+            assert self.go_on.wait(60)
+        raise messaging.MessagingTimeout("no answer")
+
+
+def test_who_stops_asks_nobody_twice(transport):
+    silent = Silent()
+    server = rpc.get_server(transport, rpc.CONDUCTOR, "silent", [silent])
+    server.start()
     api = rpcapi.ConductorAPI(transport)
     asked = threading.Thread(target=lambda: pytest.raises(exception.ConductorAway, api.get_instance, admin_context(), "x"))
     asked.start()
-    time.sleep(0.7)
-    assert asked.is_alive()         # it asks again and again
+    assert silent.third.wait(60)    # it asks again and again
     api.disable_retries()
+    silent.go_on.set()
     asked.join(60)
     assert not asked.is_alive()
+    assert silent.questions == ["get_instance"] * 3
     with pytest.raises(exception.ConductorAway):     # and what many have to tell fails for all of them at once
         api.claim_actions(list(range(100)), "h", "o")
+    assert silent.questions[3:] == ["steps"]
+    server.stop()
+    server.wait()

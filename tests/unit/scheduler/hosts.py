@@ -22,7 +22,7 @@ class Hosts:
     def __init__(self, url: str, directory: Path, **options):
         url = f"sqlite:///{directory}/nova.sqlite" if url == "sqlite" else url
         file = directory / "nova-lite.conf"
-        file.write_text("[DEFAULT]\ntransport_url = fake://\n")
+        file.write_text("[DEFAULT]\ntransport_url = in-process://\n")
         self.conf = nova_conf.load([], config_files=[str(file)], database__connection=url, database__max_pool_size=20,
                                    **options)
         self.db = core.Database(self.conf)

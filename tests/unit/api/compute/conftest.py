@@ -1,6 +1,7 @@
 """The Compute API on an empty SQLite database, asked by WSGI; every answer is held against its route's response schema."""
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import uuid
@@ -16,15 +17,22 @@ import webob
 from nova_lite import conf as nova_conf
 from nova_lite import units
 from nova_lite.api import app, auth
-from nova_lite.api.openstack import microversions, registry, router
+from nova_lite.api.openstack import microversions, registry, router, rules
 from nova_lite.db import flavors, instances, models, secret_keys
 from nova_lite.objects.flavor import Flavor
+from nova_lite.policy import Policy
 from tests.unit.db.databases import URLS, empty_database
 
 SAMPLES: dict[str, dict[str, list[str]]] = json.loads((pathlib.Path(__file__).parent / "sample_keys.json").read_text())
 _FREE_KEYS = {"metadata", "extra_specs", "cpu_info", "hosts", "rules", "links"}
 TABLE = registry.Registry(registry.load_modules(), check_schemas=True)
 """All routes; what a test needs of them is checked and compiled once for all tests of a process."""
+
+
+@functools.cache
+def default_policy() -> Policy:
+    """The rules without a policy file, read once for all tests of a process."""
+    return Policy(nova_conf.load([], config_files=[]), rules.installed())
 
 
 @dataclass(frozen=True)
@@ -150,13 +158,13 @@ def cloud(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: p
           options: dict[str, Any]) -> Iterator[Cloud]:
     """A cloud that knows every microversion up to 2.104, announced or not."""
     monkeypatch.setattr(microversions, "MAX", "2.104")
-    (tmp_path / "nova-lite.conf").write_text("[DEFAULT]\ntransport_url = fake:/\n")
+    (tmp_path / "nova-lite.conf").write_text(f"[DEFAULT]\ntransport_url = in-process:///{uuid.uuid4()}\n")
     with empty_database(request.param, tmp_path) as url:
         conf = nova_conf.load([], config_files=[str(tmp_path / "nova-lite.conf")], **{
             "state_path": str(tmp_path), "database__connection": url, "network__driver": "bridge",
             "image__driver": "local", **options})
         secret_keys.ensure(conf)
-        services = app.make_services(conf)
+        services = app.make_services(conf, policy=default_policy())
         yield Cloud(services)
         services.db.dispose()
 

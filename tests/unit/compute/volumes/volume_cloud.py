@@ -11,16 +11,15 @@ from typing import Any
 
 from nova_lite import exception, units
 from nova_lite.api import app, auth
-from nova_lite.api.openstack import microversions, router, rules
+from nova_lite.api.openstack import microversions, router
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import flavors, models
 from nova_lite.image import base as image_base
 from nova_lite.network import base as network_base
 from nova_lite.objects import states
-from nova_lite.policy import Policy
 from nova_lite.volume import base as volume_base
-from tests.unit.api.compute.conftest import TABLE, Client
+from tests.unit.api.compute.conftest import TABLE, Client, default_policy
 from tests.unit.conductor.cloud import Cloud
 
 DOWN = exception.ServiceUnavailable(what="Cinder", reason="it does not answer")
@@ -71,7 +70,7 @@ class VolumeCloud(Cloud):
         self.volumes = volume_base.load(self.conf)
         self.api_volumes = Meddling(self.volumes)
         compute = ComputeAPI(self.conf, self.db, self.transport, image, network, self.api_volumes, self.clock)
-        self.services = app.Services(self.conf, self.db, Policy(self.conf, rules.installed()), image, network,
+        self.services = app.Services(self.conf, self.db, default_policy(), image, network,
                                      self.api_volumes, compute)
         self.app = auth.NoAuth2(auth.ContextFilter(router.Router(self.services, TABLE, validate_responses=True)))
         self.member = Client(self.app, "u", "p", version="2.89")
