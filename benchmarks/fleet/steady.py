@@ -54,11 +54,9 @@ def measure(cloud: Cloud, window: float, events: int) -> dict[str, Any]:
 
 def real_rates(own: Values, events: dict[str, Values], hosts: int) -> Values:
     """A second, if hosts reported and looked as often as in production: the sum of what was measured apart."""
-    beat, full, look, daemon = (events[name] for name in ("heartbeat", "heartbeat with inventory", "look",
-                                                          "heartbeat of a daemon"))
-    rates = {name: own[name] + hosts / REPORT * (beat[name] * (1 - 1 / FULL_EVERY) + full[name] / FULL_EVERY) +
-             hosts / LOOK * look[name] for name in own}
-    return rates | {"cpu_computes": hosts / REPORT * daemon["cpu_computes"]}
+    beat, full, look = (events[name] for name in ("heartbeat of a daemon", "heartbeat with inventory", "look"))
+    inventory = {name: (full[name] - events["heartbeat"][name]) / FULL_EVERY for name in own}
+    return {name: own[name] + hosts / REPORT * (beat[name] + inventory[name]) + hosts / LOOK * look[name] for name in own}
 
 
 def census(cloud: Cloud) -> dict[str, Any]:
