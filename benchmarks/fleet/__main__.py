@@ -70,7 +70,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
                                      formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--hosts", type=_numbers, default=[100, 200, 300], help="sizes of the fleet, separated by commas")
     parser.add_argument("--wire", choices=["host", "shared"], default="host")
-    parser.add_argument("--dilation", type=int, default=1, help="how many times less often hosts report")
+    parser.add_argument("--dilation", type=int, default=1,
+                        help="how many times less often hosts report; 6 or 12 need the shortest windows")
     parser.add_argument("--per-process", type=int, default=100, help="hosts of one nova-lite-compute")
     parser.add_argument("--servers", type=int, default=0, help="servers of each host, made by a script")
     parser.add_argument("--database", choices=["mariadb", "postgresql"], default="mariadb")
