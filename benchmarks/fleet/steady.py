@@ -1,0 +1,116 @@
+"""What a fleet costs that has nothing to do, and what single events cost."""
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import sqlalchemy as sa
+
+from benchmarks.fleet.cloud import LOOK, REPORT, Cloud, say
+from benchmarks.fleet.meter import Values
+from nova_lite import rpc
+from nova_lite.context import admin_context
+from nova_lite.db import models
+from nova_lite.rpc.conductor import ConductorAPI
+from nova_lite.virt.fake import FakeDriver
+
+FULL_EVERY = 30         # heartbeats with an inventory: compute/manager.py
+OWN_SECONDS = 60        # one run of the longest frequent task of a conductor
+THREADS = 4
+_KIND = re.compile(r"^(compute_fanout|reply|compute)[_.]")
+
+
+def measure(cloud: Cloud, window: float, events: int) -> dict[str, Any]:
+    """All figures of the fleet as it is now, with nobody asking for anything."""
+    plan, hosts = cloud.plan, len(cloud.hosts)
+    time.sleep(1.2 * plan.report_interval)      # each host looks at its guests after its first reports
+    # what a conductor does by itself is taken off later: so as many of its runs a second have to be in both windows
+    step = plan.report_interval if plan.dilation == 1 else math.lcm(plan.report_interval, OWN_SECONDS)
+    seconds = math.ceil(window / step) * step
+    say(f"{hosts} hosts: {seconds} s with nothing to do")
+    with cloud.meter.window() as everything:
+        time.sleep(seconds)
+    rates = everything.rates()
+    result: dict[str, Any] = {"hosts": hosts, "seconds": seconds, "rates": rates,
+                              "oldest_report_s": round(max(cloud.silences().values()), 1), **census(cloud)}
+    if plan.dilation == 1:
+        own = None
+        result["real_rates"] = rates
+    else:
+        with cloud.hosts_stopped(), cloud.meter.window() as alone:
+            time.sleep(OWN_SECONDS)
+        own = result["own_rates"] = alone.rates()
+        time.sleep(plan.report_interval)
+    result["events"] = single_events(cloud, events, rates)
+    if own is not None:
+        beats = hosts * seconds / plan.report_interval
+        result["events"]["heartbeat of a daemon"] = everything.per_event(beats, own)
+        result["real_rates"] = real_rates(own, result["events"], hosts)
+    return result
+
+
+def real_rates(own: Values, events: dict[str, Values], hosts: int) -> Values:
+    """A second, if hosts reported and looked as often as in production: the sum of what was measured apart."""
+    beat, full, look = (events[name] for name in ("heartbeat of a daemon", "heartbeat with inventory", "look"))
+    inventory = {name: (full[name] - events["heartbeat"][name]) / FULL_EVERY for name in own}
+    return {name: own[name] + hosts / REPORT * (beat[name] + inventory[name]) + hosts / LOOK * look[name] for name in own}
+
+
+def census(cloud: Cloud) -> dict[str, Any]:
+    """What is held: memory, connections, queues."""
+    queues = cloud.broker.queues()
+    kinds = Counter((match[1] if (match := _KIND.match(name)) else "other") for name in queues)
+    return {"memory_mib": cloud.meter.memory(), "connections": cloud.broker.connections(), "queues": dict(kinds),
+            "backlog": sum(queues.values())}
+
+
+def single_events(cloud: Cloud, count: int, background: Values) -> dict[str, Values]:
+    """Heartbeats and looks that this process sends in the name of the hosts, as fast as four threads can."""
+    transport = rpc.get_transport(cloud.conf)
+    conductor, context = ConductorAPI(transport), admin_context()
+    report = {"owner": "benchmark", "actions": []}
+    guests = _guests(cloud)
+
+    def beat(host: str, **more: object) -> object:
+        return conductor.heartbeat(context, {**report, "host": host, **more})
+
+    kinds: dict[str, Callable[[str], object]] = {
+        "heartbeat": beat, "heartbeat with inventory": lambda host: beat(host, **_inventory(cloud, host)),
+        "look": lambda host: conductor.sync_power_states(context, host, guests.get(host, {}))}
+    found = {}
+    try:
+        for name, send in kinds.items():
+            _all(send, cloud.hosts, THREADS)        # opens the connections
+            with cloud.meter.window() as taken:
+                _all(send, cloud.hosts, count)
+            found[name] = taken.per_event(count, background)
+    finally:
+        transport.cleanup()
+    return found
+
+
+def _all(send: Callable[[str], object], hosts: Sequence[str], count: int) -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(lambda number: send(hosts[number % len(hosts)]), range(count)))
+
+
+def _inventory(cloud: Cloud, host: str) -> dict[str, Any]:
+    """As the host's own daemon reports it; the uptime is another one each time."""
+    inventory = FakeDriver(cloud.conf, host).inventory().to_primitive()
+    return {"inventory": {**inventory, "host_ip": cloud.conf.my_ip, "uptime": str(time.monotonic_ns())},
+            "ratios": {"cpu": 4.0, "ram": 1.0, "disk": 1.0}, "reserved": {"vcpus": 0, "memory_mb": 512, "local_gb": 0}}
+
+
+def _guests(cloud: Cloud) -> dict[str, dict[str, int]]:
+    table = models.instances
+    found: dict[str, dict[str, int]] = {}
+    with cloud.db.read() as conn:
+        for row in conn.execute(sa.select(table.c.host, table.c.uuid, table.c.power_state).where(
+                table.c.deleted == 0, table.c.host.is_not(None))):
+            found.setdefault(row.host, {})[row.uuid] = row.power_state
+    return found
