@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours fuzz lint genconfig docs clean
+.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours upgrade-test fuzz lint genconfig docs clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -26,6 +26,7 @@ help:
 	@echo "make ceph-test    guests whose disks are in a Ceph pool, on a real one-node cluster of its own (installs Debian's packages)"
 	@echo "make two-hosts   each verb, moves and kills on the cloud of devstack/local/stack.sh --hosts 2 (MIGRATIONS=100)"
 	@echo "make client-tours  users' tools: openstacksdk, openstack, nova, Ansible, libcloud, gophercloud; on any cloud"
+	@echo "make upgrade-test  a cloud of an older release, in the middle of everything, is upgraded (FROM=7e3bb42: a tag or commit)"
 	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
 	@echo "make lint         ruff, mypy, import contracts, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
@@ -123,6 +124,11 @@ two-hosts: install
 # on an embedded cloud of fake hosts; OS_CLIENT_CONFIG_FILE=... takes the cloud that is there. Installs the clients
 client-tours: install
 	$(PYTEST) -v tests/client_tours
+
+# not part of `make test`: it installs the older release too, once
+FROM ?= 7e3bb42
+upgrade-test: install
+	NOVA_LITE_UPGRADE_FROM=$(FROM) $(PYTEST) -s tests/upgrade
 
 MINUTES ?= 20
 fuzz: install

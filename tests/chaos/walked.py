@@ -72,17 +72,18 @@ class Walked(Services):
         """The host dies and stays dead, and its fence says so. The servers whose guests died with it."""
         self.processes[self.daemons[host]].kill()
         self.held_down.add(host)
-        self._force_down(host, True)
+        self.force_down(host, True)
         return set()
 
     def let_up(self) -> None:
         """All hosts come back."""
         for host in sorted(self.held_down):
-            self._force_down(host, False)
+            self.force_down(host, False)
             self.processes[self.daemons[host]].start()
         self.held_down.clear()
 
-    def _force_down(self, host: str, down: bool) -> None:
+    def force_down(self, host: str, down: bool) -> None:
+        """What an admin says of it."""
         client = self.walker()
 
         def done() -> bool:
