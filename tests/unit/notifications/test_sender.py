@@ -80,7 +80,7 @@ def test_no_operation_waits_for_a_broker_that_is_away(make_cloud, tmp_path, monk
     attach(_conf(tmp_path, NOBODY, notifications__format="both"), cloud.conductor.db, "conductor")
     server = cloud.active()
     cloud.wait_action(cloud.operate(server, "delete"), objects.DONE)
-    assert cloud.conductor.db.listener._queue.unfinished_tasks > 3         # nothing was sent
+    assert cloud.conductor.db.listener._queue.unfinished_tasks >= 2        # of the build and of the deletion, at least one each
 
 
 def test_what_waits_for_the_broker_is_bounded(make_cloud, tmp_path, monkeypatch):
