@@ -83,8 +83,8 @@ def test_who_stops_asks_nobody_twice(transport):
     asked.join(60)
     assert not asked.is_alive()
     assert silent.questions == ["get_instance"] * 3
-    with pytest.raises(exception.ConductorAway):     # and what many have to tell fails for all of them at once
+    with pytest.raises(exception.ConductorAway):     # a hundred calls are two messages, which fail for all calls
         api.claim_actions(list(range(100)), "h", "o")
-    assert silent.questions[3:] == ["steps"]
     server.stop()
     server.wait()
+    assert 1 <= silent.questions[3:].count("steps") == len(silent.questions) - 3 <= 2

@@ -183,9 +183,11 @@ def test_a_host_that_was_down_does_it_when_it_is_back(cloud, server, volume):
 
 @pytest.mark.parametrize(("part", "method"), [("volumes", "get"), ("driver", "extend_volume")])
 def test_a_host_that_dies_over_it_does_it_again(cloud, server, volume, part, method):
-    {"volumes": cloud.host_volumes, "driver": cloud.drivers}[part]["h1"].fail(method, DIED, "after")
+    meddled = {"volumes": cloud.host_volumes, "driver": cloud.drivers}[part]["h1"]
+    meddled.fail(method, DIED, "after")
     tell(cloud, server, volume)
-    cloud.wait_for(lambda: not cloud.hosts["h1"].leases.in_flight() and cloud.last_action(server)["row"].state == "running")
+    cloud.wait_for(lambda: not meddled.rules[method][2] and not cloud.hosts["h1"].leases.in_flight())
+    assert cloud.last_action(server)["row"].state == "running"
     cloud.expire()
     cloud.sweep()
     cloud.actions_end(server)
