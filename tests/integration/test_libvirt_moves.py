@@ -263,7 +263,7 @@ def evacuated(request, drivers, instance, hypervisor, tmp_path):
         move = Migration(1, str(uuid.uuid4()), instance.uuid, "evacuation", "accepted", "one", dest_compute="two",
                          dest_node="two")
         before = dataclasses.replace(instance, host="one", vm_state=states.ACTIVE, task_state=states.REBUILDING)
-        evacuate.run(Work(host, admin_context(), action, before, evacuate.EVENT, move))
+        evacuate.run(Work(host, admin_context(), action, before, move))
         return conductor
 
     run.shared = shared
