@@ -146,7 +146,6 @@ def _engine(made: sa.URL, pool_size: int, no_time_limit: bool) -> sa.Engine:
     engine = sa.create_engine(made, **options)
     sa.event.listen(engine, "checkout", _ping_if_idle)
     sa.event.listen(engine, "checkin", _note_use)
-    time_limit.install(engine)
     return engine
 
 

@@ -75,8 +75,6 @@ def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[An
     expressions = {version: patterns.compile_linear(text) for version, text in query.ip.items()}
     dialect = "mariadb" if time_limit.is_mariadb(connection) else connection.dialect.name
     statement = sa.select(*wanted).where(*_conditions(query, dialect))
-    if query.patterns:
-        statement = statement.execution_options(seconds=PATTERN_SECONDS)
     marker = query.marker
     found: list[Row] = []
     while True:
@@ -84,7 +82,7 @@ def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[An
         if marker is not None:
             page = page.where(_after(order, _marker_values(connection, query, marker, order)))
         page = page.order_by(*_order_by(order)).limit(_BATCH if query.ip else query.limit)
-        batch = _run(connection, page)
+        batch = _run(connection, page, is_limited=bool(query.patterns))
         found.extend(_with_addresses(batch, expressions) if query.ip else batch)
         if not query.ip or len(batch) < _BATCH or len(found) >= query.limit:
             return found[:query.limit]
@@ -104,9 +102,9 @@ def tags_of(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, list[s
     return found
 
 
-def _run(connection: sa.Connection, statement: sa.Select[Any]) -> list[Row]:
+def _run(connection: sa.Connection, statement: sa.Select[Any], is_limited: bool) -> list[Row]:
     try:
-        result = connection.execute(statement)
+        result = time_limit.execute(connection, statement, PATTERN_SECONDS) if is_limited else connection.execute(statement)
     except exc.DBAPIError as error:
         if time_limit.is_over(error):
             raise exception.InvalidInput(reason="the filters take the database more than "

@@ -1,5 +1,5 @@
-"""A time limit for one statement: for expressions of users on a server of MariaDB, MySQL or PostgreSQL.
-``statement.execution_options(seconds=5)`` sets it. SQLite has none: the expressions there take linear time.
+"""A time limit for one statement: for expressions of users on a server of MariaDB, MySQL or PostgreSQL. SQLite has none: the
+expressions there take linear time.
 """
 from __future__ import annotations
 
@@ -15,9 +15,20 @@ _NOT_SEARCHED = 1139        # MariaDB's warning: the steps were used up, and the
 _CODES = {"1969", "3024", "3699", "57014"}
 
 
-def install(engine: sa.Engine) -> None:
-    """Take notice of the option in all statements of an engine."""
-    sa.event.listen(engine, "before_cursor_execute", _limit, retval=True)
+def execute(connection: sa.Connection, statement: sa.Select[Any], seconds: float) -> sa.CursorResult[Any]:
+    """Execute a statement, which the server ends after so many seconds. Raises DBAPIError, see :func:`is_over`.
+
+    Only this connection listens, and only for this statement: a listener of the engine costs each statement some 15 us.
+    """
+    def limit(_connection: sa.Connection, cursor: Any, text: str, parameters: Any, _context: Any,
+              _many: bool) -> tuple[str, Any]:
+        return _limited(connection, cursor, text, seconds), parameters
+
+    sa.event.listen(connection, "before_cursor_execute", limit, retval=True)
+    try:
+        return connection.execute(statement)
+    finally:
+        sa.event.remove(connection, "before_cursor_execute", limit)
 
 
 def is_over(error: exc.DBAPIError) -> bool:
@@ -43,15 +54,11 @@ def code_of(error: exc.DBAPIError) -> str:
     return str(getattr(original, "pgcode", None) or (original.args[0] if original is not None and original.args else ""))
 
 
-def _limit(connection: sa.Connection, cursor: Any, statement: str, parameters: Any, context: Any,
-           _many: bool) -> tuple[str, Any]:
-    seconds = context.execution_options.get("seconds") if context is not None else None
-    if seconds is None:
-        return statement, parameters
+def _limited(connection: sa.Connection, cursor: Any, statement: str, seconds: float) -> str:
     if connection.dialect.name == "postgresql":
         cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")      # until the transaction ends
     elif is_mariadb(connection):
-        statement = f"SET STATEMENT max_statement_time = {seconds} FOR {statement}"
+        return f"SET STATEMENT max_statement_time = {seconds} FOR {statement}"
     elif connection.dialect.name == "mysql":
-        statement = statement.replace("SELECT", f"SELECT /*+ MAX_EXECUTION_TIME({int(seconds * 1000)}) */", 1)
-    return statement, parameters
+        return statement.replace("SELECT", f"SELECT /*+ MAX_EXECUTION_TIME({int(seconds * 1000)}) */", 1)
+    return statement
