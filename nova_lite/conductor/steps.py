@@ -440,7 +440,7 @@ def _is_half_done(action: Action) -> bool:
 
 
 def _step_told(asked: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The step at which another host shall go on, and the arguments for it. A host of an older release tells it by them."""
+    """The step that another host shall continue with, and its arguments. A host of an older release names the step in these."""
     step: str | None = asked.get("step") or objects.step_of_older(asked["arguments"])
     older = objects.for_older(step) if step is not None else {}
     return step, {name: value for name, value in asked["arguments"].items() if name not in older}

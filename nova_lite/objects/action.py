@@ -42,7 +42,7 @@ class Action(Record):
 
     @classmethod
     def from_primitive(cls, values: Mapping[str, Any]) -> Action:
-        """As of any record, with the verb and the step wherever they are."""
+        """As of any record. Verb and step may be columns, or arguments that an older release has written."""
         return super().from_primitive({**values, **verb_and_step(values)})
 
 

@@ -1,6 +1,6 @@
-"""The steps of the verbs whose work goes from host to host: where each is done, where the guest may run, who goes on.
+"""The steps of verbs that two hosts work on: which host does a step, where the guest may run, and which step follows a death.
 
-Where an action stands is said in one place, :func:`position`.
+:func:`position` finds the step of an action; no other code does.
 """
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ class GuestAt(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One row. ``notifications`` are (name, phase) of what is told when the step begins, ``part`` of what lasts as long as it.
+    """One row. ``notifications`` are sent when the step begins: (name, phase). ``part`` is the name of a notification with a
+    start and an end, which are those of the step.
 
-    ``partner_goes_on_at``: the step at which the other host goes on when the host of this one is dead; None: it is waited for.
+    ``partner_goes_on_at``: the step that the other host continues with when the host of this step is dead. None: the action
+    waits for the dead host.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Step:
     part: str | None = None
 
     def host(self, move: Migration) -> str | None:
-        """Which host of a move does it."""
+        """The host of a move that does the step."""
         return move.source_compute if self.where is Where.SOURCE else move.dest_compute
 
 
@@ -87,13 +89,13 @@ LIVE = (
 
 
 def named(steps: tuple[Step, ...], name: str | None) -> Step | None:
-    """The step that an action says (``Action.step``); None: its server and its move tell it."""
+    """The step with the name that is in ``Action.step``. None: the states of the server and of the move tell the step."""
     return next((step for step in steps if step.name == name), None)
 
 
 def position(steps: tuple[Step, ...], name: str | None, task_state: str | None, status: str) -> Step | None:
-    """Where an action stands. Where it does not say so, its server does. One that os-resetState has declared idle has no
-    task_state: then it is the status of the move, and of two steps with that status the later one."""
+    """The step of an action: the step with its name, else the step with the task_state of its server. A server that
+    os-resetState has declared idle has no task_state: then the last step with the status of the move."""
     found = named(steps, name)
     if found is not None:
         return found

@@ -46,7 +46,7 @@ class Message(base.RpcIncomingMessage):     # type: ignore[misc]
 
 
 class Listener(base.Listener):      # type: ignore[misc]
-    """One server's ear."""
+    """Takes the messages for one RPC server."""
 
     def __init__(self, bus: Bus, addresses: Sequence[Address]) -> None:
         super().__init__(batch_size=1, batch_timeout=None)
