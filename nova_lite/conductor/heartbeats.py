@@ -2,50 +2,17 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
-from oslo_log import log
 
 from nova_lite.db import actions, clock, hosts, models, services
 from nova_lite.db.core import Database
 
-LOG = log.getLogger(__name__)
 SERVICES = models.services
 FLUSH_SECONDS = 1.0
-
-
-class BusHealth:
-    """Since when this conductor has received the reports of hosts without a break.
-
-    When the broker, the database or the conductor itself was away, every host seems to be silent. So hosts get time to report
-    again before their silence counts.
-    """
-
-    def __init__(self, conf: cfg.ConfigOpts, ping: Callable[[float], None]) -> None:
-        self._interval, self._ping = conf.compute.report_interval, ping
-        self.since = self._last = time.monotonic()
-
-    def check(self) -> None:
-        """Send a message to this conductor itself, each ``report_interval``. Raises the errors of the message bus."""
-        self._ping(self._interval)
-        now = time.monotonic()
-        if self._is_old(now):
-            LOG.info("the message bus works again")
-            self.since = now
-        self._last = now
-
-    def grace(self) -> float:
-        """Seconds that hosts still have to report; 0.0: a host that is silent now is dead."""
-        now = time.monotonic()
-        due = 2 * self._interval + 1
-        return due if self._is_old(now) else max(0.0, self.since + due - now)
-
-    def _is_old(self, now: float) -> bool:
-        return now - self._last > 1.5 * self._interval
 
 
 class Heartbeats:

@@ -12,6 +12,7 @@ from oslo_log import log
 from nova_lite import exception, notifications, operations, retry
 from nova_lite.conductor import completion, heartbeats, host_access, host_writes, limits, move_completion, power_states
 from nova_lite.conductor.between_hosts import BetweenHosts
+from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
@@ -85,12 +86,13 @@ class ConductorManager:
         volume = volume_base.load(conf)
         self.cleanup = Cleanup(conf, volume, clock)
         self.deferred_cleanup = DeferredCleanup(conf, self.db, volume, clock)
-        self.bus_health = heartbeats.BusHealth(conf, self.conductor.ping)
+        self.bus_health = BusHealth(conf, self.db, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, scheduler, self.compute, self.cleanup,
                                 self.bus_health)
         self.heartbeats = heartbeats.Heartbeats(conf, self.db)
         self.sweeper = Sweeper(conf, self.db, self.bus_health)
-        self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor))
+        self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor,
+                                 self.bus_health))
         self.reconciler = Reconciler(conf, self.db)
         self.confirmer = Confirmer(conf, self.db, self.compute)
         self.expiry = Expiry(conf, self.db, self.compute)

@@ -13,8 +13,8 @@ from oslo_log import log
 
 from nova_lite import exception, operations, units
 from nova_lite.conductor import completion, move_completion
+from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.cleanup import Cleanup
-from nova_lite.conductor.heartbeats import BusHealth
 from nova_lite.conductor.tasks import live_migrate
 from nova_lite.db import actions, clock, instances, models, services
 from nova_lite.db.core import Database

@@ -43,6 +43,9 @@ services = sa.Table(
     sa.Column("disabled_reason", sa.String(255)),
     sa.Column("forced_down", sa.Boolean, nullable=False, default=False),
     sa.Column("last_seen_at", Time, nullable=False),
+    # of conductors: when they received the reports of compute hosts (conductor/bus_health.py)
+    sa.Column("listening_since", Time),
+    sa.Column("listened_until", Time),
     sa.UniqueConstraint("host", "binary"),
     sa.Index("ix_services_binary", "binary"),
 )

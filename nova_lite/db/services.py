@@ -16,6 +16,7 @@ from nova_lite.db import aggregates, clock, journal, models, pci_devices
 LOG = log.getLogger(__name__)
 T = models.services
 COMPUTE, CONDUCTOR, SCHEDULER = "nova-compute", "nova-conductor", "nova-scheduler"
+MISSED_REPORTS = 1.5        # intervals of reports after which a conductor that has received nothing may miss reports
 
 
 def heard_from(conn: sa.Connection, host: str, binary: str) -> None:
@@ -47,6 +48,27 @@ def is_up(service: Mapping[str, Any], down_time: float, now: datetime.datetime |
     database (:func:`clock.read`), where a wrong clock of this machine would do harm."""
     silent = (now or units.utcnow()) - service["last_seen_at"]
     return not service["forced_down"] and silent <= datetime.timedelta(seconds=down_time)
+
+
+def listened(conn: sa.Connection, host: str, seconds: float, longest_break: float) -> None:
+    """Note that a conductor on ``host`` has received reports for ``seconds`` until now. Its workers share one record: a worker
+    that starts continues the time of the others, unless there was a break of more than ``longest_break`` seconds."""
+    since = clock.after(conn, -seconds)
+    goes_on = sa.and_(T.c.listened_until >= clock.after(conn, -longest_break), T.c.listening_since < since)
+    conn.execute(sa.update(T).where(T.c.host == host, T.c.binary == CONDUCTOR).values(
+        listening_since=sa.case((goes_on, T.c.listening_since), else_=since), listened_until=clock.after(conn)))
+
+
+def is_dead(conn: sa.Connection, service: Mapping[str, Any], down_time: float, report_interval: float) -> bool:
+    """Whether a compute host was declared down, or has been silent for ``down_time`` seconds while a conductor received
+    reports. A host that is not up (:func:`is_up`) may be alive all the same: no conductor ran, or the broker was away."""
+    if service["forced_down"]:
+        return True
+    now = clock.read(conn)
+    listening = sa.and_(T.c.binary == CONDUCTOR,
+                        T.c.listened_until >= now - datetime.timedelta(seconds=MISSED_REPORTS * report_interval))
+    since = conn.scalars(sa.select(sa.func.min(T.c.listening_since)).where(listening)).one()
+    return not is_up(service, down_time, now) and since is not None and now - since > datetime.timedelta(seconds=down_time)
 
 
 def is_forced_down(conn: sa.Connection, host: str | None) -> bool:

@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 
 from nova_lite import conf as conf_module
 from nova_lite import units
-from nova_lite.conductor.heartbeats import BusHealth
+from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, clock, core, migration, models, services
@@ -136,7 +136,7 @@ def test_a_machine_with_a_wrong_clock_takes_nobodys_work_and_loses_none(db, monk
     servers = [str(uuid.uuid4()) for _ in range(4)]
     ids = db.write(actions.create, RequestContext(user_id="u", project_id="p"), "stop", servers, 1000, COMPUTE, "h")
     db.conf.set_override("service_down_time", 1000, group="compute")
-    bus_health = BusHealth(db.conf, lambda _seconds: None)
+    bus_health = BusHealth(db.conf, db, lambda _seconds: None)
     bus_health.since -= 3600
     sweeper = Sweeper(db.conf, db, bus_health)
     for writer, reader in ((True, False), (False, True)):
