@@ -1,6 +1,6 @@
 """The sweeper: finds open actions whose lease ran out, and gives each to a worker, or ends it with a reason.
 
-Any number of conductors may sweep: each skips the rows that another one has locked.
+One conductor sweeps (``periodic.py``). When two do, each skips the rows that the other one has locked.
 """
 from __future__ import annotations
 
