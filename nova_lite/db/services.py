@@ -114,7 +114,7 @@ def zone_takes_servers(conn: sa.Connection, zone: str, default: str) -> bool:
     """Whether the zone has a compute host that is not disabled. ``default`` is the zone of hosts that are in no other."""
     zones = aggregates.numbers_by_zone(conn)
     enabled = sa.and_(T.c.binary == COMPUTE, T.c.disabled.is_(False))
-    found = sa.select(sa.literal(1)).select_from(_MEMBERS.join(T, T.c.host == _MEMBERS.c.host)).where(
+    found: sa.ColumnElement[bool] = sa.select(sa.literal(1)).select_from(_MEMBERS.join(T, T.c.host == _MEMBERS.c.host)).where(
         _MEMBERS.c.aggregate_id.in_(zones.get(zone, [])), enabled).exists()
     if zone == default:
         found = sa.or_(found, sa.exists().where(enabled, _in_no_zone(zones)))

@@ -57,6 +57,10 @@ def test_who_stops_leaves_its_tasks_only(db):
 
 
 def test_an_owner_that_is_not_fit_waits_longer(db):
+    assert take(db, "a", over_for=5)        # of a new task
+    db.write(periodic_tasks.release, "a")
+    assert take(db, "b", over_for=5)        # of one that its owner has left
+    db.write(periodic_tasks.release, "b")
     assert take(db, "a")
     assert not take(db, "a", over_for=5)
     end(db, 4)
