@@ -9,7 +9,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from nova_lite import units
-from nova_lite.db import clock, services
+from nova_lite.db import services
 from nova_lite.db.core import Database
 
 LOG = log.getLogger(__name__)
@@ -50,11 +50,9 @@ class BusHealth:
         since an outage. Hosts count that have reported since the scheduler read them."""
         if not self.grace():
             return False
+        seconds = (units.utcnow() - asked_at).total_seconds() + LOOK_SECONDS
         with self._db.read() as conn:
-            rows, now = services.list_all(conn, binary=services.COMPUTE), clock.read(conn)
-        since = now - (units.utcnow() - asked_at) - datetime.timedelta(seconds=LOOK_SECONDS)
-        return any(not services.is_up(row, self._conf.compute.service_down_time, now) or row["last_seen_at"] >= since
-                   for row in rows if not (row["disabled"] or row["forced_down"]))
+            return services.hosts_may_report(conn, self._conf.compute.service_down_time, seconds)
 
     def _is_old(self, now: float) -> bool:
         return now - self._last > services.MISSED_REPORTS * self._interval

@@ -21,8 +21,9 @@ from nova_lite.conductor.deferred_cleanup import DeferredCleanup
 from nova_lite.conductor.expiry import Expiry
 from nova_lite.conductor.leaked_resources import LeakedResources
 from nova_lite.conductor.leases import Leases
+from nova_lite.conductor.periodic import PeriodicTasks, Task
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
-from nova_lite.conductor.reconcile import Reconciler
+from nova_lite.conductor.reconcile import PURGE_INTERVAL, Reconciler
 from nova_lite.conductor.rpc_permissions import RULES
 from nova_lite.conductor.security_group_notifier import SecurityGroupNotifier
 from nova_lite.conductor.steps import Steps
@@ -98,6 +99,7 @@ class ConductorManager:
         self.expiry = Expiry(conf, self.db, self.compute)
         self.leaked_resources = LeakedResources(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
+        self.periodic_tasks = PeriodicTasks(self.db, self.leases.owner, self._cluster_tasks(), clock)
         self.callers = Callers(conf, RULES, Senders(conf, self.db))
         self.endpoints = self.callers.before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
                                               BetweenHosts(conf, self.db, self.compute),
@@ -106,6 +108,7 @@ class ConductorManager:
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
         """Register this conductor."""
+        self.periodic_tasks.start()
         self._register()
 
     def stop(self) -> None:
@@ -113,17 +116,35 @@ class ConductorManager:
         self.tasks.stop()
         self.cleanup.stop()
         self.heartbeats.flush()
+        self.periodic_tasks.stop()
         self.db.dispose()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
-        """(seconds, function) of the periodic work."""
-        return [(self.lease_seconds / 3, self.leases.renew), (self.conf.conductor.sweep_interval, self._sweep),
-                (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
-                (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
-                (clock.INTERVAL, lambda: clock.watch(self.db)),
-                (self.leaked_resources.interval, self.leaked_resources.run), (DEFERRED_INTERVAL, self.deferred_cleanup.run),
-                (3600, self.reconciler.purge), (self.expiry.interval, self.expiry.run),
-                (limits.INTERVAL, self.limits.run), (WINDOW, self.callers.forget)]
+        """(seconds, function) of the periodic work: what each conductor does for itself, and the tasks of the cluster."""
+        return [(self.lease_seconds / 3, self.leases.renew), (heartbeats.FLUSH_SECONDS, self.heartbeats.flush),
+                (self.conf.compute.report_interval, self._show_life), (clock.INTERVAL, lambda: clock.watch(self.db)),
+                (WINDOW, self.callers.forget), *self.periodic_tasks.loops()]
+
+    def _cluster_tasks(self) -> list[Task]:
+        """What one conductor does for all. Beside each task: why a second run at the same time does no harm."""
+        return [
+            # the actions are read under a lock, without those that are locked. A conductor that hears no hosts gives nobody up
+            Task("sweep", self.conf.conductor.sweep_interval, self._sweep, is_fit=lambda: not self.bus_health.grace()),
+            # a claim is released if it is older than the search, and made under the lock of its server; sums are made under
+            # the lock of their node
+            Task("reconcile", RECONCILE_INTERVAL, self.reconciler.run),
+            # rows that are gone are not deleted again
+            Task("purge", PURGE_INTERVAL, self.reconciler.purge),
+            # move and server are locked and read again
+            Task("confirm", CONFIRM_INTERVAL, self.confirmer.run),
+            # what is released twice is released. The checks that were done are known to their conductor only
+            Task("leaked resources", self.leaked_resources.interval, self.leaked_resources.run, stays=True),
+            # each action that is due is taken by one run
+            Task("deferred cleanup", DEFERRED_INTERVAL, self.deferred_cleanup.run),
+            # the server is locked and read again, and a second action is refused
+            Task("expiry", self.expiry.interval, self.expiry.run),
+            # the same limits are written; older ones, of a late owner, until the next run
+            Task("limits", limits.INTERVAL, self.limits.run)]
 
     def _cloud(self) -> str | None:
         with self.db.read() as conn:

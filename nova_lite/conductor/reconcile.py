@@ -16,7 +16,7 @@ from nova_lite.db.core import Database
 from nova_lite.objects import migration as objects
 
 LOG = log.getLogger(__name__)
-INTERVAL = 60.0
+INTERVAL, PURGE_INTERVAL = 60.0, 3600.0
 AT_ONCE = 200
 ALLOCATIONS, INSTANCES, NODES = models.allocations, models.instances, models.compute_nodes
 

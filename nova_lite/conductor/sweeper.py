@@ -1,6 +1,6 @@
 """The sweeper: finds open actions whose lease ran out, and gives each to a worker, or ends it with a reason.
 
-Any number of conductors may sweep: each skips the rows that another one has locked.
+One conductor sweeps (``periodic.py``). When two do, each skips the rows that the other one has locked.
 """
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Sweeper:
             return True
         since = clock.read(conn) - datetime.timedelta(seconds=REST_SECONDS)
         return not self.bus_health.grace() and all(row["last_seen_at"] < since
-                                                for row in services.list_all(conn, host or "", services.COMPUTE))
+                                                for row in services.of_hosts(conn, [host]))
 
     def _api_is_dead(self, conn: sa.Connection, found: Sweep, action: Action) -> None:
         """The request that wrote the action died. The next stage does what the request has not prepared, or fails the
@@ -223,8 +223,7 @@ class Sweeper:
         compute, now, grace = self.conf.compute, clock.read(conn), self.bus_health.grace()
         limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
         left = {row["host"]: max(grace, limit - (now - row["last_seen_at"]).total_seconds())
-                for row in services.list_all(conn, binary=services.COMPUTE)
-                if row["host"] in wanted and not row["forced_down"]}
+                for row in services.of_hosts(conn, wanted) if not row["forced_down"]}
         return {host: seconds for host, seconds in left.items() if seconds > 0}
 
     def settle_orphans(self) -> int:

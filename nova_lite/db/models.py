@@ -290,6 +290,7 @@ aggregate_hosts = sa.Table(
     "aggregate_hosts", metadata,
     sa.Column("aggregate_id", Id, primary_key=True, autoincrement=False),
     sa.Column("host", sa.String(255), primary_key=True),
+    sa.Index("ix_aggregate_hosts_host", "host"),
 )
 
 server_groups = sa.Table(
@@ -358,6 +359,15 @@ rpc_nonces = sa.Table(
     sa.Column("nonce", sa.String(64), primary_key=True),
     sa.Column("expires_at", sa.BigInteger, nullable=False),     # seconds since 1970
     sa.Index("ix_rpc_nonces_expires_at", "expires_at"),
+)
+
+# which conductor runs each periodic task of the cluster (conductor/periodic.py)
+periodic_tasks = sa.Table(
+    "periodic_tasks", metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("owner", sa.String(255)),
+    sa.Column("lease_until", Time, nullable=False),
+    sa.Column("last_run_at", Time),
 )
 
 # the embedded network (embedded/network/bridge.py); unused where Neutron serves

@@ -17,7 +17,7 @@ from nova_lite import units
 from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, clock, core, migration, models, services
+from nova_lite.db import actions, aggregates, claims, clock, core, migration, models, periodic_tasks, services
 from nova_lite.db.core import Database
 from nova_lite.objects.action import COMPUTE
 from nova_lite.units import utcnow
@@ -106,6 +106,43 @@ def test_of_many_workers_one_gets_an_action(db):
     with ThreadPoolExecutor(6) as pool:
         taken = [i for got in pool.map(work, range(6)) for i in got]
     assert sorted(taken) == sorted(ids)
+
+
+def test_of_many_conductors_one_runs_a_task(db):
+    barrier = threading.Barrier(6)
+
+    def work(number: int) -> list[bool]:
+        barrier.wait()      # even the rows are made at once
+        db.write(periodic_tasks.ensure, ["sweep", "purge"])
+        return [db.write(periodic_tasks.take, name, f"c{number}", 30) for name in ("sweep", "purge")]
+    for _ in range(3):
+        with ThreadPoolExecutor(6) as pool:
+            taken = list(pool.map(work, range(6)))
+        assert [sum(column) for column in zip(*taken, strict=True)] == [1, 1]
+        with db.read() as connection:
+            owners = set(connection.scalars(sa.select(models.periodic_tasks.c.owner)))
+        for owner in owners:
+            db.write(periodic_tasks.release, owner)
+
+
+def test_zones_are_found_by_the_hosts_that_are_in_them(db):
+    def add(connection: sa.Connection) -> None:
+        for host, disabled in (("h1", False), ("h2", True), ("h3", False)):
+            connection.execute(sa.insert(models.services).values(
+                uuid=str(uuid.uuid4()), host=host, binary=services.COMPUTE, disabled=disabled, forced_down=False,
+                last_seen_at=utcnow(), created_at=utcnow()))
+        for name, zone, members in (("a", "closed", ["h2"]), ("b", "Zürich 🏔", ["h3"]), ("c", "Zürich 🏔", ["h3"]),
+                                    ("d", None, ["h1"])):
+            number = aggregates.create(connection, name, zone)["id"]
+            for host in members:
+                aggregates.add_host(connection, number, host)
+    db.write(add)
+    with db.read() as connection:
+        assert services.zones(connection, "nova") == {"nova": True, "closed": False, "Zürich 🏔": True}
+        takes = [services.zone_takes_servers(connection, zone, "nova")
+                 for zone in ("nova", "closed", "Zürich 🏔", "zürich 🏔", "Nova", "nova ")]
+        assert takes == [True, False, True, False, False, False]
+        assert [aggregates.zone_of(connection, host) for host in ("h1", "h2", "h3", None)] == [None, "closed", "Zürich 🏔", None]
 
 
 @pytest.mark.parametrize("engine", [MariaDB], ids=["mariadb"], indirect=True)
