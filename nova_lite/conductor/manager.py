@@ -88,7 +88,8 @@ class ConductorManager:
         self.bus_health = heartbeats.BusHealth(conf, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, scheduler, self.compute, self.cleanup,
                                 self.bus_health)
-        self.heartbeats = heartbeats.Heartbeats(conf, self.db)
+        # two batches take all threads: one is written while the next is gathered
+        self.heartbeats = heartbeats.Heartbeats(conf, self.db, lambda: max(1, conf.executor_thread_pool_size // 2), clock)
         self.sweeper = Sweeper(conf, self.db, self.bus_health)
         self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor))
         self.reconciler = Reconciler(conf, self.db)
@@ -110,14 +111,13 @@ class ConductorManager:
         """Close the database connections. Leases that are left run out, and other conductors claim the actions."""
         self.tasks.stop()
         self.cleanup.stop()
-        self.heartbeats.flush()
         self.db.dispose()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of the periodic work."""
         return [(self.lease_seconds / 3, self.leases.renew), (self.conf.conductor.sweep_interval, self._sweep),
-                (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
-                (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
+                (self.conf.compute.report_interval, self._show_life), (RECONCILE_INTERVAL, self.reconciler.run),
+                (CONFIRM_INTERVAL, self.confirmer.run),
                 (clock.INTERVAL, lambda: clock.watch(self.db)),
                 (self.leaked_resources.interval, self.leaked_resources.run), (DEFERRED_INTERVAL, self.deferred_cleanup.run),
                 (3600, self.reconciler.purge), (self.expiry.interval, self.expiry.run),

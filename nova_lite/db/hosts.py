@@ -74,12 +74,6 @@ def _node(conn: sa.Connection, host: str, name: str) -> sa.RowMapping | None:
     return conn.execute(sa.select(NODES).where(NODES.c.host == host, NODES.c.hypervisor_hostname == name)).mappings().first()
 
 
-def set_io_ops(conn: sa.Connection, host: str, io_ops: int) -> None:
-    """How many builds, moves and snapshots a host works on; read by IoOpsWeigher."""
-    conn.execute(sa.update(NODES).where(NODES.c.host == host, NODES.c.io_ops != io_ops)
-                 .values(io_ops=io_ops, updated_at=units.utcnow()))
-
-
 def traits_of(conn: sa.Connection, host: str) -> list[str]:
     """The traits that a host has reported."""
     nodes = models.compute_nodes

@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 
 from nova_lite import conf as conf_module
 from nova_lite import units
-from nova_lite.conductor.heartbeats import BusHealth
+from nova_lite.conductor.heartbeats import BusHealth, Heartbeats
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, clock, core, migration, models, services
@@ -106,6 +106,33 @@ def test_of_many_workers_one_gets_an_action(db):
     with ThreadPoolExecutor(6) as pool:
         taken = [i for got in pool.map(work, range(6)) for i in got]
     assert sorted(taken) == sorted(ids)
+
+
+def test_a_host_that_the_database_refuses_costs_the_others_of_its_batch_nothing(db):
+    context = RequestContext(user_id="u", project_id="p")
+    ids = db.write(actions.create, context, "stop", [str(uuid.uuid4()) for _ in range(4)], -1, COMPUTE, "h0")
+    held = db.write(actions.claim, ids[:2], "owner-0", -1, COMPUTE, "h0")
+    names = [f"h{n}" for n in range(8)] + ["x" * 300]
+    takers = [Heartbeats(db.conf, db, lambda: 3) for _conductor in range(2)]
+
+    def report(number: int) -> object:
+        name = names[number % len(names)]
+        values = {"host": name, "owner": "owner-0", "actions": [a.id for a in held] if name == "h0" else []}
+        try:
+            return takers[number % 2].take(values)
+        except sa.exc.DataError as error:
+            return error
+    for _time in range(3):
+        with ThreadPoolExecutor(18) as pool:
+            answers = list(pool.map(report, range(18)))
+        for name, answer in zip(names * 2, answers, strict=True):
+            if len(name) > 255:
+                assert isinstance(answer, sa.exc.DataError)
+            else:
+                assert answer == {"actions": ids[2:] if name == "h0" else []}
+    with db.read() as connection:
+        assert {row["host"] for row in services.list_all(connection)} == set(names[:8])
+    assert [action.id for action in db.write(actions.expired)] == ids[2:]
 
 
 @pytest.mark.parametrize("engine", [MariaDB], ids=["mariadb"], indirect=True)

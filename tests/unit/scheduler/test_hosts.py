@@ -1,7 +1,7 @@
 """What hosts report, in the database and in the host table."""
 import sqlalchemy as sa
 
-from nova_lite.db import hosts, models
+from nova_lite.db import heartbeats, hosts, models
 from nova_lite.scheduler.host_table import HostTable
 
 
@@ -34,13 +34,13 @@ def test_failed_builds_count_up_and_are_forgotten(cloud):
     cloud.add("h1")
     for _ in range(2):
         cloud.db.write(hosts.count_failed_build, "h1")
-    cloud.db.write(hosts.set_io_ops, "h1", 4)
+    cloud.db.write(heartbeats.count_io_ops, {"h1": 4})
     assert (node(cloud)["failed_builds"], node(cloud)["io_ops"]) == (2, 4)
     cloud.db.write(hosts.reset_failed_builds, "h1")
     before = node(cloud)
     assert before["failed_builds"] == 0
     cloud.db.write(hosts.reset_failed_builds, "h1")
-    cloud.db.write(hosts.set_io_ops, "h1", 4)
+    cloud.db.write(heartbeats.count_io_ops, {"h1": 4})
     assert node(cloud) == before
 
 
@@ -52,7 +52,7 @@ def test_the_table_reads_only_what_changed_and_old_snapshots_stay(cloud):
         first = table.snapshot(conn)
     # a change that bears an old time is what nobody would see but a full read
     cloud.run(sa.text("UPDATE compute_nodes SET vcpus_used = 1, updated_at = '2020-01-01 00:00:00' WHERE host = 'h0'"))
-    cloud.db.write(hosts.set_io_ops, "h1", 7)
+    cloud.db.write(heartbeats.count_io_ops, {"h1": 7})
     with cloud.db.read() as conn:
         second = table.snapshot(conn)
     assert (first.io_ops.tolist(), first.vcpus_used.tolist()) == ([0, 0, 0], [0, 0, 0])
