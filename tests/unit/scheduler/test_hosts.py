@@ -1,4 +1,5 @@
 """What hosts report, in the database and in the host table."""
+import pytest
 import sqlalchemy as sa
 
 from nova_lite.db import heartbeats, hosts, models
@@ -19,6 +20,33 @@ def test_a_report_without_news_writes_nothing(cloud):
     after = node(cloud)
     assert (after["memory_mb"], after["uuid"]) == (1, before["uuid"])
     assert after["updated_at"] > before["updated_at"]
+
+
+DEVICE = {"address": "0000:81:00.0", "vendor_id": "8086", "product_id": "1520", "dev_type": "type-PCI"}
+
+
+@pytest.mark.parametrize(("news", "is_read_again"), [
+    ({"uptime": "up 2 days"}, False), ({"host_ip": "10.0.0.9"}, False), ({"free_disk_gb": 7}, False),
+    ({"disk_available_least": 3}, False), ({"cpu_info": {"model": "new"}}, False), ({"pci_devices": [DEVICE]}, False),
+    ({"uptime": "up 2 days", "vcpus": 7}, True), ({"local_gb": 5}, True), ({"hypervisor_version": 2}, True),
+    ({"traits": ["B"]}, True), ({"numa_topology": [{"id": 0}]}, True), ({"supported_instances": []}, True)])
+def test_schedulers_read_a_row_again_when_a_report_changes_what_they_use(cloud, news, is_read_again):
+    cloud.add("h1", traits=["A"], uptime="up 1 day", host_ip="10.0.0.1", free_disk_gb=9, disk_available_least=9)
+    before = node(cloud)
+    cloud.add("h1", **{"traits": ["A"], **news})
+    after = node(cloud)
+    assert {name: after[name] for name in news} == news
+    assert (after["updated_at"] > before["updated_at"]) is is_read_again
+
+
+@pytest.mark.parametrize("name", ["cpu", "ram", "disk"])
+def test_schedulers_read_a_row_again_when_its_ratios_or_reserves_change(cloud, name):
+    cloud.add("h1")
+    inventory = {"hypervisor_hostname": "h1"}
+    for ratios, reserved in (({name: 2.5}, {}), ({}, {{"cpu": "vcpus", "ram": "memory_mb", "disk": "local_gb"}[name]: 3})):
+        before = node(cloud)
+        cloud.db.write(hosts.upsert_node, "h1", inventory, ratios, reserved)
+        assert node(cloud)["updated_at"] > before["updated_at"]
 
 
 def test_reserved_and_ratios_are_stored_and_used_is_left_alone(cloud):
