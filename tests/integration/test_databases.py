@@ -85,6 +85,7 @@ def test_claims_of_many_schedulers_at_once_never_exceed_the_node(db):
     with db.read() as connection:
         row = connection.execute(sa.select(models.compute_nodes)).mappings().one()
         assert (row["vcpus_used"], row["instances_used"]) == (16, 16)
+        assert claims.wrong_nodes(connection) == []
         held = connection.execute(sa.select(models.allocations.c.instance_uuid)).scalars().all()
     assert len(held) == 16
     for instance in held:
@@ -93,6 +94,10 @@ def test_claims_of_many_schedulers_at_once_never_exceed_the_node(db):
     with db.read() as connection:
         row = connection.execute(sa.select(models.compute_nodes)).mappings().one()
         assert (row["vcpus_used"], row["memory_mb_used"], row["local_gb_used"], row["instances_used"]) == (0, 0, 0, 0)
+        assert claims.wrong_nodes(connection) == []
+    db.write(lambda connection: connection.execute(sa.update(models.compute_nodes).values(local_gb_used=1)))
+    with db.read() as connection:
+        assert claims.wrong_nodes(connection) == [node_id]
 
 
 def test_of_many_workers_one_gets_an_action(db):
