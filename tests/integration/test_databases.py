@@ -17,12 +17,14 @@ from nova_lite import units
 from nova_lite.conductor.heartbeats import BusHealth, Heartbeats
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, clock, core, migration, models, services
+from nova_lite.db import actions, claims, clock, core, instances, migration, models, services
 from nova_lite.db.core import Database
+from nova_lite.objects import states
 from nova_lite.objects.action import COMPUTE
 from nova_lite.units import utcnow
 from tests.support.engines import MariaDB, PostgreSQL
 from tests.support.process import BIN
+from tests.support.servers import add_server
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -159,6 +161,20 @@ def test_a_server_that_falls_silent_is_left_for_the_one_that_answers(url, monkey
         finally:
             proxy.close()
     db.dispose()
+
+
+def test_servers_that_no_worker_is_left_for_are_found_once(db):
+    both, moving, idle = add_server(db), add_server(db), add_server(db)
+    long_ago = utcnow() - datetime.timedelta(hours=1)
+    for server, vm_state, task_state in ((both, states.BUILDING, states.SPAWNING), (moving, states.ACTIVE, states.MIGRATING),
+                                         (idle, states.ACTIVE, None)):
+        db.write(instances.update, server.uuid, {"vm_state": vm_state, "task_state": task_state, "updated_at": long_ago})
+    sweeper = Sweeper(db.conf, db, BusHealth(db.conf, lambda _seconds: None))
+    assert [sweeper.settle_orphans() for _time in range(2)] == [2, 0]
+    with db.read() as connection:
+        found = instances.get_many(connection, [both.uuid, moving.uuid, idle.uuid])
+    assert {uuid: (one.vm_state, one.task_state) for uuid, one in found.items()} == {
+        both.uuid: (states.ERROR, None), moving.uuid: (states.ERROR, None), idle.uuid: (states.ACTIVE, None)}
 
 
 @pytest.mark.parametrize("wrong", [-3600, 3600])
