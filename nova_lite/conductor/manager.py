@@ -39,6 +39,7 @@ from nova_lite.db import (
     instances,
     networks,
     server_passwords,
+    server_states,
     services,
 )
 from nova_lite.db.core import Database
@@ -253,11 +254,12 @@ class ConductorManager:
                 mine.remove(action)
             else:
                 actions.release(conn, [action.id], self.lease_seconds, died=True)
-        here = instances.on_host(conn, host)
-        known = instances.get_many(conn, guests, deleted=True)
+        here, of_guests = server_states.with_guests(conn, host, guests)
         # guests that the database does not know are left alone
-        return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
-                "remove": [i.to_primitive() for i in power_states.unexpected_guests(conn, known, host).remove]}
+        unexpected = power_states.unexpected_guests(conn, of_guests, host)
+        return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine],
+                "instances": [power_states.for_host(state) for state in here.values()],
+                "remove": power_states.removals(conn, unexpected.remove)}
 
     @expected
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
@@ -273,8 +275,7 @@ class ConductorManager:
     def not_wanted(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.not_wanted`."""
         with self.db.read() as conn:
-            known = instances.get_many(conn, instance_uuids, deleted=True, tags=False)
-            return [server.uuid for server in power_states.unexpected_guests(conn, known, host).remove]
+            return list(power_states.unexpected_guests(conn, server_states.of(conn, instance_uuids), host).remove)
 
     def settled_here(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.settled_here`."""
