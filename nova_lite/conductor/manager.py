@@ -41,6 +41,7 @@ from nova_lite.db import (
     instances,
     networks,
     server_passwords,
+    server_states,
     services,
 )
 from nova_lite.db.core import Database
@@ -90,7 +91,8 @@ class ConductorManager:
         self.bus_health = BusHealth(conf, self.db, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, scheduler, self.compute, self.cleanup,
                                 self.bus_health)
-        self.heartbeats = heartbeats.Heartbeats(conf, self.db)
+        # two batches take all threads: one is written while the next is gathered
+        self.heartbeats = heartbeats.Heartbeats(conf, self.db, lambda: max(1, conf.executor_thread_pool_size // 2), clock)
         self.sweeper = Sweeper(conf, self.db, self.bus_health)
         self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor,
                                  self.bus_health))
@@ -115,15 +117,13 @@ class ConductorManager:
         """Close the database connections. Leases that are left run out, and other conductors claim the actions."""
         self.tasks.stop()
         self.cleanup.stop()
-        self.heartbeats.flush()
         self.periodic_tasks.stop()
         self.db.dispose()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
         """(seconds, function) of the periodic work: what each conductor does for itself, and the tasks of the cluster."""
-        return [(self.lease_seconds / 3, self.leases.renew), (heartbeats.FLUSH_SECONDS, self.heartbeats.flush),
-                (self.conf.compute.report_interval, self._show_life), (clock.INTERVAL, lambda: clock.watch(self.db)),
-                (WINDOW, self.callers.forget), *self.periodic_tasks.loops()]
+        return [(self.lease_seconds / 3, self.leases.renew), (self.conf.compute.report_interval, self._show_life),
+                (clock.INTERVAL, lambda: clock.watch(self.db)), (WINDOW, self.callers.forget), *self.periodic_tasks.loops()]
 
     def _cluster_tasks(self) -> list[Task]:
         """What one conductor does for all. Beside each task: why a second run at the same time does no harm."""
@@ -276,11 +276,12 @@ class ConductorManager:
                 mine.remove(action)
             else:
                 actions.release(conn, [action.id], self.lease_seconds, died=True)
-        here = instances.on_host(conn, host)
-        known = instances.get_many(conn, guests, deleted=True)
+        here, of_guests = server_states.with_guests(conn, host, guests)
         # guests that the database does not know are left alone
-        return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
-                "remove": [i.to_primitive() for i in power_states.unexpected_guests(conn, known, host).remove]}
+        unexpected = power_states.unexpected_guests(conn, of_guests, host)
+        return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine],
+                "instances": [power_states.for_host(state) for state in here.values()],
+                "remove": power_states.removals(conn, unexpected.remove)}
 
     @expected
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
@@ -296,8 +297,7 @@ class ConductorManager:
     def not_wanted(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.not_wanted`."""
         with self.db.read() as conn:
-            known = instances.get_many(conn, instance_uuids, deleted=True, tags=False)
-            return [server.uuid for server in power_states.unexpected_guests(conn, known, host).remove]
+            return list(power_states.unexpected_guests(conn, server_states.of(conn, instance_uuids), host).remove)
 
     def settled_here(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.settled_here`."""

@@ -36,8 +36,8 @@ class Reconciler:
         for uuid, host in self.db.write(self._claim_again, unclaimed) if unclaimed else ():
             LOG.warning("the server held no room on its host %s: claimed again", host, extra={"instance_uuid": uuid})
         with self.db.read() as conn:
-            nodes = conn.execute(sa.select(NODES.c.id)).scalars().all()
-        for node_id in nodes:
+            wrong = claims.wrong_nodes(conn)
+        for node_id in wrong:
             if self.db.write(claims.recompute, node_id):
                 LOG.warning("corrected the sums of node %s", node_id)
 

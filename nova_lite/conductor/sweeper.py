@@ -26,6 +26,7 @@ from nova_lite.virt.live import REST_SECONDS
 
 LOG = log.getLogger(__name__)
 MARGIN = 2.0
+AT_ONCE = 200       # servers without an action that one sweep settles
 _WAIT_THEMSELVES = [row.action for row in operations.VERBS.values() if row.follows_guest]   # until the server is idle
 
 
@@ -235,10 +236,11 @@ class Sweeper:
         before = units.utcnow() - datetime.timedelta(seconds=self.lease_seconds + self.conf.conductor.sweep_interval)
         has_action = sa.exists().where(open_actions.c.instance_uuid == table.c.uuid, open_actions.c.state.in_(actions.OPEN),
                                        open_actions.c.action.not_in(_WAIT_THEMSELVES))
-        transient = sa.or_(table.c.task_state.is_not(None), table.c.vm_state == states.BUILDING)
-        rows = conn.execute(sa.select(table.c.uuid, table.c.task_state).where(
-            table.c.deleted == 0, transient, sa.func.coalesce(table.c.updated_at, table.c.created_at) < before,
-            ~has_action).limit(200)).all()
+        orphaned = sa.select(table.c.uuid, table.c.task_state).where(
+            table.c.deleted == 0, sa.func.coalesce(table.c.updated_at, table.c.created_at) < before, ~has_action)
+        # each half reads a part of an index of its own; with OR SQLite reads all servers
+        transient = (table.c.task_state.is_not(None), table.c.vm_state == states.BUILDING)
+        rows = conn.execute(sa.union(*(orphaned.where(half) for half in transient)).limit(AT_ONCE)).all()
         for row in rows:
             LOG.error("the server has no action though its task_state is %s", row.task_state, extra={"instance_uuid": row.uuid})
             instances.update_many(conn, [row.uuid], {

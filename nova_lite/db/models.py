@@ -170,6 +170,8 @@ instances = sa.Table(
     sa.Index("ix_instances_project_id", "project_id", "deleted", "created_at"),
     sa.Index("ix_instances_host", "host", "deleted"),
     sa.Index("ix_instances_deleted", "deleted", "created_at"),
+    sa.Index("ix_instances_task_state", "deleted", "task_state"),      # this and the next: Sweeper.settle_orphans
+    sa.Index("ix_instances_vm_state", "deleted", "vm_state"),
     sa.Index("ix_instances_updated_at", "updated_at"),
     sa.Index("ix_instances_project_updated", "project_id", "updated_at"),
     sa.Index("ix_instances_deleted_at", "deleted_at"),

@@ -117,8 +117,8 @@ class ConductorAPI(rpc.Client):
         return self.call(context, "heartbeat", timeout=TIMEOUT, report=report)
 
     def host_started(self, context: RequestContext, host: str, owner: str, guests: Sequence[str]) -> dict[str, Any]:
-        """A host has (re)started. Answer: ``cloud`` is the id of its cloud, ``actions`` its open actions, ``instances`` its
-        servers, ``remove`` servers whose guests must be removed from it."""
+        """A host has (re)started. Answer: ``cloud`` is the id of its cloud, ``actions`` its open actions, ``instances`` uuid,
+        host and states of its servers, ``remove`` servers whose guests must be removed from it."""
         return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
 
     def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,

@@ -100,9 +100,8 @@ class Cloud:
         self.hosts[name]._sync_power_states()
 
     def report(self, name):
-        """One heartbeat, written down at once."""
+        """One heartbeat."""
         self.hosts[name]._heartbeat()
-        self.conductor.heartbeats.flush()
 
     def silence(self, host, hours=1):
         """Nobody has heard of the host for so long, though a conductor listened."""
