@@ -39,7 +39,7 @@ class Heartbeats:
         try:
             return self._write_some(reports)
         except Exception as error:
-            if core.is_unavailable(error):
+            if len(reports) == 1 or core.is_unavailable(error):
                 raise
             LOG.warning("%s reports are written one by one: %s", len(reports), error)
         return [self._write_one(report) for report in reports]
