@@ -207,7 +207,7 @@ def test_servers_that_no_worker_is_left_for_are_found_once(db):
     for server, vm_state, task_state in ((both, states.BUILDING, states.SPAWNING), (moving, states.ACTIVE, states.MIGRATING),
                                          (idle, states.ACTIVE, None)):
         db.write(instances.update, server.uuid, {"vm_state": vm_state, "task_state": task_state, "updated_at": long_ago})
-    sweeper = Sweeper(db.conf, db, BusHealth(db.conf, lambda _seconds: None))
+    sweeper = Sweeper(db.conf, db, BusHealth(db.conf, db, lambda _seconds: None))
     assert [sweeper.settle_orphans() for _time in range(2)] == [2, 0]
     with db.read() as connection:
         found = instances.get_many(connection, [both.uuid, moving.uuid, idle.uuid])

@@ -167,7 +167,7 @@ def test_what_is_once_per_cluster_and_what_each_conductor_does(conf, db, monkeyp
         manager.bus_health.since -= 1000
         for what, method in (("reconciler", "run"), ("reconciler", "purge"), ("confirmer", "run"), ("leaked_resources", "run"),
                              ("deferred_cleanup", "run"), ("expiry", "run"), ("limits", "run"), ("sweeper", "sweep"),
-                             ("sweeper", "settle_orphans"), ("leases", "renew"), ("heartbeats", "flush")):
+                             ("sweeper", "settle_orphans"), ("leases", "renew")):
             real = getattr(getattr(manager, what), method)
             note = f"{what}.{method}"
 
@@ -185,7 +185,7 @@ def test_what_is_once_per_cluster_and_what_each_conductor_does(conf, db, monkeyp
         manager.stop()
     transport.cleanup()
     each = {note for note, name in ran if name == "b"}
-    assert each == {"leases.renew", "heartbeats.flush"}
+    assert each == {"leases.renew"}
     assert {note for note, name in ran if name == "a"} - each == {
         "reconciler.run", "reconciler.purge", "confirmer.run", "leaked_resources.run", "deferred_cleanup.run", "expiry.run",
         "limits.run", "sweeper.sweep", "sweeper.settle_orphans"}

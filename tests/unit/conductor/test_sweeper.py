@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from nova_lite import conf as nova_conf
 from nova_lite import units
-from nova_lite.conductor.heartbeats import BusHealth
+from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, core, instances
@@ -23,7 +23,7 @@ def db(tmp_path):
 
 
 def settle(db):
-    return Sweeper(db.conf, db, BusHealth(db.conf, lambda _seconds: None)).settle_orphans()
+    return Sweeper(db.conf, db, BusHealth(db.conf, db, lambda _seconds: None)).settle_orphans()
 
 
 def server(db, vm_state, task_state, seconds=3600.0, verb=None):
