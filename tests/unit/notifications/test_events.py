@@ -35,7 +35,9 @@ def test_the_life_of_a_server(cloud, heard):
 
 def test_every_change_of_state_is_an_update_with_what_was_before(cloud, heard):
     server = cloud.active()
+    cloud.wait_for(lambda: len(heard.updates(server)) == 3)     # an update follows its commit; other threads go on
     cloud.wait_action(cloud.operate(server, "stop"), objects.DONE)
+    cloud.wait_for(lambda: len(heard.updates(server)) == 5)
     assert heard.updates(server) == [
         (None, None, "building", "scheduling"), ("building", "scheduling", "building", "spawning"),
         ("building", "spawning", "active", None), ("active", None, "active", "powering-off"),
