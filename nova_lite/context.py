@@ -6,6 +6,8 @@ from typing import Any
 from oslo_context import context
 
 SENDER = "nova_lite_sender"     # the key of a message's context that names the sender
+CLOUD = "nova_lite_cloud"       # the key that names the cloud of the sender
+WAITS = "nova_lite_waits"       # the key that says how many seconds the caller waits for the answer
 
 
 class RequestContext(context.RequestContext):

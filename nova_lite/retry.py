@@ -1,11 +1,13 @@
 """Retries and polls with pauses, by tenacity.
 
-Each loop names its pauses by a :class:`Schedule` and takes the time from a :class:`Clock`, which tests replace. Only the named
-errors are retried. All others pass through at once, also :class:`nova_lite.exception.Interrupted`, which is no Exception.
+Each loop names its pauses by a :class:`Schedule` or a :class:`Backoff`, and takes the time from a :class:`Clock`, which tests
+replace. Only the named errors are retried. All others pass through at once, also
+:class:`nova_lite.exception.Interrupted`, which is no Exception.
 """
 from __future__ import annotations
 
 import math
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -55,12 +57,35 @@ class Schedule:
         return self.pauses[-1] if self.endless else None
 
 
+@dataclass(frozen=True)
+class Backoff:
+    """Pauses that grow from ``first`` to ``longest`` seconds, each of them shortened at random by up to a half: what failed at
+    the same time in many processes is not tried again at the same time. ``tries``: how many there are at most; ``timeout`` as
+    in :class:`Schedule`."""
+
+    first: float
+    longest: float
+    growth: float = 2.0
+    tries: float = math.inf
+    timeout: float = math.inf
+    random: Callable[[], float] = random.random
+
+    def pause(self, tries: int) -> float | None:
+        """The pause after this many tries; None: no further try."""
+        return self.seconds(tries) if tries < self.tries else None
+
+    def seconds(self, tries: int) -> float:
+        """The pause after this many tries, for loops that do not end."""
+        whole = self.first * self.growth ** min(tries - 1, 100)
+        return min(self.longest, whole) * (1 - self.random() / 2)
+
+
 def every(seconds: float, timeout: float = math.inf) -> Schedule:
     """Equal pauses."""
     return Schedule((seconds,), endless=True, timeout=timeout)
 
 
-def on_error(step: Callable[[], T], errors: Errors, schedule: Schedule, clock: Clock = SYSTEM, *,
+def on_error(step: Callable[[], T], errors: Errors, schedule: Schedule | Backoff, clock: Clock = SYSTEM, *,
              sleep: Callable[[float], None] | None = None,
              before_pause: Callable[[Exception, float], None] | None = None) -> T:
     """The result of ``step``, which is tried again after ``errors``; it must be one that can be run twice. Raises the last
@@ -83,7 +108,7 @@ def on_error(step: Callable[[], T], errors: Errors, schedule: Schedule, clock: C
     return _retrying(schedule, clock, is_to_retry, sleep or clock.sleep, announce)(step)
 
 
-def poll(look: Callable[[], T], is_end: Callable[[T], bool], schedule: Schedule, clock: Clock = SYSTEM, *,
+def poll(look: Callable[[], T], is_end: Callable[[T], bool], schedule: Schedule | Backoff, clock: Clock = SYSTEM, *,
          before_pause: Callable[[], object] | None = None) -> T:
     """The result of ``look``, as soon as it ``is_end``; at the end of the schedule its result at that time. An exception of
     ``look`` or ``before_pause`` ends the polling."""
@@ -98,7 +123,7 @@ def poll(look: Callable[[], T], is_end: Callable[[T], bool], schedule: Schedule,
     return _retrying(schedule, clock, is_to_retry, clock.sleep, announce)(look)
 
 
-def _retrying(schedule: Schedule, clock: Clock, is_to_retry: Callable[[tenacity.RetryCallState], bool],
+def _retrying(schedule: Schedule | Backoff, clock: Clock, is_to_retry: Callable[[tenacity.RetryCallState], bool],
               sleep: Callable[[float], None], announce: Callable[[tenacity.RetryCallState], None]) -> tenacity.Retrying:
     began = clock.monotonic()
 

@@ -21,7 +21,7 @@ from nova_lite.virt.fake import FakeDriver
 
 FULL_EVERY = 30         # heartbeats with an inventory: compute/manager.py
 OWN_SECONDS = 60        # one run of the longest frequent task of a conductor
-THREADS = 4
+THREADS = 24            # conductors write together what comes at the same time; a client has 30 connections
 _KIND = re.compile(r"^nova_lite\.(reply|compute)\.")
 
 
@@ -70,7 +70,7 @@ def census(cloud: Cloud) -> dict[str, Any]:
 
 
 def single_events(cloud: Cloud, count: int, background: Values) -> dict[str, Values]:
-    """Heartbeats and looks that this process sends in the name of the hosts, as fast as four threads can."""
+    """Heartbeats and looks that this process sends in the name of the hosts, as fast as THREADS can."""
     transport = rpc.get_transport(cloud.conf)
     conductor, context = ConductorAPI(transport), admin_context()
     report = {"owner": "benchmark", "actions": []}

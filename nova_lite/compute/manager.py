@@ -1,6 +1,7 @@
 """The compute daemon of one host: takes up actions, carries them out on the hypervisor, reports."""
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ from nova_lite.virt import vendor_data
 from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
-RECOVERY_PAUSE = 2.0
+RECOVERY_PAUSES = retry.Backoff(2.0, 10.0)
 # a stop waits no longer for a recovery, which may ask a conductor that is gone, and which the next start runs again
 JOIN_SECONDS = 0.2
 _GIVE_BACK_SECONDS = 5.0
@@ -155,7 +156,10 @@ class ComputeManager:
         return loops
 
     def _recover(self) -> None:
-        while self.conductor.wait_until_there(self._stopping):
+        for count in itertools.count(1):
+            if not self.conductor.wait_until_there(self._stopping):
+                return
+            pause = RECOVERY_PAUSES.seconds(count)
             try:
                 found = recovery.run(self.conf, self.host)
                 self.conductor.cloud = found.cloud
@@ -168,13 +172,13 @@ class ComputeManager:
                 self._sync_power_states()
                 return
             except (exception.ConductorAway, messaging.MessagingException) as error:
-                LOG.warning("recovery failed; again in %s s: %s", RECOVERY_PAUSE, error)
+                LOG.warning("recovery failed; again in %.1f s: %s", pause, error)
             except Exception as error:
                 if self._stopping.is_set():
                     LOG.debug("recovery was interrupted by the stop: %s", error)
                 else:
-                    LOG.exception("recovery failed; again in %s s", RECOVERY_PAUSE)
-            self._stopping.wait(RECOVERY_PAUSE)
+                    LOG.exception("recovery failed; again in %.1f s", pause)
+            self._stopping.wait(pause)
 
     # reports --------------------------------------------------------------------------------------------------------
     def _heartbeat(self) -> None:

@@ -33,10 +33,9 @@ def run(conf: cfg.ConfigOpts, host: Host) -> Found:
     guests = host.driver.power_states()
     found = host.conductor.host_started(context, host.name, host.owner, list(guests))
     unexpected = [Instance.from_primitive(values) for values in found["remove"]]
-    servers = [Instance.from_primitive(values) for values in found["instances"]]
     elsewhere = {s.uuid for s in unexpected}        # a server that is being evacuated is still of this host
-    went_down = [s.uuid for s in servers
-                 if _should_run(host, s) and guests.get(s.uuid) == states.SHUTDOWN and s.uuid not in elsewhere]
+    went_down = [s["uuid"] for s in found["instances"] if _should_run(host, s["host"], s["vm_state"], s["task_state"])
+                 and guests.get(s["uuid"]) == states.SHUTDOWN and s["uuid"] not in elsewhere]
     return Found(found.get("cloud"), list(found["actions"]), unexpected,
                  went_down if conf.compute.resume_guests_state_on_host_boot else [])
 
@@ -117,7 +116,8 @@ def resume(host: Host, uuid: str, _waited: bool = False) -> None:
     """Start a guest that ran before the host went down. Runs in the server's queue: the guest may be moving by now."""
     try:
         server = Instance.from_primitive(host.conductor.get_instance(admin_context(), uuid))
-        if not _should_run(host, server) or uuid in host.conductor.must_be_off(admin_context(), host.name, [uuid]):
+        should_run = _should_run(host, server.host, server.vm_state, server.task_state)
+        if not should_run or uuid in host.conductor.must_be_off(admin_context(), host.name, [uuid]):
             LOG.info("its guest must not be started here any more", extra={"instance_uuid": uuid})
             return
         LOG.info("starting the guest, which ran before the host went down", extra={"instance_uuid": uuid})
@@ -130,5 +130,5 @@ def resume(host: Host, uuid: str, _waited: bool = False) -> None:
         LOG.exception("the guest does not start; its server becomes SHUTOFF", extra={"instance_uuid": uuid})
 
 
-def _should_run(host: Host, server: Instance) -> bool:
-    return (server.host, server.vm_state, server.task_state) == (host.name, states.ACTIVE, None)
+def _should_run(host: Host, place: str | None, vm_state: str, task_state: str | None) -> bool:
+    return (place, vm_state, task_state) == (host.name, states.ACTIVE, None)

@@ -132,7 +132,7 @@ def guest_may_run(conn: sa.Connection, action: Action) -> bool:
     deleted."""
     return operations.of(action).if_host_dies is IfHostDies.ANOTHER and action.stage == objects.COMPUTE and (
         action.arguments.get(objects.GUEST_AT) == action.host) and not all(
-        service["forced_down"] for service in services.list_all(conn, action.host or "", services.COMPUTE))
+        service["forced_down"] for service in services.of_hosts(conn, [action.host]))
 
 
 def left_its_host(conn: sa.Connection, instance_uuids: Sequence[str], values: Mapping[str, Any]) -> None:

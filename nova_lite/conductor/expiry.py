@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -19,7 +19,7 @@ from nova_lite.objects.instance import SHELVED_AT, Instance
 from nova_lite.rpc.compute import ComputeAPI
 
 LOG = log.getLogger(__name__)
-T = models.instances
+T, SERVICES = models.instances, models.services
 INTERVAL = 60.0
 BATCH = 200
 
@@ -43,17 +43,19 @@ class Expiry:
                             lambda server: server.deleted_at is not None and server.deleted_at <= before)
         if compute.shelved_offload_time > 0:
             limit = (now - datetime.timedelta(seconds=compute.shelved_offload_time)).isoformat()
-            with self._db.read() as conn:       # a host that is down cannot offload a server: it does when it is back
-                down = [one["host"] for one in services.list_all(conn, binary=services.COMPUTE)
-                        if not services.is_up(one, compute.service_down_time, now)]
             self._begin_all("shelveOffload", states.SHELVED,
-                            lambda server: str(server.system_metadata.get(SHELVED_AT) or "") < limit, down)
+                            lambda server: str(server.system_metadata.get(SHELVED_AT) or "") < limit,
+                            services.is_down(compute.service_down_time, now))
 
-    def _begin_all(self, verb: str, vm_state: str, is_due: Callable[[Instance], bool], besides: Sequence[str] = ()) -> None:
+    def _begin_all(self, verb: str, vm_state: str, is_due: Callable[[Instance], bool],
+                   without: sa.ColumnElement[bool] | None = None) -> None:
+        """``without``: servers whose service is so are left out. A host that is down cannot offload a server."""
+        query = sa.select(T.c.uuid).where(T.c.deleted == 0, T.c.vm_state == vm_state, T.c.task_state.is_(None),
+                                          T.c.host.is_not(None))
+        if without is not None:
+            query = query.where(~sa.exists().where(SERVICES.c.host == T.c.host, SERVICES.c.binary == services.COMPUTE, without))
         with self._db.read() as conn:
-            found = conn.execute(sa.select(T.c.uuid).where(
-                T.c.deleted == 0, T.c.vm_state == vm_state, T.c.task_state.is_(None), T.c.host.is_not(None),
-                T.c.host.not_in(besides)).order_by(T.c.updated_at).limit(BATCH)).scalars().all()
+            found = conn.execute(query.order_by(T.c.updated_at).limit(BATCH)).scalars().all()
             servers: Mapping[str, Instance] = instances.get_many(conn, found, tags=False)
         for server in servers.values():
             if is_due(server):

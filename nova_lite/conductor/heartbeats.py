@@ -1,101 +1,57 @@
-"""The reports of compute hosts: liveness, inventory, leases. Written in bulk, and only where something has changed."""
+"""The reports of compute hosts: liveness, inventory, leases. Reports that come at about the same time are written together."""
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite.db import actions, clock, hosts, models, services
+from nova_lite import retry
+from nova_lite.conductor.gathering import Gatherer
+from nova_lite.db import core, hosts
+from nova_lite.db import heartbeats as statements
 from nova_lite.db.core import Database
+from nova_lite.db.heartbeats import Report
 
 LOG = log.getLogger(__name__)
-SERVICES = models.services
-FLUSH_SECONDS = 1.0
-
-
-class BusHealth:
-    """Since when this conductor has received the reports of hosts without a break.
-
-    When the broker, the database or the conductor itself was away, every host seems to be silent. So hosts get time to report
-    again before their silence counts.
-    """
-
-    def __init__(self, conf: cfg.ConfigOpts, ping: Callable[[float], None]) -> None:
-        self._interval, self._ping = conf.compute.report_interval, ping
-        self.since = self._last = time.monotonic()
-
-    def check(self) -> None:
-        """Send a message to this conductor itself, each ``report_interval``. Raises the errors of the message bus."""
-        self._ping(self._interval)
-        now = time.monotonic()
-        if self._is_old(now):
-            LOG.info("the message bus works again")
-            self.since = now
-        self._last = now
-
-    def grace(self) -> float:
-        """Seconds that hosts still have to report; 0.0: a host that is silent now is dead."""
-        now = time.monotonic()
-        due = 2 * self._interval + 1
-        return due if self._is_old(now) else max(0.0, self.since + due - now)
-
-    def _is_old(self, now: float) -> bool:
-        return now - self._last > 1.5 * self._interval
+GATHER_SECONDS = 0.1
 
 
 class Heartbeats:
-    """Takes reports. One statement writes ``last_seen_at`` of all hosts that reported within a second."""
+    """Takes reports. One transaction writes those that come within GATHER_SECONDS, at most ``together()``."""
 
-    def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, together: Callable[[], int],
+                 clock: retry.Clock = retry.SYSTEM) -> None:
         self.conf, self.db = conf, db
-        self._lock = threading.Lock()
-        self._known: set[str] = set()
-        self._seen: set[str] = set()
+        self._gatherer: Gatherer[Report, list[int]] = Gatherer(self._write, GATHER_SECONDS, together, clock)
 
     def take(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Store one report; returns the ids of the actions that wait for the host. Raises the error of an inventory that the
         database refuses; the leases are renewed nevertheless."""
-        host, is_seen = report["host"], report.get("seen", True)
-        if is_seen and host not in self._known:
-            self.db.write(services.heard_from, host, services.COMPUTE)
-            self._known.add(host)
         # before the inventory: a wrong inventory must not cost the host its leases
-        waiting = self.db.write(self._renew, host, report["owner"], report["actions"])
-        if is_seen:
-            with self._lock:
-                self._seen.add(host)
+        waiting = self._gatherer.ask(Report.of(report))
         if report.get("inventory") is not None:
-            self.db.write(hosts.upsert_node, host, report["inventory"], report["ratios"], report["reserved"])
+            self.db.write(hosts.upsert_node, report["host"], report["inventory"], report["ratios"], report["reserved"])
         return {"actions": waiting}
 
-    def _renew(self, conn: sa.Connection, host: str, owner: str, in_flight: Collection[int]) -> list[int]:
-        actions.renew(conn, owner, in_flight, self.conf.conductor.lease_seconds)
-        hosts.set_io_ops(conn, host, len(in_flight))
-        return actions.pending_ids_of_host(conn, host)
-
-    def flush(self) -> None:
-        """Write ``last_seen_at`` of the hosts that have reported."""
-        with self._lock:
-            seen, self._seen = self._seen, set()
-        if seen:
-            try:
-                self.db.write(_write_seen, seen)
-            except Exception:
-                with self._lock:
-                    self._seen |= seen
+    def _write(self, reports: list[Report]) -> Sequence[list[int] | Exception]:
+        try:
+            return self._write_some(reports)
+        except Exception as error:
+            if len(reports) == 1 or core.is_unavailable(error):
                 raise
+            LOG.warning("%s reports are written one by one: %s", len(reports), error)
+        return [self._write_one(report) for report in reports]
 
+    def _write_one(self, report: Report) -> list[int] | Exception:
+        try:
+            return self._write_some([report])[0]
+        except Exception as error:
+            if core.is_unavailable(error):
+                raise
+            LOG.warning("the report of host %s is refused: %s", report.host, error)
+            return error
 
-def _write_seen(conn: sa.Connection, seen: Collection[str]) -> None:
-    of_seen = sa.and_(SERVICES.c.binary == services.COMPUTE, SERVICES.c.host.in_(sorted(seen)))
-    if conn.execute(sa.update(SERVICES).where(of_seen).values(last_seen_at=clock.after(conn))).rowcount == len(seen):
-        return
-    # a service that an operator deleted, and that lives all the same
-    there = set(conn.execute(sa.select(SERVICES.c.host).where(of_seen)).scalars())
-    for host in sorted(set(seen) - there):
-        services.heard_from(conn, host, services.COMPUTE)
+    def _write_some(self, reports: list[Report]) -> list[list[int]]:
+        return self.db.write(statements.take, reports, self.conf.conductor.lease_seconds)

@@ -102,7 +102,7 @@ def _where(conn: sa.Connection, action: Action, updates: Mapping[str, Any], defa
     flavor = move.old_flavor if back else move.new_flavor
     found = {"node": node, **_size(flavor)}
     if "availability_zone" in updates:
-        found["availability_zone"] = aggregates.zones_by_host(conn).get(host or "", default_zone)
+        found["availability_zone"] = aggregates.zone_of(conn, host) or default_zone
     return {name: value for name, value in found.items() if name in updates}
 
 

@@ -40,7 +40,7 @@ class _Ended:
 
 
 class LeakedResources:
-    """One per conductor. The checks that were done are kept in memory: a conductor that starts repeats one."""
+    """Run by one conductor. The checks that were done are kept in its memory: its successor repeats one for each server."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, cleanup: Cleanup) -> None:
         self._conf, self._db, self._cleanup = conf, db, cleanup

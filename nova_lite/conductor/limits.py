@@ -17,7 +17,7 @@ INTERVAL = 30           # seconds between two copies
 
 
 class LimitsMirror:
-    """Does nothing unless ``[quota] driver`` is keystone. Every conductor copies; one would be enough."""
+    """Does nothing unless ``[quota] driver`` is keystone. One conductor copies."""
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database) -> None:
         self._conf, self._db = conf, db

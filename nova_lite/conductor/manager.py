@@ -12,6 +12,7 @@ from oslo_log import log
 from nova_lite import exception, notifications, operations, retry
 from nova_lite.conductor import completion, heartbeats, host_access, host_writes, limits, move_completion, power_states
 from nova_lite.conductor.between_hosts import BetweenHosts
+from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.cleanup import Cleanup
 from nova_lite.conductor.confirmer import INTERVAL as CONFIRM_INTERVAL
 from nova_lite.conductor.confirmer import Confirmer
@@ -20,8 +21,9 @@ from nova_lite.conductor.deferred_cleanup import DeferredCleanup
 from nova_lite.conductor.expiry import Expiry
 from nova_lite.conductor.leaked_resources import LeakedResources
 from nova_lite.conductor.leases import Leases
+from nova_lite.conductor.periodic import PeriodicTasks, Task
 from nova_lite.conductor.reconcile import INTERVAL as RECONCILE_INTERVAL
-from nova_lite.conductor.reconcile import Reconciler
+from nova_lite.conductor.reconcile import PURGE_INTERVAL, Reconciler
 from nova_lite.conductor.rpc_permissions import RULES
 from nova_lite.conductor.security_group_notifier import SecurityGroupNotifier
 from nova_lite.conductor.steps import Steps
@@ -39,6 +41,7 @@ from nova_lite.db import (
     instances,
     networks,
     server_passwords,
+    server_states,
     services,
 )
 from nova_lite.db.core import Database
@@ -85,17 +88,20 @@ class ConductorManager:
         volume = volume_base.load(conf)
         self.cleanup = Cleanup(conf, volume, clock)
         self.deferred_cleanup = DeferredCleanup(conf, self.db, volume, clock)
-        self.bus_health = heartbeats.BusHealth(conf, self.conductor.ping)
+        self.bus_health = BusHealth(conf, self.db, self.conductor.ping)
         self.builds = BuildTask(conf, self.db, self.leases, scheduler, self.compute, self.cleanup,
                                 self.bus_health)
-        self.heartbeats = heartbeats.Heartbeats(conf, self.db)
+        # two batches take all threads: one is written while the next is gathered
+        self.heartbeats = heartbeats.Heartbeats(conf, self.db, lambda: max(1, conf.executor_thread_pool_size // 2), clock)
         self.sweeper = Sweeper(conf, self.db, self.bus_health)
-        self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor))
+        self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor,
+                                 self.bus_health))
         self.reconciler = Reconciler(conf, self.db)
         self.confirmer = Confirmer(conf, self.db, self.compute)
         self.expiry = Expiry(conf, self.db, self.compute)
         self.leaked_resources = LeakedResources(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
+        self.periodic_tasks = PeriodicTasks(self.db, self.leases.owner, self._cluster_tasks(), clock)
         self.callers = Callers(conf, RULES, Senders(conf, self.db))
         self.endpoints = self.callers.before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
                                               BetweenHosts(conf, self.db, self.compute),
@@ -104,24 +110,41 @@ class ConductorManager:
     # the life of the process ----------------------------------------------------------------------------------------
     def start(self) -> None:
         """Register this conductor."""
+        self.periodic_tasks.start()
         self._register()
 
     def stop(self) -> None:
         """Close the database connections. Leases that are left run out, and other conductors claim the actions."""
         self.tasks.stop()
         self.cleanup.stop()
-        self.heartbeats.flush()
+        self.periodic_tasks.stop()
         self.db.dispose()
 
     def periodics(self) -> list[tuple[float, Callable[[], None]]]:
-        """(seconds, function) of the periodic work."""
-        return [(self.lease_seconds / 3, self.leases.renew), (self.conf.conductor.sweep_interval, self._sweep),
-                (heartbeats.FLUSH_SECONDS, self.heartbeats.flush), (self.conf.compute.report_interval, self._show_life),
-                (RECONCILE_INTERVAL, self.reconciler.run), (CONFIRM_INTERVAL, self.confirmer.run),
-                (clock.INTERVAL, lambda: clock.watch(self.db)),
-                (self.leaked_resources.interval, self.leaked_resources.run), (DEFERRED_INTERVAL, self.deferred_cleanup.run),
-                (3600, self.reconciler.purge), (self.expiry.interval, self.expiry.run),
-                (limits.INTERVAL, self.limits.run), (WINDOW, self.callers.forget)]
+        """(seconds, function) of the periodic work: what each conductor does for itself, and the tasks of the cluster."""
+        return [(self.lease_seconds / 3, self.leases.renew), (self.conf.compute.report_interval, self._show_life),
+                (clock.INTERVAL, lambda: clock.watch(self.db)), (WINDOW, self.callers.forget), *self.periodic_tasks.loops()]
+
+    def _cluster_tasks(self) -> list[Task]:
+        """What one conductor does for all. Beside each task: why a second run at the same time does no harm."""
+        return [
+            # the actions are read under a lock, without those that are locked. A conductor that hears no hosts gives nobody up
+            Task("sweep", self.conf.conductor.sweep_interval, self._sweep, is_fit=lambda: not self.bus_health.grace()),
+            # a claim is released if it is older than the search, and made under the lock of its server; sums are made under
+            # the lock of their node
+            Task("reconcile", RECONCILE_INTERVAL, self.reconciler.run),
+            # rows that are gone are not deleted again
+            Task("purge", PURGE_INTERVAL, self.reconciler.purge),
+            # move and server are locked and read again
+            Task("confirm", CONFIRM_INTERVAL, self.confirmer.run),
+            # what is released twice is released. The checks that were done are known to their conductor only
+            Task("leaked resources", self.leaked_resources.interval, self.leaked_resources.run, stays=True),
+            # each action that is due is taken by one run
+            Task("deferred cleanup", DEFERRED_INTERVAL, self.deferred_cleanup.run),
+            # the server is locked and read again, and a second action is refused
+            Task("expiry", self.expiry.interval, self.expiry.run),
+            # the same limits are written; older ones, of a late owner, until the next run
+            Task("limits", limits.INTERVAL, self.limits.run)]
 
     def _cloud(self) -> str | None:
         with self.db.read() as conn:
@@ -253,11 +276,12 @@ class ConductorManager:
                 mine.remove(action)
             else:
                 actions.release(conn, [action.id], self.lease_seconds, died=True)
-        here = instances.on_host(conn, host)
-        known = instances.get_many(conn, guests, deleted=True)
+        here, of_guests = server_states.with_guests(conn, host, guests)
         # guests that the database does not know are left alone
-        return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine], "instances": [i.to_primitive() for i in here],
-                "remove": [i.to_primitive() for i in power_states.unexpected_guests(conn, known, host).remove]}
+        unexpected = power_states.unexpected_guests(conn, of_guests, host)
+        return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine],
+                "instances": [power_states.for_host(state) for state in here.values()],
+                "remove": power_states.removals(conn, unexpected.remove)}
 
     @expected
     def power_state_changed(self, context: RequestContext, instance_uuid: str, host: str, power_state: int) -> None:
@@ -273,8 +297,7 @@ class ConductorManager:
     def not_wanted(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.not_wanted`."""
         with self.db.read() as conn:
-            known = instances.get_many(conn, instance_uuids, deleted=True, tags=False)
-            return [server.uuid for server in power_states.unexpected_guests(conn, known, host).remove]
+            return list(power_states.unexpected_guests(conn, server_states.of(conn, instance_uuids), host).remove)
 
     def settled_here(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.settled_here`."""

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from oslo_log import log
 
 from nova_lite.conductor import host_access
-from nova_lite.db import instances, models, moves
+from nova_lite.db import instances, models, moves, server_states
+from nova_lite.db.server_states import ServerState
 from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
@@ -20,20 +21,21 @@ _FOUND = {(states.ACTIVE, states.SHUTDOWN): states.STOPPED, (states.ACTIVE, stat
           (states.SUSPENDED, states.RUNNING): states.ACTIVE}
 
 
+# a host of the release before makes whole records of its servers
+_FOR_OLDER_HOSTS: dict[str, Any] = {
+    "project_id": "", "user_id": "", "display_name": "",
+    "flavor": {"flavorid": "", "name": "", "memory_mb": 0, "vcpus": 0, "root_gb": 0}}
+
+
 class UnexpectedGuests(NamedTuple):
     """Servers whose guests must be removed from a host, and servers whose guests stay because it is not known why they are
-    there."""
+    there. ``remove``: server -> whether the server was at the host, which then may read more of it."""
 
-    remove: list[Instance]
-    unexplained: list[Instance]
-
-    def to_primitive(self) -> dict[str, Any]:
-        """For the host."""
-        return {"remove": [i.to_primitive() for i in self.remove],
-                "unexplained": [{"uuid": i.uuid, "host": None} for i in self.unexplained]}
+    remove: dict[str, bool]
+    unexplained: list[str]
 
 
-def unexpected_guests(conn: sa.Connection, found: Mapping[str, Instance], host: str,
+def unexpected_guests(conn: sa.Connection, found: Mapping[str, ServerState], host: str,
                       evacuated: Mapping[str, bool] | None = None) -> UnexpectedGuests:
     """Which guests must not be on this host: their servers are deleted, or are at rest on another host. A guest that a move has
     set aside stays until the user confirms. A guest whose server is evacuated is removed once the new host has begun: before
@@ -46,15 +48,27 @@ def unexpected_guests(conn: sa.Connection, found: Mapping[str, Instance], host: 
     if evacuated is None:
         evacuated = _evacuated(conn, host, found)
     lost = {uuid for uuid in found if evacuated.get(uuid)}
-    candidates = [i for i in found.values() if _is_unexpected(i, host)]
-    kept = moves.kept_on(conn, host, [i.uuid for i in candidates]) if candidates else set()
-    gone = {i.uuid for i in candidates if i.deleted or i.uuid not in kept} | lost
-    unwanted = [i for i in found.values() if i.uuid in gone]
-    was_here = host_access.formerly_of_host(conn, host, [i.uuid for i in unwanted])
-    # a host learns no more than the id of a deleted server that was never its own
-    remove = [host_access.without_secrets(i) if i.uuid in was_here else host_access.minimal(i)
-              for i in unwanted if i.deleted or i.uuid in was_here]
-    return UnexpectedGuests(remove, [i for i in unwanted if not i.deleted and i.uuid not in was_here])
+    candidates = [state for state in found.values() if _is_unexpected(state, host)]
+    kept = moves.kept_on(conn, host, [state.uuid for state in candidates]) if candidates else set()
+    gone = {state.uuid for state in candidates if state.deleted or state.uuid not in kept} | lost
+    unwanted = [state for state in found.values() if state.uuid in gone]
+    was_here = host_access.formerly_of_host(conn, host, [state.uuid for state in unwanted])
+    return UnexpectedGuests(
+        {state.uuid: state.uuid in was_here for state in unwanted if state.deleted or state.uuid in was_here},
+        [state.uuid for state in unwanted if not state.deleted and state.uuid not in was_here])
+
+
+def removals(conn: sa.Connection, remove: Mapping[str, bool]) -> list[dict[str, Any]]:
+    """For the host: what it needs to remove these guests. It learns no more than the id of a deleted server that was never its
+    own."""
+    found = instances.get_many(conn, remove, deleted=True, tags=False).values()
+    return [(host_access.without_secrets(i) if remove[i.uuid] else host_access.minimal(i)).to_primitive() for i in found]
+
+
+def for_host(state: ServerState) -> dict[str, Any]:
+    """For a host that starts: what it has to know of one of its servers."""
+    return {"uuid": state.uuid, "host": state.host, "vm_state": state.vm_state, "task_state": state.task_state,
+            **_FOR_OLDER_HOSTS}
 
 
 def _evacuated(conn: sa.Connection, host: str, uuids: Collection[str]) -> dict[str, bool]:
@@ -64,8 +78,8 @@ def _evacuated(conn: sa.Connection, host: str, uuids: Collection[str]) -> dict[s
     return {uuid: begun for uuid, begun in found.items() if uuid in its}
 
 
-def _is_unexpected(instance: Instance, host: str) -> bool:
-    return bool(instance.deleted) or (instance.host != host and (instance.host is None or instance.task_state is None))
+def _is_unexpected(state: ServerState, host: str) -> bool:
+    return bool(state.deleted) or (state.host != host and (state.host is None or state.task_state is None))
 
 
 def settled(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
@@ -78,13 +92,13 @@ def settled(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
 def must_be_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
     """Those of the servers whose guests must not run on a host: soft-deleted or shelved servers, and servers whose evacuation
     has chosen a new host."""
-    return _must_stay_off(conn, host, uuids) | set(_evacuated(conn, host, uuids))
+    found = server_states.of(conn, uuids).values()
+    return {state.uuid for state in found if _must_stay_off(state, host)} | set(_evacuated(conn, host, uuids))
 
 
-def _must_stay_off(conn: sa.Connection, host: str, uuids: Collection[str]) -> set[str]:
-    return set(conn.scalars(sa.select(T.c.uuid).where(
-        T.c.uuid.in_(sorted(uuids)), T.c.host == host, T.c.deleted == 0, T.c.task_state.is_(None),
-        T.c.vm_state.in_((states.SOFT_DELETED, states.SHELVED)))))
+def _must_stay_off(state: ServerState, host: str) -> bool:
+    return (state.host, state.deleted, state.task_state) == (host, 0, None) and state.vm_state in (
+        states.SOFT_DELETED, states.SHELVED)
 
 
 def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[str, Any]:
@@ -94,22 +108,18 @@ def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[st
     guest of ``look`` again when no operation works on it, and reports it (:func:`sync`). Before it turns a guest off or removes
     it, it asks for that guest again. So one query for evacuations is enough here.
     """
-    rows = conn.execute(sa.select(T.c.uuid, T.c.power_state, T.c.vm_state, T.c.task_state)
-                        .where(T.c.host == host, T.c.deleted == 0)).all()
-    running = [uuid for uuid, state in found.items() if state not in (states.NOSTATE, states.SHUTDOWN)]
+    here, of_guests = server_states.with_guests(conn, host, found)
     evacuated = _evacuated(conn, host, found)
-    off = {uuid for uuid in running if uuid in evacuated} | (_must_stay_off(conn, host, running) if running else set())
-    look = [row.uuid for row in rows if row.task_state is None and row.vm_state != states.ERROR and row.uuid not in off
-            and found.get(row.uuid, states.NOSTATE) != row.power_state]
-    settled = {row.uuid for row in rows if row.task_state is None} - set(evacuated)
-    others = instances.get_many(conn, set(found) - settled, deleted=True)
-    unexpected = unexpected_guests(conn, others, host, evacuated)
-    unknown = set(found) - {row.uuid for row in rows} - set(others)
+    running = [uuid for uuid, state in found.items() if state not in (states.NOSTATE, states.SHUTDOWN)]
+    off = {uuid for uuid in running if uuid in evacuated or (uuid in here and _must_stay_off(here[uuid], host))}
+    at_rest = [one for one in here.values() if one.task_state is None and one.vm_state != states.ERROR]
+    look = [one.uuid for one in at_rest if one.uuid not in off and found.get(one.uuid, states.NOSTATE) != one.power_state]
     # a server in another power state may have been built after the host read its guests: ``look`` has it
-    missing = [row.uuid for row in rows if (row.task_state, row.power_state) == (None, states.NOSTATE)
-               and row.vm_state != states.ERROR and row.uuid not in found]
-    return {"look": look, "off": sorted(off - {i.uuid for i in unexpected.remove}), "unknown": sorted(unknown),
-            "missing": missing, **unexpected.to_primitive()}
+    missing = [one.uuid for one in at_rest if one.power_state == states.NOSTATE and one.uuid not in found]
+    unexpected = unexpected_guests(conn, of_guests, host, evacuated)
+    return {"look": look, "off": sorted(off - set(unexpected.remove)), "unknown": sorted(set(found) - set(of_guests)),
+            "missing": missing, "remove": removals(conn, unexpected.remove),
+            "unexplained": [{"uuid": uuid, "host": None} for uuid in unexpected.unexplained]}
 
 
 def sync(conn: sa.Connection, host: str, found: Mapping[str, int]) -> None:

@@ -16,7 +16,7 @@ from nova_lite.db.core import Database
 from nova_lite.objects import migration as objects
 
 LOG = log.getLogger(__name__)
-INTERVAL = 60.0
+INTERVAL, PURGE_INTERVAL = 60.0, 3600.0
 AT_ONCE = 200
 ALLOCATIONS, INSTANCES, NODES = models.allocations, models.instances, models.compute_nodes
 
@@ -36,8 +36,8 @@ class Reconciler:
         for uuid, host in self.db.write(self._claim_again, unclaimed) if unclaimed else ():
             LOG.warning("the server held no room on its host %s: claimed again", host, extra={"instance_uuid": uuid})
         with self.db.read() as conn:
-            nodes = conn.execute(sa.select(NODES.c.id)).scalars().all()
-        for node_id in nodes:
+            wrong = claims.wrong_nodes(conn)
+        for node_id in wrong:
             if self.db.write(claims.recompute, node_id):
                 LOG.warning("corrected the sums of node %s", node_id)
 

@@ -8,5 +8,5 @@ OPTS = [
                help="Seconds without a renewal of its lease after which an action is given to another worker."),
     cfg.IntOpt("sweep_interval", default=5, min=1, help="Seconds between two sweeps for actions whose lease ran out."),
     cfg.IntOpt("max_attempts", default=5, min=1,
-               help="Workers of an action that may die before it ends in ERROR."),
+               help="Workers that may die over an action; with the last of them it ends in ERROR."),
 ]

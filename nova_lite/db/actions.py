@@ -302,7 +302,7 @@ def end_wait(conn: sa.Connection, found: Iterable[Action], failed: bool = False)
             finish_time=now, updated_at=now, result="Error" if failed else "Success"))
 
 
-# what the sweeper and the heartbeats look for ----------------------------------------------------------------------
+# what the sweeper and hosts that start look for --------------------------------------------------------------------
 def expired(conn: sa.Connection, limit: int = 500) -> list[Action]:
     """Open actions whose lease is over, locked; those that another transaction looks at are left out."""
     query = sa.select(T).where(T.c.state.in_(OPEN), T.c.lease_until < clock.after(conn)).order_by(T.c.id).limit(limit)
@@ -330,12 +330,6 @@ def were_at(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> 
         T.c.instance_uuid.in_(sorted(instance_uuids))))
     return {row.instance_uuid for row in rows       # a build that failed there, a build or an evacuation that it died over
             if host in (row.host, *row.arguments.get("tried", ()), *row.arguments.get("ignore_hosts", ()))}
-
-
-def pending_ids_of_host(conn: sa.Connection, host: str, limit: int = 1000) -> list[int]:
-    """Ids of the actions that nobody on the host has taken up yet, oldest first."""
-    query = sa.select(T.c.id).where(T.c.host == host, T.c.state == objects.PENDING, T.c.stage == objects.COMPUTE)
-    return list(conn.execute(query.order_by(T.c.id).limit(limit)).scalars())
 
 
 def open_of_instances(conn: sa.Connection, uuids: Collection[str]) -> dict[str, list[Action]]:

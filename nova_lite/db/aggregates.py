@@ -42,11 +42,27 @@ def get(conn: sa.Connection, number: int) -> dict[str, Any]:
     return _with_hosts(conn, rows)[0]
 
 
-def zones_by_host(conn: sa.Connection) -> dict[str, str]:
-    """The zone of each host that is in one; the others are in ``[compute] default_availability_zone``."""
+def zones_by_host(conn: sa.Connection, hosts: Collection[str] | None = None) -> dict[str, str]:
+    """The zone of each host (None: of all) that is in one; the others are in ``[compute] default_availability_zone``."""
     query = sa.select(HOSTS.c.host, T.c.metadata).select_from(HOSTS.join(T, T.c.id == HOSTS.c.aggregate_id))
+    if hosts is not None:
+        query = query.where(HOSTS.c.host.in_(sorted(hosts)))
     zones = ((row.host, row.metadata.get(ZONE)) for row in conn.execute(query))
     return {host: zone for host, zone in zones if zone}
+
+
+def zone_of(conn: sa.Connection, host: str | None) -> str | None:
+    """The zone of one host; None: it is in the default zone."""
+    return zones_by_host(conn, [host]).get(host) if host else None
+
+
+def numbers_by_zone(conn: sa.Connection) -> dict[str, list[int]]:
+    """The aggregates that make each zone. There are few aggregates; their hosts are not read."""
+    found: dict[str, list[int]] = {}
+    for number, metadata in conn.execute(sa.select(T.c.id, T.c.metadata)):
+        if metadata.get(ZONE):
+            found.setdefault(metadata[ZONE], []).append(number)
+    return found
 
 
 def has_servers(conn: sa.Connection, hosts: Collection[str]) -> bool:

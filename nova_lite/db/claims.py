@@ -24,6 +24,8 @@ from nova_lite.objects.hardware import pci
 
 NODES = models.compute_nodes
 ALLOCATIONS = models.allocations
+_USED = (NODES.c.vcpus_used, NODES.c.memory_mb_used, NODES.c.local_gb_used, NODES.c.instances_used)
+_AMOUNTS = ("vcpus", "memory_mb", "disk_gb")       # of an allocation; _USED has their sums and the number of allocations
 _HARD_POLICIES = ("affinity", "anti-affinity")
 _CHUNK = 500    # values in one IN list: SQLite allows 999 parameters in old builds
 
@@ -157,15 +159,24 @@ def rename(conn: sa.Connection, consumer: str, new_consumer: str, node_id: int |
     return count
 
 
+def wrong_nodes(conn: sa.Connection) -> list[int]:
+    """The ids of the nodes whose sums are not those of their allocations. Nothing is locked: :func:`recompute` looks again."""
+    sums = sa.select(ALLOCATIONS.c.compute_node_id, *(sa.func.sum(ALLOCATIONS.c[name]).label(name) for name in _AMOUNTS),
+                     sa.func.count().label("servers")).group_by(ALLOCATIONS.c.compute_node_id).subquery()
+    right = (*(sums.c[name] for name in _AMOUNTS), sums.c.servers)
+    is_wrong = sa.or_(*(used != sa.func.coalesce(amount, 0) for used, amount in zip(_USED, right, strict=True)))
+    joined = NODES.outerjoin(sums, sums.c.compute_node_id == NODES.c.id)
+    return list(conn.scalars(sa.select(NODES.c.id).select_from(joined).where(is_wrong).order_by(NODES.c.id)))
+
+
 def recompute(conn: sa.Connection, node_id: int) -> bool:
     """Set a node's sums to those of its allocations; True when they were wrong."""
-    node = conn.execute(sa.select(NODES.c.vcpus_used, NODES.c.memory_mb_used, NODES.c.local_gb_used, NODES.c.instances_used)
-                        .where(NODES.c.id == node_id).with_for_update()).one_or_none()
+    node = conn.execute(sa.select(*_USED).where(NODES.c.id == node_id).with_for_update()).one_or_none()
     if node is None:
         return False
     sums = conn.execute(
-        sa.select(*(sa.func.coalesce(sa.func.sum(ALLOCATIONS.c[n]), 0) for n in ("vcpus", "memory_mb", "disk_gb")),
-                  sa.func.count()).where(ALLOCATIONS.c.compute_node_id == node_id)).one()
+        sa.select(*(sa.func.coalesce(sa.func.sum(ALLOCATIONS.c[name]), 0) for name in _AMOUNTS), sa.func.count())
+        .where(ALLOCATIONS.c.compute_node_id == node_id)).one()
     right = tuple(int(s) for s in sums)
     if right == tuple(node):
         return False
@@ -318,10 +329,9 @@ def _take_devices(conn: sa.Connection, claims: Sequence[Claim]) -> bool:
 def _change(sums: Mapping[int, Sequence[int]], guarded: bool) -> sa.Update:
     """UPDATE the sums of several nodes by one statement; ``guarded`` leaves out every node without the room."""
     ids = sorted(sums)
-    columns = (NODES.c.vcpus_used, NODES.c.memory_mb_used, NODES.c.local_gb_used, NODES.c.instances_used)
     deltas = [_delta(ids, [sums[i][position] for i in ids]) for position in range(4)]
     statement = sa.update(NODES).where(NODES.c.id.in_(ids)).values(
-        {column.name: column + delta for column, delta in zip(columns, deltas, strict=True)}
+        {column.name: column + delta for column, delta in zip(_USED, deltas, strict=True)}
         | {"updated_at": units.utcnow()})
     if not guarded:
         return statement
@@ -331,7 +341,7 @@ def _change(sums: Mapping[int, Sequence[int]], guarded: bool) -> sa.Update:
     for position, room in enumerate(rooms):
         # a resource that is not asked for is not checked: a host with a full disk still takes servers without a disk
         if any(sums[i][position] for i in ids):
-            statement = statement.where(columns[position] + deltas[position] <= room)
+            statement = statement.where(_USED[position] + deltas[position] <= room)
     return statement
 
 

@@ -112,6 +112,13 @@ def _may_try_again(error: exc.DBAPIError, seconds: float) -> bool:
     return time_limit.code_of(error) in _AGAIN or "database is locked" in str(error.orig)
 
 
+def is_unavailable(error: Exception) -> bool:
+    """Whether a transaction failed because of the database, and not because of what was to be written: another one would fail
+    too."""
+    return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError | exc.DisconnectionError) or (
+        isinstance(error, exc.DBAPIError) and error.connection_invalidated)
+
+
 def make_engine(url: str, pool_size: int = 10, no_time_limit: bool = False) -> sa.Engine:
     """The engine for ``url``, with the settings that each kind of database needs. ``no_time_limit``: statements
     may take any time, as those of migrations do.

@@ -28,6 +28,7 @@ _TABLE_COLUMNS = (
     NODES.c.cpu_allocation_ratio, NODES.c.ram_allocation_ratio, NODES.c.disk_allocation_ratio,
     NODES.c.vcpus_used, NODES.c.memory_mb_used, NODES.c.local_gb_used, NODES.c.instances_used,
     NODES.c.io_ops, NODES.c.failed_builds, NODES.c.updated_at)
+_FOR_SCHEDULERS = frozenset(column.name for column in _TABLE_COLUMNS)
 
 
 def address_of(conn: sa.Connection, node_id: int) -> str | None:
@@ -40,8 +41,9 @@ def upsert_node(conn: sa.Connection, host: str, inventory: Mapping[str, Any], ra
     """Store what a host reports of one of its nodes; returns the node's id.
 
     ``inventory`` is ``virt.driver.Inventory`` as a dictionary (unknown keys are ignored) with host_ip and uptime,
-    ``ratios`` {"cpu", "ram", "disk"}, ``reserved`` {"vcpus", "memory_mb", "local_gb"}. Nothing is written, and no scheduler
-    reads the row again, when nothing changed. The used sums belong to ``db.claims``.
+    ``ratios`` {"cpu", "ram", "disk"}, ``reserved`` {"vcpus", "memory_mb", "local_gb"}. Nothing is written when nothing changed.
+    Schedulers read the row again when a column of theirs changed: not for another uptime or free space. The used sums belong to
+    ``db.claims``.
     """
     values = {name: inventory[name] for name in _REPORTED if name in inventory}
     values |= {f"{name}_allocation_ratio": float(ratio) for name, ratio in (ratios or {}).items()}
@@ -64,7 +66,8 @@ def upsert_node(conn: sa.Connection, host: str, inventory: Mapping[str, Any], ra
                 raise
     changed = {key: value for key, value in values.items() if row[key] != value}
     if changed:
-        conn.execute(sa.update(NODES).where(NODES.c.id == row["id"]).values(updated_at=units.utcnow(), **changed))
+        of_schedulers = {"updated_at": units.utcnow()} if _FOR_SCHEDULERS & set(changed) else {}
+        conn.execute(sa.update(NODES).where(NODES.c.id == row["id"]).values(**changed, **of_schedulers))
     if "pci_devices" in changed:
         pci_devices.report(conn, row["id"], changed["pci_devices"] or ())
     return int(row["id"])
@@ -72,12 +75,6 @@ def upsert_node(conn: sa.Connection, host: str, inventory: Mapping[str, Any], ra
 
 def _node(conn: sa.Connection, host: str, name: str) -> sa.RowMapping | None:
     return conn.execute(sa.select(NODES).where(NODES.c.host == host, NODES.c.hypervisor_hostname == name)).mappings().first()
-
-
-def set_io_ops(conn: sa.Connection, host: str, io_ops: int) -> None:
-    """How many builds, moves and snapshots a host works on; read by IoOpsWeigher."""
-    conn.execute(sa.update(NODES).where(NODES.c.host == host, NODES.c.io_ops != io_ops)
-                 .values(io_ops=io_ops, updated_at=units.utcnow()))
 
 
 def traits_of(conn: sa.Connection, host: str) -> list[str]:

@@ -130,11 +130,6 @@ def get_many(conn: sa.Connection, uuids: Collection[str], deleted: bool = False,
     return {i.uuid: i for i in from_rows(conn, conn.execute(query).all(), tags)}
 
 
-def on_host(conn: sa.Connection, host: str) -> list[Instance]:
-    """The living servers of one host."""
-    return from_rows(conn, conn.execute(sa.select(T).where(T.c.host == host, T.c.deleted == 0)).all())
-
-
 def state_in(column: sa.ColumnElement, wanted: Collection[str | None]) -> sa.ColumnElement[bool]:
     """``column`` is one of ``wanted``, where None stands for NULL."""
     texts = sorted(w for w in wanted if w is not None)

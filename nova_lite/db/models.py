@@ -43,6 +43,9 @@ services = sa.Table(
     sa.Column("disabled_reason", sa.String(255)),
     sa.Column("forced_down", sa.Boolean, nullable=False, default=False),
     sa.Column("last_seen_at", Time, nullable=False),
+    # of conductors: when they received the reports of compute hosts (conductor/bus_health.py)
+    sa.Column("listening_since", Time),
+    sa.Column("listened_until", Time),
     sa.UniqueConstraint("host", "binary"),
     sa.Index("ix_services_binary", "binary"),
 )
@@ -167,6 +170,8 @@ instances = sa.Table(
     sa.Index("ix_instances_project_id", "project_id", "deleted", "created_at"),
     sa.Index("ix_instances_host", "host", "deleted"),
     sa.Index("ix_instances_deleted", "deleted", "created_at"),
+    sa.Index("ix_instances_task_state", "deleted", "task_state"),      # this and the next: Sweeper.settle_orphans
+    sa.Index("ix_instances_vm_state", "deleted", "vm_state"),
     sa.Index("ix_instances_updated_at", "updated_at"),
     sa.Index("ix_instances_project_updated", "project_id", "updated_at"),
     sa.Index("ix_instances_deleted_at", "deleted_at"),
@@ -287,6 +292,7 @@ aggregate_hosts = sa.Table(
     "aggregate_hosts", metadata,
     sa.Column("aggregate_id", Id, primary_key=True, autoincrement=False),
     sa.Column("host", sa.String(255), primary_key=True),
+    sa.Index("ix_aggregate_hosts_host", "host"),
 )
 
 server_groups = sa.Table(
@@ -355,6 +361,15 @@ rpc_nonces = sa.Table(
     sa.Column("nonce", sa.String(64), primary_key=True),
     sa.Column("expires_at", sa.BigInteger, nullable=False),     # seconds since 1970
     sa.Index("ix_rpc_nonces_expires_at", "expires_at"),
+)
+
+# which conductor runs each periodic task of the cluster (conductor/periodic.py)
+periodic_tasks = sa.Table(
+    "periodic_tasks", metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("owner", sa.String(255)),
+    sa.Column("lease_until", Time, nullable=False),
+    sa.Column("last_run_at", Time),
 )
 
 # the embedded network (embedded/network/bridge.py); unused where Neutron serves

@@ -132,3 +132,8 @@ class ShareAlreadyAttached(Conflict):
 
 class ForbiddenWithShare(Conflict):
     msg_fmt = "Feature not supported with instances that have shares."
+
+
+class ComputeServiceMayBeInUse(Conflict):
+    msg_fmt = ("Compute service of %(host)s may still be in use: conductors have not received the reports of hosts for "
+               "%(seconds)d s without a break. Try again later, or force the service down if the host is off.")

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from nova_lite import exception, operations
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, clock, instances, moves, services
+from nova_lite.db import actions, claims, clock, instances, moves, server_states, services
 from nova_lite.db.core import Database
 from nova_lite.objects import action as action_objects
 from nova_lite.objects import migration as objects
@@ -85,7 +85,7 @@ class Drain:
         """The servers that are here or hold room here: also those that are moving, and those whose files are here until their
         move is confirmed."""
         with self.db.read() as conn:
-            return sorted({*(server.uuid for server in instances.on_host(conn, self.host)),
+            return sorted({*server_states.on_host(conn, self.host),
                            *(move.instance_uuid for move in moves.open_at(conn, self.host)),
                            *claims.servers_with_room(conn, self.host)})
 

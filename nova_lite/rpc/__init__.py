@@ -9,6 +9,7 @@ import functools
 import importlib
 import inspect
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,18 +17,20 @@ from typing import Any
 
 import oslo_messaging as messaging
 from oslo_config import cfg
+from oslo_log import log
+from oslo_messaging.rpc.server import RPCServer
 
 from nova_lite import exception
-from nova_lite.context import SENDER, RequestContext
+from nova_lite.context import CLOUD, SENDER, WAITS, RequestContext
 from nova_lite.rpc.sender import UNKNOWN, Says
 
+LOG = log.getLogger(__name__)
 CONDUCTOR = "conductor"
 SCHEDULER = "scheduler"
 COMPUTE = "compute"
 ADDRESSED = frozenset({COMPUTE})
 """Topics whose messages name a server. A message of another topic names none."""
 VERSION = "1.0"
-CLOUD = "nova_lite_cloud"       # the key of a message's context that names the cloud of its sender
 
 
 class ContextSerializer(messaging.Serializer):
@@ -115,7 +118,7 @@ class Client:
     """Which cloud the sender is of, where it knows and has to say: see ``cloud_id.py``."""
 
     def __init__(self, transport: messaging.RPCTransport, sender: Says = UNKNOWN) -> None:
-        self._sender = sender
+        self._sender, self._conf = sender, transport.conf
         target = messaging.Target(exchange=transport.conf.rpc.exchange, topic=self.topic, version=VERSION)
         self._client = messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
 
@@ -124,10 +127,11 @@ class Client:
         """Send and wait for the answer. Raises what the manager raised, or oslo_messaging.MessagingTimeout."""
         options = {k: v for k, v in (("server", server), ("timeout", timeout)) if v is not None}
         client = self._client.prepare(**options)
+        waits = {WAITS: self._conf.rpc_response_timeout if timeout is None else timeout}
         try:
-            return client.call(self._signed(context, method, arguments, server), method, **arguments)
+            return client.call(self._signed(context, method, arguments, server) | waits, method, **arguments)
         except exception.MessageReplayed:       # delivered or written down twice on the way: nothing was done the second time
-            return client.call(self._signed(context, method, arguments, server), method, **arguments)
+            return client.call(self._signed(context, method, arguments, server) | waits, method, **arguments)
 
     def cast(self, context: RequestContext, method: str, server: str | None = None, **arguments: Any) -> None:
         """Send a message without an answer. It is only a wake-up: the database has all that must not be lost."""
@@ -173,6 +177,28 @@ class _Exposed(messaging.RPCAccessPolicyBase):
         return not method.startswith("_") and method not in self.LOCAL and inspect.isroutine(getattr(endpoint, method))
 
 
+class _Server(RPCServer):     # type: ignore[misc]
+    """Drops a call that waited here longer than its caller waits for the answer. The broker drops calls that get too old in a
+    queue. But oslo.messaging takes messages out of the queue before it has a thread for them: under load, calls that nobody
+    waits for any more would keep those back that are asked instead of them."""
+
+    def _on_incoming(self, incoming: Any) -> None:
+        arrived = time.monotonic()
+        for message in incoming:
+            message.arrived = arrived
+        super()._on_incoming(incoming)
+
+    def _process_incoming(self, incoming: Any) -> None:
+        message = incoming[0]
+        waits, waited = message.ctxt.get(WAITS), time.monotonic() - message.arrived
+        if isinstance(waits, int | float) and waited > waits:
+            LOG.warning("dropped a call of %s: it waited %.1f s for a thread, and its caller waits for %s s",
+                        message.message.get("method"), waited, waits)
+            message.acknowledge()
+            return
+        super()._process_incoming(incoming)
+
+
 def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpoints: Sequence[object]) -> Any:
     """An RPC server on ``topic``; the caller starts, stops and waits for it."""
     from nova_lite.runtime import concurrency
@@ -183,7 +209,7 @@ def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpo
     made = messaging.get_rpc_server(transport, target, list(endpoints),
                                     executor="eventlet" if concurrency.is_green() else "threading",
                                     serializer=ContextSerializer(),
-                                    access_policy=_Exposed)
+                                    access_policy=_Exposed, server_cls=_Server)
     if not concurrency.is_green():
         # futurist's threads look once a second whether they shall end, and each message starts one more of them
         made._executor_cls = ThreadPoolExecutor

@@ -14,7 +14,7 @@ import oslo_messaging as messaging
 from oslo_log import log
 
 from nova_lite import retry, rpc
-from nova_lite.context import SENDER, RequestContext, admin_context
+from nova_lite.context import CLOUD, SENDER, RequestContext, admin_context
 
 LOG = log.getLogger(__name__)
 TIMEOUT = 1.0
@@ -61,6 +61,6 @@ def find(transport: messaging.RPCTransport) -> Found | None:
 
 def _said_by_host(transport: messaging.RPCTransport) -> Found | None:
     for context in rpc.waiting(transport, rpc.CONDUCTOR):
-        if rpc.CLOUD in context:
-            return Found(context[rpc.CLOUD], f"{rpc.COMPUTE} on {(context.get(SENDER) or {}).get('host')}")
+        if CLOUD in context:
+            return Found(context[CLOUD], f"{rpc.COMPUTE} on {(context.get(SENDER) or {}).get('host')}")
     return None

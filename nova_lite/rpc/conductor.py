@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,9 +27,11 @@ WHILE_BUSY = retry.Schedule((0.5,) * 239)
 ANSWER, BUSY, SILENT, LOST = "answer", "busy", "silent", "lost"
 """A conductor's answers to a question for another host: the answer of that host; too many questions are under way; the host
 does not answer; the lease of the caller is lost."""
-PING_TIMEOUT, PINGS = 1.0, 30
-"""Seconds for each of the first pings: before the first start of a conductor there is no queue, and the broker drops messages.
-Later pings get more time, for a conductor that is slow."""
+STARTING, STARTING_SECONDS = retry.Backoff(1.0, 5.0, growth=1.5), 60.0
+WAITING = retry.Backoff(20.0, 20.0)
+"""From one ping to the next, in the first minute of a wait for a conductor and later: thousands of daemons may wait. Each ping
+has the same time for its answer, up to TIMEOUT: before the first start of a conductor there is no queue, and the broker drops
+messages."""
 
 
 @contextmanager
@@ -80,17 +81,20 @@ class ConductorAPI(rpc.Client):
 
     def wait_until_there(self, stopping: threading.Event) -> bool:
         """Wait until some conductor answers; False when ``stopping`` was set before."""
-        for count in itertools.count():
+        began = self._clock.monotonic()
+        for count in itertools.count(1):
             if stopping.is_set():
                 break
-            asked, timeout = time.monotonic(), PING_TIMEOUT if count < PINGS else TIMEOUT
+            asked = self._clock.monotonic()
+            seconds = (STARTING if asked - began < STARTING_SECONDS else WAITING).seconds(count)
             try:
-                self.ping(timeout)
+                self.ping(min(seconds, TIMEOUT))
                 return True
             except messaging.MessagingException as error:
-                if count == 0:
+                if count == 1:
                     LOG.warning("waiting for a conductor: %s", error)
-            stopping.wait(timeout - (time.monotonic() - asked))     # what fails at once is not asked again at once
+            # what fails at once is not asked again at once
+            self._clock.wait(stopping, max(0.0, seconds - (self._clock.monotonic() - asked)))
         return False
 
     def disable_retries(self) -> None:
@@ -113,8 +117,8 @@ class ConductorAPI(rpc.Client):
         return self.call(context, "heartbeat", timeout=TIMEOUT, report=report)
 
     def host_started(self, context: RequestContext, host: str, owner: str, guests: Sequence[str]) -> dict[str, Any]:
-        """A host has (re)started. Answer: ``cloud`` is the id of its cloud, ``actions`` its open actions, ``instances`` its
-        servers, ``remove`` servers whose guests must be removed from it."""
+        """A host has (re)started. Answer: ``cloud`` is the id of its cloud, ``actions`` its open actions, ``instances`` uuid,
+        host and states of its servers, ``remove`` servers whose guests must be removed from it."""
         return self._ask(context, "host_started", host=host, owner=owner, guests=list(guests))
 
     def claim_actions(self, action_ids: Sequence[int], host: str, owner: str,

@@ -25,6 +25,7 @@ from nova_lite.conf import files
 from nova_lite.runtime import launcher, log
 from nova_lite.runtime.http import server, sockets
 from nova_lite.runtime.http.listener import Limits
+from nova_lite.runtime.pace import Pace
 
 LOG = oslo_log.getLogger(__name__)
 # for loops that are at work: one that takes longer waits for a service that is gone, and can be interrupted
@@ -79,7 +80,8 @@ class Service:
         self._parts.append(_Part(self, topic, server, list(manager.endpoints), manager))
 
     def add_periodic(self, seconds: float, function: Callable[[], Any]) -> None:
-        """Call ``function`` now and then every ``seconds``; its errors are logged and never end the loop. 0: never."""
+        """Call ``function`` now and then every ``seconds``, as :class:`Pace` says; its errors are logged and never end the
+        loop. 0: never."""
         if seconds > 0:
             self._loops.append((seconds, function))
 
@@ -156,23 +158,23 @@ class Service:
         self._threads.append(thread)
 
     def _loop(self, seconds: float, function: Callable[[], Any], name: str) -> None:
-        due = time.monotonic()
+        pace = Pace(seconds)
         while not self._stopping.is_set():
             try:
                 function()
+                pause = pace.after_success()
             except (exception.Interrupted, Exception) as error:
-                self._tell_failure(name, seconds, error)
-            # a slow run delays the next one, but later runs keep their interval
-            due = max(due + seconds, time.monotonic())
-            self._stopping.wait(due - time.monotonic())
+                pause = pace.after_failure()
+                self._tell_failure(name, pause, error)
+            self._stopping.wait(pause)
 
-    def _tell_failure(self, name: str, seconds: float, error: BaseException) -> None:
+    def _tell_failure(self, name: str, pause: float, error: BaseException) -> None:
         if self._stopping.is_set():
             LOG.debug("%s was interrupted by the stop: %s", name, error)
         elif isinstance(error, exception.Interrupted | oslo_messaging.MessagingException):      # the other side is away
-            LOG.warning("%s failed; it runs again in %s s: %s", name, seconds, error)
+            LOG.warning("%s failed; it runs again in %.1f s: %s", name, pause, error)
         else:
-            LOG.error("%s failed; it runs again in %s s", name, seconds, exc_info=error)
+            LOG.error("%s failed; it runs again in %.1f s", name, pause, exc_info=error)
 
 
 class _Part:

@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite import rpc
-from nova_lite.context import admin_context
+from nova_lite.context import CLOUD, admin_context
 from tests.support.cloud import Services
 from tests.support.engines import RabbitMQ
 from tests.support.process import wait_for
@@ -291,7 +291,7 @@ def test_messages_for_a_conductor_wait_and_can_be_looked_at(broker: Broker, tmp_
         for number in range(3):
             client.cast(admin_context(), "tell", what=str(number))
         for _ in range(2):
-            assert [context[rpc.CLOUD] for context in rpc.waiting(two.transport, "conductor")] == ["mine"] * 3
+            assert [context[CLOUD] for context in rpc.waiting(two.transport, "conductor")] == ["mine"] * 3
         heard = two.serve("conductor", "second")
         assert {heard.get(timeout=9) for _ in range(3)} == {"0", "1", "2"}
     finally:

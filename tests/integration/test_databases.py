@@ -14,15 +14,18 @@ from alembic.migration import MigrationContext
 
 from nova_lite import conf as conf_module
 from nova_lite import units
-from nova_lite.conductor.heartbeats import BusHealth
+from nova_lite.conductor.bus_health import BusHealth
+from nova_lite.conductor.heartbeats import Heartbeats
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, clock, core, migration, models, services
+from nova_lite.db import actions, aggregates, claims, clock, core, instances, migration, models, periodic_tasks, services
 from nova_lite.db.core import Database
+from nova_lite.objects import states
 from nova_lite.objects.action import COMPUTE
 from nova_lite.units import utcnow
 from tests.support.engines import MariaDB, PostgreSQL
 from tests.support.process import BIN
+from tests.support.servers import add_server
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -85,6 +88,7 @@ def test_claims_of_many_schedulers_at_once_never_exceed_the_node(db):
     with db.read() as connection:
         row = connection.execute(sa.select(models.compute_nodes)).mappings().one()
         assert (row["vcpus_used"], row["instances_used"]) == (16, 16)
+        assert claims.wrong_nodes(connection) == []
         held = connection.execute(sa.select(models.allocations.c.instance_uuid)).scalars().all()
     assert len(held) == 16
     for instance in held:
@@ -93,6 +97,10 @@ def test_claims_of_many_schedulers_at_once_never_exceed_the_node(db):
     with db.read() as connection:
         row = connection.execute(sa.select(models.compute_nodes)).mappings().one()
         assert (row["vcpus_used"], row["memory_mb_used"], row["local_gb_used"], row["instances_used"]) == (0, 0, 0, 0)
+        assert claims.wrong_nodes(connection) == []
+    db.write(lambda connection: connection.execute(sa.update(models.compute_nodes).values(local_gb_used=1)))
+    with db.read() as connection:
+        assert claims.wrong_nodes(connection) == [node_id]
 
 
 def test_of_many_workers_one_gets_an_action(db):
@@ -106,6 +114,70 @@ def test_of_many_workers_one_gets_an_action(db):
     with ThreadPoolExecutor(6) as pool:
         taken = [i for got in pool.map(work, range(6)) for i in got]
     assert sorted(taken) == sorted(ids)
+
+
+def test_of_many_conductors_one_runs_a_task(db):
+    barrier = threading.Barrier(6)
+
+    def work(number: int) -> list[bool]:
+        barrier.wait()      # even the rows are made at once
+        db.write(periodic_tasks.ensure, ["sweep", "purge"])
+        return [db.write(periodic_tasks.take, name, f"c{number}", 30) for name in ("sweep", "purge")]
+    for _ in range(3):
+        with ThreadPoolExecutor(6) as pool:
+            taken = list(pool.map(work, range(6)))
+        assert [sum(column) for column in zip(*taken, strict=True)] == [1, 1]
+        with db.read() as connection:
+            owners = set(connection.scalars(sa.select(models.periodic_tasks.c.owner)))
+        for owner in owners:
+            db.write(periodic_tasks.release, owner)
+
+
+def test_zones_are_found_by_the_hosts_that_are_in_them(db):
+    def add(connection: sa.Connection) -> None:
+        for host, disabled in (("h1", False), ("h2", True), ("h3", False)):
+            connection.execute(sa.insert(models.services).values(
+                uuid=str(uuid.uuid4()), host=host, binary=services.COMPUTE, disabled=disabled, forced_down=False,
+                last_seen_at=utcnow(), created_at=utcnow()))
+        for name, zone, members in (("a", "closed", ["h2"]), ("b", "Zürich 🏔", ["h3"]), ("c", "Zürich 🏔", ["h3"]),
+                                    ("d", None, ["h1"])):
+            number = aggregates.create(connection, name, zone)["id"]
+            for host in members:
+                aggregates.add_host(connection, number, host)
+    db.write(add)
+    with db.read() as connection:
+        assert services.zones(connection, "nova") == {"nova": True, "closed": False, "Zürich 🏔": True}
+        takes = [services.zone_takes_servers(connection, zone, "nova")
+                 for zone in ("nova", "closed", "Zürich 🏔", "zürich 🏔", "Nova", "nova ")]
+        assert takes == [True, False, True, False, False, False]
+        assert [aggregates.zone_of(connection, host) for host in ("h1", "h2", "h3", None)] == [None, "closed", "Zürich 🏔", None]
+
+
+def test_a_host_that_the_database_refuses_costs_the_others_of_its_batch_nothing(db):
+    context = RequestContext(user_id="u", project_id="p")
+    ids = db.write(actions.create, context, "stop", [str(uuid.uuid4()) for _ in range(4)], -1, COMPUTE, "h0")
+    held = db.write(actions.claim, ids[:2], "owner-0", -1, COMPUTE, "h0")
+    names = [f"h{n}" for n in range(8)] + ["x" * 300]
+    takers = [Heartbeats(db.conf, db, lambda: 3) for _conductor in range(2)]
+
+    def report(number: int) -> object:
+        name = names[number % len(names)]
+        values = {"host": name, "owner": "owner-0", "actions": [a.id for a in held] if name == "h0" else []}
+        try:
+            return takers[number % 2].take(values)
+        except sa.exc.DataError as error:
+            return error
+    for _time in range(3):
+        with ThreadPoolExecutor(18) as pool:
+            answers = list(pool.map(report, range(18)))
+        for name, answer in zip(names * 2, answers, strict=True):
+            if len(name) > 255:
+                assert isinstance(answer, sa.exc.DataError)
+            else:
+                assert answer == {"actions": ids[2:] if name == "h0" else []}
+    with db.read() as connection:
+        assert {row["host"] for row in services.list_all(connection)} == set(names[:8])
+    assert [action.id for action in db.write(actions.expired)] == ids[2:]
 
 
 @pytest.mark.parametrize("engine", [MariaDB], ids=["mariadb"], indirect=True)
@@ -129,6 +201,20 @@ def test_a_server_that_falls_silent_is_left_for_the_one_that_answers(url, monkey
     db.dispose()
 
 
+def test_servers_that_no_worker_is_left_for_are_found_once(db):
+    both, moving, idle = add_server(db), add_server(db), add_server(db)
+    long_ago = utcnow() - datetime.timedelta(hours=1)
+    for server, vm_state, task_state in ((both, states.BUILDING, states.SPAWNING), (moving, states.ACTIVE, states.MIGRATING),
+                                         (idle, states.ACTIVE, None)):
+        db.write(instances.update, server.uuid, {"vm_state": vm_state, "task_state": task_state, "updated_at": long_ago})
+    sweeper = Sweeper(db.conf, db, BusHealth(db.conf, db, lambda _seconds: None))
+    assert [sweeper.settle_orphans() for _time in range(2)] == [2, 0]
+    with db.read() as connection:
+        found = instances.get_many(connection, [both.uuid, moving.uuid, idle.uuid])
+    assert {uuid: (one.vm_state, one.task_state) for uuid, one in found.items()} == {
+        both.uuid: (states.ERROR, None), moving.uuid: (states.ERROR, None), idle.uuid: (states.ACTIVE, None)}
+
+
 @pytest.mark.parametrize("wrong", [-3600, 3600])
 def test_a_machine_with_a_wrong_clock_takes_nobodys_work_and_loses_none(db, monkeypatch, wrong):
     def wrong_clock(yes: bool) -> None:
@@ -136,7 +222,7 @@ def test_a_machine_with_a_wrong_clock_takes_nobodys_work_and_loses_none(db, monk
     servers = [str(uuid.uuid4()) for _ in range(4)]
     ids = db.write(actions.create, RequestContext(user_id="u", project_id="p"), "stop", servers, 1000, COMPUTE, "h")
     db.conf.set_override("service_down_time", 1000, group="compute")
-    bus_health = BusHealth(db.conf, lambda _seconds: None)
+    bus_health = BusHealth(db.conf, db, lambda _seconds: None)
     bus_health.since -= 3600
     sweeper = Sweeper(db.conf, db, bus_health)
     for writer, reader in ((True, False), (False, True)):

@@ -121,8 +121,8 @@ def options():
 
 
 @pytest.fixture
-def servers_of(tmp_path, monkeypatch, options):
-    yield from api.cloud.__wrapped__(type("R", (), {"param": "sqlite"}), tmp_path, monkeypatch, options)
+def servers_of(tmp_path, options):
+    yield from api.cloud.__wrapped__(type("R", (), {"param": "sqlite"}), tmp_path, options)
 
 
 def test_details_are_for_admins(servers_of):

@@ -29,8 +29,8 @@ FAULT = re.compile(r"Image \S+ is unacceptable: (OSError \(req-\S+\)|[\w ,;]+)$|
 class ImageCloud(VolumeCloud):
     """Its host makes disks; the fake driver has reported it."""
 
-    def __init__(self, directory, monkeypatch, found: Hosts):
-        super().__init__(directory, monkeypatch, image__driver="local", compute__service_down_time=3600)
+    def __init__(self, directory, found: Hosts):
+        super().__init__(directory, image__driver="local", compute__service_down_time=3600)
         driver = found.start("h1")
         manager = self.hosts["h1"]
         manager.host = dataclasses.replace(manager.host, driver=driver)
@@ -51,7 +51,7 @@ class ImageCloud(VolumeCloud):
 def cloud(tmp_path, monkeypatch):
     monkeypatch.setitem(os.environ, "NOVA_LITE_CONCURRENCY", "threading")
     with hosts(tmp_path / "computes", monkeypatch) as found:
-        made = ImageCloud(tmp_path, monkeypatch, found)
+        made = ImageCloud(tmp_path, found)
         try:
             yield made
         finally:

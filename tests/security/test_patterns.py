@@ -42,10 +42,9 @@ def server(request, tmp_path_factory):
 
 
 @pytest.fixture
-def cloud(server, tmp_path, monkeypatch):
+def cloud(server, tmp_path):
     """The API on each kind of database, with 27 servers whose names are as long as names can be."""
     url = make_tables(server.new_database())
-    monkeypatch.setattr(conftest.microversions, "MAX", "2.104")
     (tmp_path / "nova-lite.conf").write_text("[DEFAULT]\ntransport_url = in-process://\n")
     conf = conftest.nova_conf.load([], config_files=[str(tmp_path / "nova-lite.conf")], state_path=str(tmp_path),
                                    database__connection=url, network__driver="bridge", image__driver="local")

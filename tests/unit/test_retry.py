@@ -61,6 +61,28 @@ def test_no_try_begins_after_the_timeout(clock):
     assert (step.calls, clock.now) == (4, 6.0)
 
 
+def test_a_backoff_grows_to_its_longest_pause_and_is_shortened_at_random(clock):
+    for number, pauses in ((0.0, [1.0, 2.0, 4.0, 6.0, 6.0]), (0.5, [0.75, 1.5, 3.0, 4.5, 4.5]),
+                           (1.0, [0.5, 1.0, 2.0, 3.0, 3.0])):
+        clock.pauses.clear()
+        step, backoff = Step(*[AWAY] * 5, "done"), retry.Backoff(1.0, 6.0, random=lambda number=number: number)
+        assert retry.on_error(step, exception.ServiceUnavailable, backoff, clock) == "done"
+        assert clock.pauses == pauses
+
+
+def test_a_backoff_ends_after_its_tries_or_its_time(clock):
+    for backoff, pauses in ((retry.Backoff(1.0, 2.0, tries=4, random=lambda: 0.0), [1.0, 2.0, 2.0]),
+                            (retry.Backoff(1.0, 2.0, timeout=4.0, random=lambda: 0.0), [1.0, 2.0, 2.0])):
+        clock.pauses.clear()
+        with pytest.raises(exception.ServiceUnavailable):
+            retry.on_error(Step(AWAY), exception.ServiceUnavailable, backoff, clock)
+        assert clock.pauses == pauses
+
+
+def test_a_backoff_without_end_stays_at_its_longest_pause():
+    assert retry.Backoff(1.0, 5.0, random=lambda: 0.0).seconds(100_000) == 5.0
+
+
 @pytest.mark.parametrize("error", [
     exception.LeaseLost(action_id=7, owner="h:1:a"), exception.ConductorAway(reason="x"), exception.Stopping(),
     exception.Conflict("no"), KeyboardInterrupt()])

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from nova_lite import units
@@ -23,18 +24,21 @@ Zones = dict[str, list[dict[str, Any]]]
 
 def index(req: Request) -> dict[str, Any]:
     """The zones where servers can be."""
-    zones = _zones(req)
+    with req.services.db.read() as conn:
+        zones = services.zones(conn, req.services.conf.compute.default_availability_zone)
     zones.pop(INTERNAL, None)
-    return {"availabilityZoneInfo": [_zone(name, members, None) for name, members in _in_order(zones)]}
+    return {"availabilityZoneInfo": [_zone(name, available, None) for name, available in _in_order(zones)]}
 
 
 def detail(req: Request) -> dict[str, Any]:
     """All zones with their services."""
-    return {"availabilityZoneInfo": [_zone(name, members, _hosts(req, members) if _available(members) else None)
-                                     for name, members in _in_order(_zones(req))]}
+    zones = _services_by_zone(req)
+    available = {name: any(not service["disabled"] for service in members) for name, members in zones.items()}
+    return {"availabilityZoneInfo": [_zone(name, is_open, _hosts(req, zones[name]) if is_open else None)
+                                     for name, is_open in _in_order(available)]}
 
 
-def _zones(req: Request) -> Zones:
+def _services_by_zone(req: Request) -> Zones:
     with req.services.db.read() as conn:
         found, zone_of = services.list_all(conn), aggregates.zones_by_host(conn)
     zones: Zones = defaultdict(list)
@@ -45,16 +49,12 @@ def _zones(req: Request) -> Zones:
     return zones
 
 
-def _available(members: list[dict[str, Any]]) -> bool:
-    return any(not service["disabled"] for service in members)
+def _in_order(zones: Mapping[str, bool]) -> list[tuple[str, bool]]:
+    return sorted(zones.items(), key=lambda item: (not item[1], item[0]))
 
 
-def _in_order(zones: Zones) -> list[tuple[str, list[dict[str, Any]]]]:
-    return sorted(zones.items(), key=lambda item: (not _available(item[1]), item[0]))
-
-
-def _zone(name: str, members: list[dict[str, Any]], hosts: dict[str, Any] | None) -> dict[str, Any]:
-    return {"zoneName": name, "zoneState": {"available": _available(members)}, "hosts": hosts}
+def _zone(name: str, available: bool, hosts: dict[str, Any] | None) -> dict[str, Any]:
+    return {"zoneName": name, "zoneState": {"available": available}, "hosts": hosts}
 
 
 def _hosts(req: Request, members: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

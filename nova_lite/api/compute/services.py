@@ -45,8 +45,9 @@ INTERNAL = "internal"
 def index(req: Request) -> dict[str, Any]:
     """The services of the cloud."""
     with req.services.db.read() as conn:
-        found = services.list_all(conn, params.last(req, "host") or None, params.last(req, "binary") or None)
-        zones = aggregates.zones_by_host(conn)
+        host = params.last(req, "host") or None
+        found = services.list_all(conn, host, params.last(req, "binary") or None)
+        zones = aggregates.zones_by_host(conn, [host] if host else None)
     return {"services": [_view(req, service, zones) for service in found]}
 
 
@@ -122,7 +123,7 @@ def _update_by_host(conn: sa.Connection, host: str, binary: str, values: Mapping
 def _update_by_id(conn: sa.Connection, key: int | str, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     service = services.get(conn, key)
     _check_binary(service["binary"])
-    return services.update(conn, service["id"], values), aggregates.zones_by_host(conn)
+    return services.update(conn, service["id"], values), aggregates.zones_by_host(conn, [service["host"]])
 
 
 def _delete(conn: sa.Connection, key: int | str) -> None:

@@ -1,6 +1,6 @@
 """Microversions: which one a request asks for, and the headers of the answer.
 
-Change :data:`MAX` only when every resource is right at the new version; the framework itself carries 2.104.
+Raise :data:`MAX` only when every resource answers as Nova does at the new version (docs/extending.md).
 """
 from __future__ import annotations
 

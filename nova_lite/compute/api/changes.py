@@ -107,7 +107,7 @@ def _check_pinning(connection: sa.Connection, conf: cfg.ConfigOpts, instance: In
         raise exception.Conflict(f"Cannot pin instance {instance.uuid} to availability zone {zone}: it is pinned to {pinned}. "
                                  "Unpin it first, with pinned_availability_zone null.")
     if instance.host:
-        here = aggregates.zones_by_host(connection).get(instance.host, conf.compute.default_availability_zone)
+        here = aggregates.zone_of(connection, instance.host) or conf.compute.default_availability_zone
     if pinned is None and here != zone:
         raise exception.Conflict(f"Cannot pin instance {instance.uuid} to availability zone {zone}: it is in {here or 'none'}.")
 

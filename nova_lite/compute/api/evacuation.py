@@ -24,13 +24,13 @@ class Evacuation(Base):
                  admin_password: str | None) -> None:
         """Build the server again on another host, on ``host`` if one is named; ``stopped``: it is off afterwards. Raises
         ComputeHostNotFound (404), Invalid for the server's own host, ComputeServiceInUse (400) for a host that is up,
+        ComputeServiceMayBeInUse (409) for one that may be up because nobody has received reports for long enough,
         InstanceInvalidState for a server that is being deleted, or may run at the new host of another evacuation, and as
         ``states.check``."""
         operations.check(operations.VERBS[VERB], instance, may_override_lock=bool(context.is_admin))
         validate.refuse_vtpm(instance, "evacuate")
         if instance.host is None:
             raise exception.InstanceNotReady(instance_id=instance.uuid)
-        down_time = self.conf.compute.service_down_time
         with self.db.read() as connection:
             if host is not None:
                 try:
@@ -39,13 +39,19 @@ class Evacuation(Base):
                     raise exception.ComputeHostNotFound(f"Compute host {host} not found.") from error
                 if host == instance.host:
                     raise exception.Invalid("The target host can't be the same one.")
-            service = services.get_by_host(connection, instance.host, services.COMPUTE)
-            if services.is_up(service, down_time, clock.read(connection)):
-                raise exception.ComputeServiceInUse(host=instance.host)
+            self._check_is_dead(connection, instance.host)
         arguments: dict[str, Any] = {"host": host, "force": force, "stopped": stopped}
         if admin_password and instance.config_drive:
             arguments["admin_password"] = admin_password
         self.operate(context, instance.uuid, VERB, arguments, prepare=_end_others)
+
+    def _check_is_dead(self, connection: sa.Connection, host: str) -> None:
+        down_time, interval = self.conf.compute.service_down_time, self.conf.compute.report_interval
+        service = services.get_by_host(connection, host, services.COMPUTE)
+        if services.is_up(service, down_time, clock.read(connection)):
+            raise exception.ComputeServiceInUse(host=host)
+        if not services.is_dead(connection, service, down_time, interval):
+            raise exception.ComputeServiceMayBeInUse(host=host, seconds=down_time)
 
 
 def _end_others(connection: sa.Connection, server: Instance) -> Prepared:

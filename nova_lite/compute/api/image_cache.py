@@ -22,7 +22,7 @@ class ImageCache(Base):
             if image.status != "active":
                 raise exception.ImageNotActive(image_id=image_id)
         with self.db.read() as connection:
-            computes, now = services.list_all(connection, binary=services.COMPUTE), clock.read(connection)
+            computes, now = services.of_hosts(connection, hosts), clock.read(connection)
         for service in computes:
-            if service["host"] in hosts and services.is_up(service, self.conf.compute.service_down_time, now):
+            if services.is_up(service, self.conf.compute.service_down_time, now):
                 self.wakeups.send(self.compute_rpc.cache_images, context, service["host"], list(image_ids))

@@ -87,8 +87,8 @@ class Listing(Base):
             found.tags = instance_list.tags_of(connection, uuids)
         if hosts and any(row["host"] for row in found.rows):
             down_time = self.conf.compute.service_down_time
-            found.hosts = {s["host"]: _host_status(s, down_time)
-                           for s in services.list_all(connection, binary=services.COMPUTE)}
+            named = services.of_hosts(connection, {row["host"] for row in found.rows})
+            found.hosts = {service["host"]: _host_status(service, down_time) for service in named}
         if groups:
             found.groups = server_groups.of_instances(connection, uuids)
 

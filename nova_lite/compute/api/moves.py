@@ -104,7 +104,7 @@ class Moves(Base):
         return flavor
 
     def _check_host_is_up(self, conn: sa.Connection, instance: Instance) -> None:
-        row = next((r for r in services.list_all(conn, binary=services.COMPUTE) if r["host"] == instance.host), None)
+        row = next(iter(services.of_hosts(conn, [instance.host])), None)
         if row is None or not services.is_up(row, self.conf.compute.service_down_time, clock.read(conn)):
             raise exception.Conflict(f"Service is unavailable at this time: compute host {instance.host}, where instance "
                                      f"{instance.uuid} is, does not report.")

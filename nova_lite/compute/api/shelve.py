@@ -72,6 +72,6 @@ class Shelving(Base):
             if host is None:
                 return
             validate.check_destination(connection, host, None)
-            of_host = aggregates.zones_by_host(connection).get(host, self.conf.compute.default_availability_zone)
+            of_host = aggregates.zone_of(connection, host) or self.conf.compute.default_availability_zone
         if pinned and pinned != of_host:
             raise exception.UnshelveHostNotInZone(host=host, availability_zone=pinned)

@@ -34,17 +34,14 @@ def parse_zone(text: str | None) -> tuple[str | None, str | None, str | None]:
 
 def check_zone(connection: sa.Connection, conf: cfg.ConfigOpts, zone: str) -> None:
     """Raise Invalid for a zone without a host that takes servers."""
-    zones = aggregates.zones_by_host(connection)
-    for service in services.list_all(connection, binary=services.COMPUTE):
-        if not service["disabled"] and zones.get(service["host"], conf.compute.default_availability_zone) == zone:
-            return
-    raise exception.Invalid("The requested availability zone is not available")
+    if not services.zone_takes_servers(connection, zone, conf.compute.default_availability_zone):
+        raise exception.Invalid("The requested availability zone is not available")
 
 
 def zone_of_forced(connection: sa.Connection, conf: cfg.ConfigOpts, zone: str | None, host: str | None) -> str | None:
     """The zone of a server that is forced onto ``host``: the requested zone if the host is in it, else the zone of the host's
     aggregates, None for none. Another zone in the request is no error, as in Nova."""
-    there = aggregates.zones_by_host(connection).get(host or "")
+    there = aggregates.zone_of(connection, host)
     return zone if there is None and zone == conf.compute.default_availability_zone else there
 
 

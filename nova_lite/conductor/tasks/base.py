@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.leases import Leases
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, server_groups
@@ -21,6 +22,10 @@ from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.rpc.scheduler import SchedulerAPI
 
 
+class HostsMayReport(Exception):
+    """Hosts still have time to report after an outage. A task that raises it is run again by the next sweep."""
+
+
 @dataclass(frozen=True)
 class Tools:
     """The objects that every task may use."""
@@ -31,6 +36,7 @@ class Tools:
     scheduler: SchedulerAPI
     compute: ComputeAPI
     conductor: ConductorAPI
+    bus_health: BusHealth
 
     def hand_over(self, conn: sa.Connection, action: Action, host: str, arguments: Mapping[str, Any] | None = None,
                   step: str | None = None) -> None:

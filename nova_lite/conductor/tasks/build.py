@@ -15,12 +15,12 @@ from oslo_log import log
 
 from nova_lite import exception, units
 from nova_lite.conductor import completion
+from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.cleanup import Cleanup
-from nova_lite.conductor.heartbeats import BusHealth
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.tasks.base import group_facts, group_of, request_spec
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, claims, clock, hosts, instances, server_groups, services
+from nova_lite.db import actions, claims, hosts, instances, server_groups
 from nova_lite.db.core import Database
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
@@ -31,7 +31,6 @@ from nova_lite.rpc.scheduler import SchedulerAPI
 
 LOG = log.getLogger(__name__)
 EVENT = "schedule_instances"
-LOOK_SECONDS = 2.0      # the hosts in a scheduler's memory may be this much older than the request
 
 
 class _Build(NamedTuple):
@@ -110,7 +109,7 @@ class BuildTask:
                 for request in sorted(requests):
                     self._place([b for b in batch if b.action.request_id == request], started)
                 return
-            if self._hosts_may_come_back(started):
+            if self.bus_health.hosts_may_report(started):
                 LOG.info("hosts have not reported since an outage; %d builds wait for them", len(waiting))
                 self.db.write(self._wait_for_hosts, waiting)
                 return
@@ -228,17 +227,6 @@ class BuildTask:
         self.db.write(self._release, again)
         if last:
             self.db.write(self._fail_unplaced, last, f"Scheduling failed {last[0].attempts + 1} times: {reason}", started)
-
-    def _hosts_may_come_back(self, started: datetime.datetime) -> bool:
-        """Whether hosts still have time to report after an outage. It includes hosts that have reported since the scheduler
-        read them."""
-        if not self.bus_health.grace():
-            return False
-        with self.db.read() as conn:
-            rows, now = services.list_all(conn, binary=services.COMPUTE), clock.read(conn)
-        since = now - (units.utcnow() - started) - datetime.timedelta(seconds=LOOK_SECONDS)
-        return any(not services.is_up(row, self.conf.compute.service_down_time, now) or row["last_seen_at"] >= since
-                   for row in rows if not (row["disabled"] or row["forced_down"]))
 
     def _wait_for_hosts(self, conn: sa.Connection, waiting: list[Action]) -> None:
         actions.release(conn, list(self._answered(conn, waiting)), 0, died=False)

@@ -10,7 +10,7 @@ from oslo_log import log
 from nova_lite import exception, units
 from nova_lite.conductor import move_completion
 from nova_lite.conductor.tasks import moving
-from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
+from nova_lite.conductor.tasks.base import HostsMayReport, Tools, group_of, request_spec
 from nova_lite.db import actions, clock, moves, services
 from nova_lite.objects import migration as objects
 from nova_lite.objects.action import Action
@@ -23,9 +23,9 @@ EVENT = "conductor_rebuild_instance"
 
 
 def run(tools: Tools, action: Action, instance: Instance) -> None:
-    """Find a host and let it build the server. Raises NoValidHost, or ComputeServiceInUse when the old host is up again before
-    a new one is chosen. Once a new host is chosen, an old host that starts again turns its guest off or removes it, so the
-    evacuation has to go on."""
+    """Find a host and let it build the server. Raises NoValidHost, ComputeServiceInUse when the old host is up again before a
+    new one is chosen, or HostsMayReport. Once a new host is chosen, an old host that starts again turns its guest off or
+    removes it, so the evacuation has to go on."""
     started = units.utcnow()
     with tools.db.read() as conn:
         _refuse_if_up(conn, tools, action, instance.host or "")
@@ -43,9 +43,13 @@ def run(tools: Tools, action: Action, instance: Instance) -> None:
 
 def _refuse_if_up(conn: sa.Connection, tools: Tools, action: Action, host: str) -> None:
     """A host that is up again keeps its guest, unless the evacuation has already named another host."""
-    if not move_completion.begun_elsewhere(conn, action) and services.is_up(
-            services.get_by_host(conn, host, services.COMPUTE), tools.conf.compute.service_down_time, clock.read(conn)):
+    if move_completion.begun_elsewhere(conn, action):
+        return
+    service = services.get_by_host(conn, host, services.COMPUTE)
+    if services.is_up(service, tools.conf.compute.service_down_time, clock.read(conn)):
         raise exception.ComputeServiceInUse(host=host)
+    if tools.bus_health.grace() and not service["forced_down"]:
+        raise HostsMayReport(f"{host} may be up")
 
 
 def _hand_over(conn: sa.Connection, tools: Tools, action: Action, move: Migration, old: str, place: Selection,

@@ -12,7 +12,7 @@ from oslo_log import log
 
 from nova_lite import exception, operations, units
 from nova_lite.conductor.tasks import moving
-from nova_lite.conductor.tasks.base import Tools, group_of, request_spec
+from nova_lite.conductor.tasks.base import HostsMayReport, Tools, group_of, request_spec
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, clock, moves, services
 from nova_lite.objects import migration as objects
@@ -61,6 +61,8 @@ def _check_up(tools: Tools, host: str) -> str:
     with tools.db.read() as conn:
         found, now = services.get_by_host(conn, host, services.COMPUTE), clock.read(conn)
     if not services.is_up(found, tools.conf.compute.service_down_time, now):
+        if tools.bus_health.grace() and not found["forced_down"]:
+            raise HostsMayReport(f"{host} may be up")
         raise exception.ComputeServiceUnavailable(host=host)
     return host
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, operations, units
 from nova_lite.conductor import move_completion
-from nova_lite.conductor.tasks.base import Tools
+from nova_lite.conductor.tasks.base import HostsMayReport, Tools
 from nova_lite.context import RequestContext
 from nova_lite.db import actions, claims, moves
 from nova_lite.objects.action import Action
@@ -47,13 +47,15 @@ def _begin(conn: sa.Connection, tools: Tools, action: Action, instance: Instance
 
 
 def choose(tools: Tools, action: Action, instance: Instance, spec: RequestSpec) -> list[Selection]:
-    """The host for a server that moves, with its room claimed, and alternates. Raises NoValidHost or MessagingException. Until
-    the scheduler answers, an open event of the action says that it does not."""
+    """The host for a server that moves, with its room claimed, and alternates. Raises NoValidHost, HostsMayReport or
+    MessagingException. Until the scheduler answers, an open event of the action says that it does not."""
     context, started = RequestContext.from_rpc(action.context or {}), units.utcnow()
     try:
         places = tools.scheduler.select_destinations(context, spec, [instance.uuid])
-    except exception.NoValidHost:
+    except exception.NoValidHost as error:
         _end_wait(tools, action)
+        if tools.bus_health.hosts_may_report(started):
+            raise HostsMayReport(error.message) from error
         raise
     except messaging.MessagingException:
         tools.db.write(_note_wait, tools, action, started)

@@ -16,7 +16,7 @@ from oslo_log import log
 from nova_lite import exception
 from nova_lite.conductor import completion
 from nova_lite.conductor.tasks import cold_move, evacuate, live_migrate, unshelve
-from nova_lite.conductor.tasks.base import Tools
+from nova_lite.conductor.tasks.base import HostsMayReport, Tools
 from nova_lite.db import actions, claims, instances
 from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
@@ -54,6 +54,9 @@ class Tasks:
         except exception.LeaseLost as error:
             LOG.warning("%s", error, extra=extra)
             self._write(action, _give_back)
+        except HostsMayReport as error:
+            LOG.info("'%s' waits for hosts to report after an outage: %s", action.verb, error, extra=extra)
+            self._write(action, self._release)
         except messaging.MessagingException as error:
             LOG.warning("'%s' waits for the next sweep: %s", action.verb, error, extra=extra)
             self._write(action, _give_back)
@@ -78,6 +81,10 @@ class Tasks:
             completion.fail(conn, held, message)
         else:
             _give_back(conn, action)
+
+    def _release(self, conn: sa.Connection, action: Action) -> None:
+        mine = actions.held(conn, [action.id], self._tools.leases.owner)
+        actions.release(conn, list(mine), 0, died=False)
 
 
 def _give_back(conn: sa.Connection, action: Action) -> None:

@@ -289,8 +289,10 @@ class DiskMaker(DiskStore):
         with self._locked(image.id):
             if not self._is_whole(path, image):
                 LOG.info("Fetching image %s", image.id)
+                began = time.monotonic()
                 with durable.written_whole(path) as part:
                     fetch(image.id, str(part))
+                    LOG.info("image %s was fetched in %.1f s", image.id, time.monotonic() - began)
                     images.inspect(part, image.id, image.disk_format)
                     os.chmod(part, BASE_MODE)
                 self._checked[image.id, image.checksum or ""] = _content(path)      # by the process that fetched it

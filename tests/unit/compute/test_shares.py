@@ -26,7 +26,7 @@ def cloud(shares, tmp_path, monkeypatch):
     monkeypatch.setattr(manila, "POLL", 0.01)
     neighbour = FakeOpenStack("shared-file-system", shares, versions={"v2": "/v2/"})
     credentials = "[service_user]\n" + "\n".join(f"{k} = {v}" for k, v in neighbour.options.items())
-    made = VolumeCloud(tmp_path, monkeypatch, config=credentials, share__driver="manila", service_user__retries=0,
+    made = VolumeCloud(tmp_path, config=credentials, share__driver="manila", service_user__retries=0,
                        my_ip=ADDRESS)
     made.report("h1")
     made.member, made.admin = made.member.at("2.97"), made.admin.at("2.97")

@@ -19,7 +19,7 @@ from nova_lite.compute.api import base as api
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.context import RequestContext, admin_context
-from nova_lite.db import actions, core, instances, models, secret_keys
+from nova_lite.db import actions, core, instances, models, secret_keys, services
 from nova_lite.objects import action as objects
 from nova_lite.objects import states
 from nova_lite.objects.flavor import Flavor
@@ -100,13 +100,13 @@ class Cloud:
         self.hosts[name]._sync_power_states()
 
     def report(self, name):
-        """One heartbeat, written down at once."""
+        """One heartbeat."""
         self.hosts[name]._heartbeat()
-        self.conductor.heartbeats.flush()
 
     def silence(self, host, hours=1):
-        """Nobody has heard of the host for so long."""
+        """Nobody has heard of the host for so long, though a conductor listened."""
         table = models.services
+        self.db.write(services.listened, self.conf.host, hours * HOUR.total_seconds(), 0)
         self.run(sa.update(table).where(table.c.host == host).values(last_seen_at=units.utcnow() - hours * HOUR))
 
     def force_down(self, host):

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from nova_lite.context import admin_context
 from nova_lite.db import moves
 from nova_lite.objects import migration, states
+from nova_lite.objects.instance import Instance
 
 ADMIN = admin_context()
 
@@ -190,3 +191,71 @@ def test_a_daemon_that_starts_tells_of_what_it_finds(make_cloud, tmp_path, caplo
     cloud.end_host("h1")
     cloud.add_host("h1")
     cloud.wait_for(lambda: [strange in told for told in _warnings(caplog, "no server")] == [True])
+
+
+# what a look, and the start of a host, read and send ----------------------------------------------------------------
+@pytest.fixture
+def asked(cloud):
+    """The statements that read servers, from now on."""
+    texts = []
+    sa.event.listen(cloud.conductor.db.engine, "before_cursor_execute",
+                    lambda *a: texts.append(a[2]) if "FROM instances" in a[2] else None)
+    return texts
+
+
+def _servers(cloud, count):
+    """(host, its servers)"""
+    made = cloud.build(count)
+    for one in made:
+        cloud.wait(one, states.ACTIVE)
+    host = cloud.get(made[0]).host
+    return host, [one for one in made if cloud.get(one).host == host]
+
+
+def test_a_look_that_finds_nothing_reads_servers_once_and_only_their_states(cloud, asked):
+    host, servers = _servers(cloud, 3)
+    asked.clear()
+    answer = cloud.rpc.sync_power_states(ADMIN, host, dict.fromkeys(servers, states.RUNNING))
+    assert not any(answer.values())
+    [text] = asked
+    assert "flavor" not in text
+    assert "block_devices" not in text
+
+
+def test_the_start_of_a_host_reads_servers_once_and_sends_their_states(cloud, asked):
+    host, servers = _servers(cloud, 3)
+    asked.clear()
+    answer = cloud.rpc.host_started(ADMIN, host, "owner", servers)
+    [text] = asked
+    assert "block_devices" not in text
+    assert answer["remove"] == []
+    assert sorted((i["uuid"], i["host"], i["vm_state"], i["task_state"]) for i in answer["instances"]) == sorted(
+        (one, host, states.ACTIVE, None) for one in servers)
+    for values in answer["instances"]:
+        assert not {"user_data", "metadata", "block_devices", "network_info"} & set(values)
+        assert Instance.from_primitive(values).host == host         # as a host of the release before reads it
+
+
+@pytest.mark.parametrize("call", ["look", "start"])
+def test_only_servers_whose_guests_must_go_are_read_whole(cloud, asked, call):
+    host, servers = _servers(cloud, 4)
+    gone = servers[0]
+    cloud.set(gone, host="elsewhere", metadata={"its": "user's"})
+    asked.clear()
+    if call == "look":
+        answer = cloud.rpc.sync_power_states(ADMIN, host, dict.fromkeys(servers, states.RUNNING))
+    else:
+        answer = cloud.rpc.host_started(ADMIN, host, "owner", servers)
+    [sent] = answer["remove"]
+    assert (sent["uuid"], sent["flavor"]["memory_mb"], sent["metadata"]) == (gone, 1024, {})
+    assert len([text for text in asked if "block_devices" in text]) == 1
+
+
+def test_a_host_learns_the_id_alone_of_a_deleted_server_that_was_never_its_own(cloud):
+    server = cloud.active()
+    other = next(name for name in cloud.hosts if name != cloud.get(server).host)
+    cloud.operate(server, "delete")
+    cloud.wait_for(lambda: cloud.get(server).deleted)
+    [sent] = cloud.rpc.host_started(ADMIN, other, "owner", [server])["remove"]
+    assert (sent["uuid"], sent["id"], sent["project_id"], sent["display_name"]) == (server, cloud.get(server).id, "", "")
+    assert (sent["host"], sent["network_info"], sent["block_devices"]) == (None, [], [])

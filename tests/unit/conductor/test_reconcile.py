@@ -1,4 +1,5 @@
 """The reconciler gives back what belongs to nobody, puts sums right, and touches nothing else."""
+import threading
 import uuid
 
 import pytest
@@ -98,6 +99,25 @@ def test_wrong_sums_are_put_right(cloud):
     assert cloud.claimed() == {cloud.get(server).host: {server}}        # compares the sums, too
     with cloud.db.read() as conn:
         assert sorted(conn.execute(sa.select(nodes.c.memory_mb_used)).scalars()) == [0, 1024]
+
+
+def test_what_a_run_asks_does_not_grow_with_the_hosts_and_only_a_wrong_one_is_written(make_cloud):
+    cloud, nodes = make_cloud("h1", "h2"), models.compute_nodes
+    seen = []
+    sa.event.listen(cloud.conductor.db.engine, "before_cursor_execute",
+                    lambda *a: seen.append(a[2]) if threading.current_thread() is threading.main_thread() else None)
+    cloud.conductor.reconciler.run()
+    of_two = len(seen)
+    for number in range(3, 9):
+        cloud.add_host(f"h{number}")
+    seen.clear()
+    cloud.conductor.reconciler.run()
+    assert len(seen) == of_two
+    cloud.run(sa.update(nodes).where(nodes.c.host == "h5").values(vcpus_used=77))
+    seen.clear()
+    cloud.conductor.reconciler.run()
+    assert len([text for text in seen if text.startswith("UPDATE compute_nodes")]) == 1
+    assert cloud.claimed() == {}
 
 
 @pytest.mark.parametrize("keep", [3600, 0])

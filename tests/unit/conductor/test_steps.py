@@ -203,7 +203,6 @@ def test_an_inventory_that_cannot_be_stored_costs_the_host_no_lease(make_cloud, 
     with pytest.raises((OverflowError, sa.exc.IntegrityError)):
         cloud.conductor.heartbeat(ADMIN, {"host": "h1", "owner": "worker", "actions": [action_id], "inventory": inventory,
                                           "ratios": {}, "reserved": {}})
-    cloud.conductor.heartbeats.flush()
     assert cloud.action(action_id).lease_until > units.utcnow()
     with cloud.db.read() as conn:
         [found] = services.list_all(conn, binary=services.COMPUTE)
@@ -221,10 +220,8 @@ def test_a_host_without_its_hypervisor_keeps_what_it_works_on_and_is_not_seen(ma
     def inventory():
         raise exception.VirtDriverError(what="libvirt", reason="nobody listens")
     monkeypatch.setattr(host.host.driver, "inventory", inventory)
-    cloud.conductor.heartbeats._known.clear()       # a conductor that has just started
     with pytest.raises(exception.VirtDriverError):
         cloud.report("h1")
-    cloud.conductor.heartbeats.flush()
     assert cloud.action(action_id).lease_until > units.utcnow()
     with cloud.db.read() as conn:
         [found] = services.list_all(conn, binary=services.COMPUTE)
@@ -236,7 +233,6 @@ def test_a_host_whose_report_could_not_be_written_down_was_not_seen(make_cloud):
     cloud.silence("h1")
     with pytest.raises(sa.exc.StatementError):
         cloud.conductor.heartbeat(ADMIN, {"host": "h1", "owner": "worker", "actions": [{}]})
-    cloud.conductor.heartbeats.flush()
     with cloud.db.read() as conn:
         [found] = services.list_all(conn, binary=services.COMPUTE)
     assert found["last_seen_at"] < units.utcnow() - datetime.timedelta(seconds=60)

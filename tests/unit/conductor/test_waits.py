@@ -1,5 +1,7 @@
-"""Until the scheduler answers, an open event of the action says that it does not."""
+"""What waits: for a scheduler, which an open event of the action says, and for hosts that could not report."""
 from __future__ import annotations
+
+import time
 
 import oslo_messaging as messaging
 import pytest
@@ -92,3 +94,84 @@ def test_a_move_says_so_too(cloud, monkeypatch):
     cloud.sweep()
     cloud.wait(server, states.RESIZED)
     assert [result for _, result, _ in _waits(cloud, action_id)] == ["Success"]
+
+
+def _outage(cloud):
+    """No host was heard for an hour, and this conductor has just begun to listen."""
+    for host in ("h1", "h2"):
+        cloud.silence(host)
+    cloud.conductor.bus_health.since = time.monotonic()
+
+
+def _is_waiting(cloud, action_id):
+    """Released by its conductor, and counted as no attempt of a worker."""
+    found = cloud.action(action_id)
+    return (found.state, found.stage, found.attempts, found.owner) == (objects.PENDING, objects.CONDUCTOR, 0, None)
+
+
+def _asks(cloud, monkeypatch):
+    """The list of the questions to the scheduler, which grows."""
+    asked = []
+    scheduler = cloud.conductor.tasks._tools.scheduler
+
+    def ask(*arguments, choose=scheduler.select_destinations):
+        asked.append(arguments)
+        return choose(*arguments)
+    monkeypatch.setattr(scheduler, "select_destinations", ask)
+    return asked
+
+
+def test_a_move_waits_for_hosts_that_could_not_report(cloud, monkeypatch):
+    server, asked = cloud.active(), _asks(cloud, monkeypatch)
+    source = cloud.get(server).host
+    _outage(cloud)
+    action_id = cloud.operate(server, "migrate", {"host": None})
+    cloud.wait_for(lambda: asked and _is_waiting(cloud, action_id))
+    for host in ("h1", "h2"):
+        cloud.report(host)
+    cloud.sweep()
+    assert cloud.wait(server, states.RESIZED).host != source
+
+
+def test_a_move_for_which_there_is_no_host_fails_when_hosts_have_had_time(cloud):
+    server = cloud.active()
+    _outage(cloud)
+    cloud.conductor.bus_health.since -= 60
+    action_id = cloud.operate(server, "migrate", {"host": None})
+    cloud.wait_action(action_id, objects.ERROR)
+    assert "No valid host" in cloud.wait(server, states.ACTIVE).fault["message"]
+
+
+def test_a_live_migration_waits_for_its_silent_source(cloud, monkeypatch):
+    server = cloud.active()
+    source = cloud.get(server).host
+    _outage(cloud)
+    action_id = cloud.operate(server, "live_migrate", {"host": None, "force": False, "block_migration": "auto"})
+    cloud.wait_for(lambda: _is_waiting(cloud, action_id))
+    for host in ("h1", "h2"):
+        cloud.report(host)
+    cloud.sweep()
+    cloud.wait_for(lambda: cloud.get(server).host != source)
+    cloud.wait(server, states.ACTIVE)
+
+
+@pytest.mark.parametrize("returns", [True, False], ids=["the host lives", "the host is dead"])
+def test_an_evacuation_waits_until_silence_counts(cloud, returns):
+    server = cloud.active()
+    source = cloud.get(server).host
+    [other] = {"h1", "h2"} - {source}
+    _outage(cloud)
+    cloud.report(other)
+    action_id = cloud.operate(server, "evacuate", {"host": None, "force": False, "stopped": False})
+    cloud.wait_for(lambda: _is_waiting(cloud, action_id))
+    if returns:
+        cloud.report(source)
+        cloud.sweep()
+        cloud.wait_action(action_id, objects.ERROR)
+        assert "still in use" in cloud.get(server).fault["message"]
+        assert cloud.get(server).host == source
+    else:
+        cloud.conductor.bus_health.since -= 60
+        cloud.sweep()
+        cloud.wait_action(action_id, objects.DONE)
+        assert cloud.get(server).host == other

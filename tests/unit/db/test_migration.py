@@ -131,6 +131,19 @@ def test_actions_of_old_have_their_verb_and_step_in_columns(conf, missing):
     database.dispose()
 
 
+def test_indexes_that_a_killed_run_has_not_made_are_made(conf):
+    migration.sync(conf)
+    engine = core.make_engine(conf.database.connection)
+    indexes = {index.name: index for index in models.instances.indexes}
+    with engine.begin() as connection:
+        indexes["ix_instances_vm_state"].drop(connection)
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0015'")
+    migration.sync(conf)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), models.metadata) == []
+    engine.dispose()
+
+
 def test_ports_of_old_go_on_letting_everything_in(conf):
     migration.sync(conf)
     database = core.Database(conf)

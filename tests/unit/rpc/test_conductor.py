@@ -1,4 +1,6 @@
 """How compute hosts find a conductor, and how long they hold on to one that is gone."""
+import dataclasses
+import itertools
 import threading
 import time
 import uuid
@@ -10,6 +12,7 @@ from nova_lite import conf as nova_conf
 from nova_lite import exception, rpc
 from nova_lite.context import admin_context
 from nova_lite.rpc import conductor as rpcapi
+from tests.support.clock import ManualClock
 
 
 class Conductor:
@@ -41,6 +44,48 @@ def test_it_waits_until_a_conductor_comes(transport):
     assert found == [True]
     server.stop()
     server.wait()
+
+
+class Waiter(rpcapi.ConductorAPI):
+    """Notes when it asks, by a clock of its own. No conductor answers before ``there`` seconds; a ping takes ``lasts`` of the
+    time that it has for its answer."""
+
+    def __init__(self, transport, there, lasts):
+        self.now = ManualClock()
+        super().__init__(transport, clock=self.now)
+        self.there, self.lasts, self.asked, self.limits = there, lasts, [], []
+
+    def ping(self, timeout):
+        self.asked.append(self.now.now)
+        self.limits.append(timeout)
+        if self.now.now < self.there:
+            self.now.now += self.lasts * timeout
+            raise messaging.MessagingTimeout("no answer")
+
+
+@pytest.mark.parametrize("lasts", [0.0, 1.0])
+@pytest.mark.parametrize(("number", "longest"), [(0.0, 5.0), (0.999, 2.51)])
+def test_a_new_daemon_notices_a_conductor_soon(transport, monkeypatch, lasts, number, longest):
+    monkeypatch.setattr(rpcapi, "STARTING", dataclasses.replace(rpcapi.STARTING, random=lambda: number))
+    waiter = Waiter(transport, 50, lasts)
+    assert waiter.wait_until_there(threading.Event())
+    pauses = [round(after - before, 6) for before, after in itertools.pairwise(waiter.asked)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] <= 1
+    assert max(pauses) <= longest
+    assert 50 <= waiter.now.now <= 50 + longest
+
+
+def test_daemons_that_wait_for_long_ask_seldom_and_not_together(transport):
+    asked = []
+    for _ in range(20):
+        waiter = Waiter(transport, 3600, 1.0)
+        assert waiter.wait_until_there(threading.Event())
+        assert waiter.now.now < 3620
+        asked.append([moment for moment in waiter.asked if moment > 120])
+        assert max(waiter.limits) == rpcapi.TIMEOUT
+    assert max(len(one) for one in asked) < 3500 / 10
+    assert len({round(one[0], 3) for one in asked}) == 20
 
 
 def test_a_stop_ends_the_wait(transport):

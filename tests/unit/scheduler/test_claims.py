@@ -3,6 +3,7 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import sqlalchemy as sa
 
 from nova_lite.db import claims, models
@@ -79,6 +80,19 @@ def test_recompute_repairs_sums(cloud):
     assert cloud.db.write(claims.recompute, node) is True
     assert cloud.used() == {"h1": (3, 30, 4, 1)}
     assert cloud.db.write(claims.recompute, 999) is False
+
+
+@pytest.mark.parametrize("column", ["vcpus_used", "memory_mb_used", "local_gb_used", "instances_used"])
+def test_one_query_finds_the_nodes_whose_sums_are_wrong(cloud, column):
+    used, empty, right, _also = (cloud.add(f"h{n}") for n in range(4))
+    for number, node in enumerate((used, used, right)):
+        cloud.db.write(claims.claim, f"i{number}", node, 3, 30, 4)
+    with cloud.db.read() as conn:
+        assert claims.wrong_nodes(conn) == []
+    nodes = models.compute_nodes
+    cloud.run(sa.update(nodes).where(nodes.c.id.in_([used, empty])).values({column: 1}))
+    with cloud.db.read() as conn:
+        assert claims.wrong_nodes(conn) == [used, empty]
 
 
 def test_anti_affinity_limits_members_per_host(cloud):

@@ -1,7 +1,8 @@
 """What hosts report, in the database and in the host table."""
+import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import hosts, models
+from nova_lite.db import heartbeats, hosts, models
 from nova_lite.scheduler.host_table import HostTable
 
 
@@ -21,6 +22,33 @@ def test_a_report_without_news_writes_nothing(cloud):
     assert after["updated_at"] > before["updated_at"]
 
 
+DEVICE = {"address": "0000:81:00.0", "vendor_id": "8086", "product_id": "1520", "dev_type": "type-PCI"}
+
+
+@pytest.mark.parametrize(("news", "is_read_again"), [
+    ({"uptime": "up 2 days"}, False), ({"host_ip": "10.0.0.9"}, False), ({"free_disk_gb": 7}, False),
+    ({"disk_available_least": 3}, False), ({"cpu_info": {"model": "new"}}, False), ({"pci_devices": [DEVICE]}, False),
+    ({"uptime": "up 2 days", "vcpus": 7}, True), ({"local_gb": 5}, True), ({"hypervisor_version": 2}, True),
+    ({"traits": ["B"]}, True), ({"numa_topology": [{"id": 0}]}, True), ({"supported_instances": []}, True)])
+def test_schedulers_read_a_row_again_when_a_report_changes_what_they_use(cloud, news, is_read_again):
+    cloud.add("h1", traits=["A"], uptime="up 1 day", host_ip="10.0.0.1", free_disk_gb=9, disk_available_least=9)
+    before = node(cloud)
+    cloud.add("h1", **{"traits": ["A"], **news})
+    after = node(cloud)
+    assert {name: after[name] for name in news} == news
+    assert (after["updated_at"] > before["updated_at"]) is is_read_again
+
+
+@pytest.mark.parametrize("name", ["cpu", "ram", "disk"])
+def test_schedulers_read_a_row_again_when_its_ratios_or_reserves_change(cloud, name):
+    cloud.add("h1")
+    inventory = {"hypervisor_hostname": "h1"}
+    for ratios, reserved in (({name: 2.5}, {}), ({}, {{"cpu": "vcpus", "ram": "memory_mb", "disk": "local_gb"}[name]: 3})):
+        before = node(cloud)
+        cloud.db.write(hosts.upsert_node, "h1", inventory, ratios, reserved)
+        assert node(cloud)["updated_at"] > before["updated_at"]
+
+
 def test_reserved_and_ratios_are_stored_and_used_is_left_alone(cloud):
     cloud.add("h1")
     cloud.run(sa.update(models.compute_nodes).values(vcpus_used=3))
@@ -34,13 +62,13 @@ def test_failed_builds_count_up_and_are_forgotten(cloud):
     cloud.add("h1")
     for _ in range(2):
         cloud.db.write(hosts.count_failed_build, "h1")
-    cloud.db.write(hosts.set_io_ops, "h1", 4)
+    cloud.db.write(heartbeats.count_io_ops, {"h1": 4})
     assert (node(cloud)["failed_builds"], node(cloud)["io_ops"]) == (2, 4)
     cloud.db.write(hosts.reset_failed_builds, "h1")
     before = node(cloud)
     assert before["failed_builds"] == 0
     cloud.db.write(hosts.reset_failed_builds, "h1")
-    cloud.db.write(hosts.set_io_ops, "h1", 4)
+    cloud.db.write(heartbeats.count_io_ops, {"h1": 4})
     assert node(cloud) == before
 
 
@@ -52,7 +80,7 @@ def test_the_table_reads_only_what_changed_and_old_snapshots_stay(cloud):
         first = table.snapshot(conn)
     # a change that bears an old time is what nobody would see but a full read
     cloud.run(sa.text("UPDATE compute_nodes SET vcpus_used = 1, updated_at = '2020-01-01 00:00:00' WHERE host = 'h0'"))
-    cloud.db.write(hosts.set_io_ops, "h1", 7)
+    cloud.db.write(heartbeats.count_io_ops, {"h1": 7})
     with cloud.db.read() as conn:
         second = table.snapshot(conn)
     assert (first.io_ops.tolist(), first.vcpus_used.tolist()) == ([0, 0, 0], [0, 0, 0])

@@ -1,6 +1,8 @@
 """The pure function: the same answer as a slow and simple reference, and never more than a host has."""
 import json
+import pathlib
 import random
+import re
 
 import numpy as np
 import pytest
@@ -302,3 +304,22 @@ def test_negative_multipliers_pack():
     plan = select(snapshot([host("a"), host("b", memory_mb_used=4096)]), Request(spec()), 3, FILTERS,
                   plugins.load_weighers(conf))
     assert [c[0].host for c in plan.choices] == ["b", "b", "b"]
+
+
+def test_the_filter_and_the_weigher_of_the_page():
+    """docs/extending.md."""
+    page = (pathlib.Path(__file__).parents[3] / "docs/extending.md").read_text()
+    [code] = [block for block in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if "class RackFilter" in block]
+    module: dict = {}
+    exec(code, module)
+    there = snapshot([host("a", instances_used=1), host("b", instances_used=3), host("c")],
+                     [({"rack": ["7"]}, "ab"), ({"rack": ["8"]}, "c")])
+
+    def best(**hints):
+        plan = select(there, Request(spec(scheduler_hints=hints)), 1, [("RackFilter", module["RackFilter"](CONF))],
+                      [(module["ServersWeigher"](CONF), -1.0)])
+        return [s.host for choice in plan.choices for s in choice]
+    assert best() == ["c", "a", "b"]
+    assert best(rack="7") == ["a", "b"]
+    assert best(rack=["7", "8"]) == ["c", "a", "b"]
+    assert best(rack="9") == []

@@ -1,10 +1,13 @@
 """evacuate: what each version takes and answers."""
 from __future__ import annotations
 
+import datetime
+
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import models
+from nova_lite import units
+from nova_lite.db import models, services
 from tests.unit.api.compute.server_support import Servers
 
 
@@ -83,3 +86,32 @@ def test_refusals(servers, cloud, server, admin, member):
     admin.post(path, {"evacuate": {}}, 409)
     servers.set(server, vm_state="active", host="host2")
     assert "still in use" in admin.fault("POST", path, 400, {"evacuate": {}})
+
+
+def _ago(seconds):
+    return units.utcnow() - datetime.timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("conductor", [
+    None, {}, {"listening_since": 600, "listened_until": 100}, {"listening_since": 9, "listened_until": 1}],
+    ids=["none", "of the release before", "broker away", "just started"])
+def test_a_silent_host_is_not_evacuated_when_nobody_could_hear_it(servers, cloud, admin, conductor):
+    """Its guests run, and it goes on with what it does."""
+    server, path = servers.active(admin), "/servers/{}/action"
+    admin.post(path.format(server), {"os-stop": None}, 202)
+    begun = servers.actions(server)
+    table = models.services
+    cloud.db.write(lambda c: c.execute(sa.update(table).where(table.c.host == "host1").values(last_seen_at=_ago(300))))
+    if conductor is not None:
+        cloud.add_service("control", services.CONDUCTOR, **{name: _ago(seconds) for name, seconds in conductor.items()})
+    fault = admin.at("2.68").fault("POST", path.format(server), 409, {"evacuate": {}})
+    assert "Compute service of host1 may still be in use" in fault
+    assert servers.actions(server) == begun
+
+
+def test_a_host_that_was_silent_while_conductors_listened_is_evacuated(servers, cloud, admin):
+    server, table = servers.active(admin), models.services
+    cloud.db.write(lambda c: c.execute(sa.update(table).where(table.c.host == "host1").values(last_seen_at=_ago(40))))
+    cloud.add_service("control", services.CONDUCTOR, listening_since=_ago(40), listened_until=_ago(5))
+    admin.at("2.68").post(f"/servers/{server}/action", {"evacuate": {}}, 200)
+    assert servers.row(server)["task_state"] == "rebuilding"

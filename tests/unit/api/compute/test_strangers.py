@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from nova_lite.api.openstack import microversions
 from nova_lite.api.openstack.routes import Route, at_version, status_at
 from nova_lite.api.openstack.validation import Validator
 from tests.unit.api.compute.conftest import TABLE
 
-NEWEST = "2.104"
+NEWEST = microversions.MAX
 LEAVES = (None, {}, {"x": "x"}, [], "x", "1", 1, str(uuid.UUID(int=1)), "192.0.2.1", True)
 OF_SERVERS = [entry.route for entry in TABLE.entries if "{server_id}" in entry.route.path]
 

@@ -11,8 +11,8 @@ from tests.unit.compute.volumes.volume_cloud import Meddling, VolumeCloud
 class NicCloud(VolumeCloud):
     """A server on a small Neutron; ``host_network`` stands between the host and it."""
 
-    def __init__(self, neutron, directory, monkeypatch):
-        super().__init__(directory, monkeypatch, config=CREDENTIALS.format(url=neutron.url), network__driver="neutron",
+    def __init__(self, neutron, directory):
+        super().__init__(directory, config=CREDENTIALS.format(url=neutron.url), network__driver="neutron",
                          service_user__retries=0)
         self.neutron = neutron
         neutron.new_port_status = "ACTIVE"
@@ -46,7 +46,7 @@ class NicCloud(VolumeCloud):
 def cloud(tmp_path, monkeypatch):
     monkeypatch.setitem(os.environ, "NOVA_LITE_CONCURRENCY", "threading")
     with FakeNeutron() as neutron:
-        made = NicCloud(neutron, tmp_path, monkeypatch)
+        made = NicCloud(neutron, tmp_path)
         yield made
         for meddling in (made.host_network, *made.drivers.values()):
             meddling.heal()

@@ -12,7 +12,7 @@ def make_volume_cloud(tmp_path, monkeypatch):
     made = []
 
     def make(*hosts, **options):
-        made.append(VolumeCloud(tmp_path, monkeypatch, hosts or ("h1",), **options))
+        made.append(VolumeCloud(tmp_path, hosts or ("h1",), **options))
         return made[-1]
     yield make
     for one in made:

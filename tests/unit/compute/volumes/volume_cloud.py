@@ -11,7 +11,7 @@ from typing import Any
 
 from nova_lite import exception, units
 from nova_lite.api import app, auth
-from nova_lite.api.openstack import microversions, router
+from nova_lite.api.openstack import router
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.context import RequestContext
 from nova_lite.db import flavors, models
@@ -63,8 +63,7 @@ class Meddling:
 class VolumeCloud(Cloud):
     """One or more hosts, an API with a member of project "p" and an admin, an image and flavors."""
 
-    def __init__(self, directory: Any, monkeypatch: Any, hosts: tuple[str, ...] = ("h1",), **options: Any) -> None:
-        monkeypatch.setattr(microversions, "MAX", "2.104")
+    def __init__(self, directory: Any, hosts: tuple[str, ...] = ("h1",), **options: Any) -> None:
         super().__init__(directory, **options)
         image, network = image_base.load(self.conf), network_base.load(self.conf, None)
         self.volumes = volume_base.load(self.conf)

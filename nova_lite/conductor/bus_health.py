@@ -1,0 +1,58 @@
+"""Whether a conductor receives the reports of compute hosts, and since when."""
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable
+
+from oslo_config import cfg
+from oslo_log import log
+
+from nova_lite import units
+from nova_lite.db import services
+from nova_lite.db.core import Database
+
+LOG = log.getLogger(__name__)
+LOOK_SECONDS = 2.0      # the hosts in a scheduler's memory may be this much older than the request
+
+
+class BusHealth:
+    """Since when this conductor has received the reports of hosts without a break.
+
+    When the broker, the database or the conductor itself was away, every host seems to be silent. So hosts get time to report
+    again before their silence counts.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, db: Database, ping: Callable[[float], None]) -> None:
+        self._conf, self._db, self._ping = conf, db, ping
+        self._interval = conf.compute.report_interval
+        self.since = self._last = time.monotonic()
+
+    def check(self) -> None:
+        """Send a message to this conductor itself, each ``report_interval``, and write down that it has come: the API needs to
+        know. Raises the errors of the message bus and of the database."""
+        self._ping(self._interval)
+        now = time.monotonic()
+        if self._is_old(now):
+            LOG.info("the message bus works again")
+            self.since = now
+        self._last = now
+        self._db.write(services.listened, self._conf.host, now - self.since, services.MISSED_REPORTS * self._interval)
+
+    def grace(self) -> float:
+        """Seconds that hosts still have to report; 0.0: a host that is silent now is dead."""
+        now = time.monotonic()
+        due = 2 * self._interval + 1
+        return due if self._is_old(now) else max(0.0, self.since + due - now)
+
+    def hosts_may_report(self, asked_at: datetime.datetime) -> bool:
+        """Whether a scheduler that was asked at ``asked_at`` may have found no host only because hosts have not reported yet
+        since an outage. Hosts count that have reported since the scheduler read them."""
+        if not self.grace():
+            return False
+        seconds = (units.utcnow() - asked_at).total_seconds() + LOOK_SECONDS
+        with self._db.read() as conn:
+            return services.hosts_may_report(conn, self._conf.compute.service_down_time, seconds)
+
+    def _is_old(self, now: float) -> bool:
+        return now - self._last > services.MISSED_REPORTS * self._interval
