@@ -9,6 +9,7 @@ import functools
 import importlib
 import inspect
 import os
+import random
 import threading
 import time
 import weakref
@@ -33,7 +34,10 @@ VERSION = "1.0"
 EXCHANGE = "nova_lite"
 
 _QUEUE_DEFAULTS = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True, "amqp_durable_queues": True,
-                   "heartbeat_in_pthread": False, "kombu_reconnect_delay": 0.5, "kombu_reconnect_splay": 2.0}
+                   "heartbeat_in_pthread": False}
+_RECONNECT_DELAYS = (0.5, 2.5)
+"""Seconds before a lost connection is made again: each process has a delay of its own, so that not all come back at once.
+oslo.messaging's kombu_reconnect_splay changes only what its log says (impl_rabbit.py, Connection.ensure)."""
 
 
 class ContextSerializer(messaging.Serializer):
@@ -100,7 +104,8 @@ def _make_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
     messaging.set_transport_defaults(control_exchange=EXCHANGE)
     transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=exception.MODULES)
     if "oslo_messaging_rabbit" in conf:
-        for name, value in _QUEUE_DEFAULTS.items():
+        delay = random.uniform(*_RECONNECT_DELAYS)  # noqa: S311
+        for name, value in {**_QUEUE_DEFAULTS, "kombu_reconnect_delay": delay}.items():
             if name in conf.oslo_messaging_rabbit:
                 conf.set_default(name, value, group="oslo_messaging_rabbit")
         _look_up_more_often()
