@@ -24,6 +24,7 @@ from nova_lite.objects.guest_moves import DiskOffer, Plan, Progress
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
+from nova_lite.rpc.conductor import HOST_RETURNS
 from nova_lite.virt.driver import Fetcher
 from nova_lite.virt.live import ABORT, BROKEN, WHOLE, Report
 
@@ -89,7 +90,7 @@ def _made_ready(work: Work, plan: Plan) -> tuple[Instance, Plan]:
     _announce(work)
     for vif in server.network_info:
         host.network.plug(server, vif)
-    told = work.ask_other_host("offer_for_live_migration")
+    told = work.ask_other_host("offer_for_live_migration", HOST_RETURNS)
     offer = DiskOffer.from_primitive(told) if told is not None else None
     return server, host.driver.live.prepare(server, server.network_info, plan, offer, _fetcher(work),
                                             ignore_conductor_outage(lambda: _prepare_unless_aborted(work)))

@@ -25,6 +25,7 @@ from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import VIF
 from nova_lite.operations import steps
+from nova_lite.rpc.conductor import HOST_RETURNS
 from nova_lite.virt.driver import Checker, Fetcher, Waiter
 
 LOG = log.getLogger(__name__)
@@ -273,7 +274,7 @@ def _holds(work: Work, host: str | None) -> dict[str, bool]:
     if host == work.host.name:
         return migration_source.holds(work.host, work.instance, _move(work).uuid)
     try:
-        found: dict[str, bool] = work.ask_other_host("holds")
+        found: dict[str, bool] = work.ask_other_host("holds", HOST_RETURNS)
         return found
     except exception.HostSilent as error:
         raise exception.Conflict(f"Host {host} does not answer, so it is not known what it has of the server.",

@@ -161,9 +161,9 @@ class Work:
         self.host.conductor.hand_over(self.action.id, self.host.owner, host, updates or {}, arguments or {}, self._events(),
                                       step)
 
-    def ask_other_host(self, question: str) -> Any:
+    def ask_other_host(self, question: str, silence: float = 0.0) -> Any:
         """The other host's answer to a question: see :meth:`ConductorAPI.ask_other_host`."""
-        return self.host.conductor.ask_other_host(self.action.id, self.host.owner, question)
+        return self.host.conductor.ask_other_host(self.action.id, self.host.owner, question, silence)
 
     def wait(self, error: Exception | None = None) -> None:
         """Release the action, for this host only, without counting an attempt. An error is reported as an event, once."""

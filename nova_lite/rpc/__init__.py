@@ -150,11 +150,13 @@ class Client:
         self._client = messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
 
     def call(self, context: RequestContext, method: str, server: str | None = None, timeout: float | None = None,
-             **arguments: Any) -> Any:
-        """Send and wait for the answer. Raises what the manager raised, or oslo_messaging.MessagingTimeout."""
-        options = {k: v for k, v in (("server", server), ("timeout", timeout)) if v is not None}
+             silence: float | None = None, **arguments: Any) -> Any:
+        """Send and wait for the answer, for ``timeout`` seconds at most, and for ``silence`` seconds when no process says that
+        it works on the answer. Raises what the manager raised, or oslo_messaging.MessagingTimeout."""
+        options = {k: v for k, v in (("server", server), ("timeout", timeout), ("call_monitor_timeout", silence))
+                   if v is not None}
         client = self._client.prepare(**options)
-        waits = {WAITS: self._conf.rpc_response_timeout if timeout is None else timeout}
+        waits = {WAITS: silence or timeout or self._conf.rpc_response_timeout}
         try:
             return client.call(self._signed(context, method, arguments, server) | waits, method, **arguments)
         except exception.MessageReplayed:       # delivered or written down twice on the way: nothing was done the second time

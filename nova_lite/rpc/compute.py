@@ -14,6 +14,9 @@ from nova_lite.objects.guest_moves import DiskOffer, Plan, SourceFacts
 ANSWER_TIMEOUT = 60.0
 """Seconds for what a host has to look for, or to begin to serve."""
 
+SILENCE = 10.0
+"""Seconds after which a host that has not begun with such an answer is dead, or has lost the question."""
+
 LEAVE_TIMEOUT = 10.0
 """Seconds: the answer comes at once, it may only be "not yet"."""
 
@@ -52,7 +55,7 @@ class ComputeAPI(rpc.Client):
     def holds(self, context: RequestContext, host: str, instance: dict[str, Any], move: str) -> dict[str, bool]:
         """What a host has of a server that has moved: ``guest``; and ``aside``, the files that the move with this uuid has set
         aside there."""
-        return self.call(context, "holds", server=host, timeout=ANSWER_TIMEOUT, instance=instance, move=move)
+        return self.call(context, "holds", server=host, timeout=ANSWER_TIMEOUT, silence=SILENCE, instance=instance, move=move)
 
     def arrived(self, context: RequestContext, host: str, instance: dict[str, Any]) -> None:
         """The disks of a server that left were copied."""
@@ -84,7 +87,7 @@ class ComputeAPI(rpc.Client):
 
     def offer_for_live_migration(self, context: RequestContext, host: str, instance_uuid: str, plan: Plan) -> DiskOffer | None:
         """Let the source serve what its hypervisor does not copy."""
-        answer = self.call(context, "offer_for_live_migration", server=host, timeout=ANSWER_TIMEOUT,
+        answer = self.call(context, "offer_for_live_migration", server=host, timeout=ANSWER_TIMEOUT, silence=SILENCE,
                            instance_uuid=instance_uuid, plan=plan.to_primitive())
         return DiskOffer.from_primitive(answer) if answer is not None else None
 

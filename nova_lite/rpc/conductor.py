@@ -22,8 +22,10 @@ AT_ONCE = retry.Schedule((0.0,) * 11)
 """Tries of a call without an answer."""
 QUESTION_TIMEOUT = 70.0
 """Seconds for a question that a conductor asks another host: longer than each time limit of rpc/compute.py."""
-WHILE_BUSY = retry.Schedule((0.5,) * 239)
+ASK_AGAIN = retry.every(0.5, timeout=120.0)
 """A conductor lets few of its threads wait for hosts: the question is repeated while all of them wait."""
+HOST_RETURNS = 60.0
+"""Seconds for which a question to a host that does not answer is repeated: its daemon, or the broker, may start anew."""
 ANSWER, BUSY, SILENT, LOST = "answer", "busy", "silent", "lost"
 """A conductor's answers to a question for another host: the answer of that host; too many questions are under way; the host
 does not answer; the lease of the caller is lost."""
@@ -60,18 +62,20 @@ class ConductorAPI(rpc.Client):
         self._steps = Batcher(self._send_steps)
         self._may_retry, self._clock = True, clock
 
-    def _ask(self, context: RequestContext, method: str, wait: float = TIMEOUT, **arguments: Any) -> Any:
-        """Raises ConductorAway when no conductor answers within ``wait`` seconds, asked again and again, or what the conductor
-        raised on purpose."""
+    def _ask(self, context: RequestContext, method: str, wait: float = TIMEOUT, silence: float | None = None,
+             **arguments: Any) -> Any:
+        """Raises ConductorAway when no conductor answers within ``wait`` seconds, or works on the answer within ``silence``
+        seconds, asked again and again; or what the conductor raised on purpose."""
         with _noticing_silence():
-            return self._ask_again(context, method, wait, **arguments)
+            return self._ask_again(context, method, wait, silence, **arguments)
 
-    def _ask_again(self, context: RequestContext, method: str, wait: float, **arguments: Any) -> Any:
+    def _ask_again(self, context: RequestContext, method: str, wait: float, silence: float | None = None,
+                   **arguments: Any) -> Any:
         def tell(_error: Exception, _pause: float) -> None:
-            LOG.warning("the conductor did not answer %s within %s s, asking again", method, wait)
+            LOG.warning("the conductor did not answer %s within %s s, asking again", method, silence or wait)
 
         return retry.on_error(
-            lambda: self.call(context, method, timeout=wait, **arguments),
+            lambda: self.call(context, method, timeout=wait, silence=silence, **arguments),
             lambda error: self._may_retry and isinstance(error, messaging.MessagingTimeout), AT_ONCE, self._clock,
             before_pause=tell)
 
@@ -242,13 +246,20 @@ class ConductorAPI(rpc.Client):
         """Whether a server of a host, other than ``besides``, has a share of files."""
         return bool(self._ask(context, "share_is_used", host=host, share_id=share_id, besides=besides))
 
-    def ask_other_host(self, action_id: int, owner: str, question: str) -> Any:
-        """The other host's answer to a question (``conductor/between_hosts.py``) about an action of the caller. Raises
-        LeaseLost, HostNotAllowed, HostSilent, or the error of the other host."""
+    def ask_other_host(self, action_id: int, owner: str, question: str, silence: float = 0.0) -> Any:
+        """The other host's answer to a question (``conductor/between_hosts.py``) about an action of the caller. A host that
+        does not answer is asked again for ``silence`` seconds. Raises LeaseLost, HostNotAllowed, HostSilent, or the error of
+        the other host."""
+        began = self._clock.monotonic()
+
+        def is_end(said: dict[str, Any]) -> bool:
+            again = BUSY in said or (SILENT in said and self._clock.monotonic() - began < silence)
+            return not again or not self._may_retry
+
         said = retry.poll(
-            lambda: self._ask(admin_context(), "ask_other_host", QUESTION_TIMEOUT, action_id=action_id, owner=owner,
-                              question=question),
-            lambda answer: BUSY not in answer or not self._may_retry, WHILE_BUSY, self._clock)
+            lambda: self._ask(admin_context(), "ask_other_host", QUESTION_TIMEOUT, silence=TIMEOUT, action_id=action_id,
+                              owner=owner, question=question),
+            is_end, ASK_AGAIN, self._clock)
         if BUSY in said:
             raise exception.ConductorAway(reason="too many hosts ask each other")
         if LOST in said:

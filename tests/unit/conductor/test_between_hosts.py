@@ -54,6 +54,16 @@ def test_a_host_that_does_not_answer_is_silent(world, monkeypatch):
         world.client("h1").ask_other_host(hold(world, "live_migrate", "h3"), world.owner("h1"), "waits_for_rest")
 
 
+def test_a_host_that_comes_back_is_asked_again(world, monkeypatch, caplog):
+    monkeypatch.setattr(rpcapi, "LEAVE_TIMEOUT", 0.5)
+    action = hold(world, "live_migrate", "h3")
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(world.client("h1").ask_other_host, action, world.owner("h1"), "waits_for_rest", 60.0)
+        world.cloud.wait_for(lambda: "h3 does not answer" in caplog.text)
+        world.cloud.add_host("h3")
+        assert asked.result(60) is False
+
+
 def test_few_threads_wait_for_hosts_and_the_rest_ask_again(world, monkeypatch):
     world.cloud.conf.set_override("executor_thread_pool_size", 4)      # so one
     under_way, go_on, most, lock = [], threading.Event(), [], threading.Lock()
