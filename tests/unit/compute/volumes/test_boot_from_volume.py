@@ -549,8 +549,8 @@ def test_a_host_that_was_given_up_keeps_no_secret_of_a_deleted_server(cloud):
         made = connect(instance, device, connection_info)
         cloud.member.delete(f"/servers/{instance.uuid}")
         cloud.silence("h1")
-        cloud.take_over()
-        cloud.wait_for(lambda: cloud.get(instance.uuid).deleted)
+        # again and again: the host may take the delete between the end of the leases and the sweep
+        cloud.wait_for(lambda: cloud.take_over() or cloud.get(instance.uuid).deleted)
         return made
     driver.connect_volume = connect_late
     server = cloud.boot(existing(volume, 0))
