@@ -311,7 +311,10 @@ class LiveMigrations:
                 if self._intervene(guest, instance, wanted, plan, again=wanted in tried) or wanted == ABORT:
                     done.add(wanted)
                 tried.add(wanted)
-            time.sleep(_LOOK_SECONDS)
+            if call is None:
+                time.sleep(_LOOK_SECONDS)
+            else:
+                call.pause(_LOOK_SECONDS)
 
     def _note_post_copy(self, instance: Instance, plan: Plan) -> None:
         """Unless the destination, which may have the same directory, has made the guest its own in the meantime."""

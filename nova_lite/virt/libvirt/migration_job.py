@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,9 +19,21 @@ class Call:
     """A call that lasts as long as the copy, in a thread of its own."""
 
     def __init__(self, function: Callable[[], None]) -> None:
-        self.ended, self.flowed, self._function = False, False, function     # flowed: post-copy
+        self._ended, self.flowed, self._function = threading.Event(), False, function       # flowed: post-copy
         self.error: exception.NovaLiteError | None = None
         threading.Thread(target=self._run, name="live-migration", daemon=True).start()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    def pause(self, seconds: float) -> None:
+        """Pause this thread, but no longer than until the call ends: nothing reaches the guest at its new host before its
+        ports follow it."""
+        if self.ended:
+            time.sleep(seconds)
+        else:
+            self._ended.wait(seconds)
 
     def _run(self) -> None:
         try:
@@ -31,7 +44,7 @@ class Call:
             LOG.exception("live migration")
             self.error = exception.VirtDriverError(what="Live migration", reason=error)
         finally:
-            self.ended = True
+            self._ended.set()
 
 
 def statistics(guest: Guest) -> dict[str, Any]:

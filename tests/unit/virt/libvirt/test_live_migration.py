@@ -1,6 +1,7 @@
 """Which disks are copied whole, when a copy has ended, and how long it may take."""
 import dataclasses
 import shutil
+import threading
 import time
 import types
 
@@ -108,6 +109,35 @@ def test_a_copy_has_800_seconds_for_each_gib_and_for_two_at_least(job, overdue):
     assert not is_overdue(job, 0)
 
 
+def _ended(error=None):
+    """A call of libvirt that has returned, or raised ``error``."""
+    def function():
+        if error is not None:
+            raise error
+    call = migration_job.Call(function)
+    while not call.ended:
+        time.sleep(0.001)
+    return call
+
+
+def test_the_end_of_the_copy_is_seen_at_once(tmp_path, monkeypatch):
+    """Nothing reaches the guest before its ports follow it, which they do then."""
+    monkeypatch.setattr("nova_lite.virt.libvirt.live_migration._LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(migration_job, "statistics", lambda _guest: {})
+    looked, end = [], threading.Event()
+    call = migration_job.Call(lambda: end.wait(60))
+
+    def report(_progress):
+        looked.append(True)
+        end.set()
+    live = _live(nova_lite.conf.load([], config_files=[], state_path=str(tmp_path)))
+    watching = threading.Thread(target=live._watch, args=(None, instance(), call, report, Plan()), daemon=True)
+    watching.start()
+    watching.join(30)
+    assert looked == [True]
+    assert not watching.is_alive()
+
+
 @pytest.mark.parametrize(("error", "looks"), [
     (ConnectionLost(uri="qemu:///system", reason="it was closed"), 3), (VirtDriverError(what="libvirt", reason="no"), 1),
     (None, 1)])
@@ -120,7 +150,7 @@ def test_a_copy_goes_on_though_the_connection_was_lost_on_which_it_was_asked_for
         looked.append(jobs[len(looked)])
         return looked[-1]
     monkeypatch.setattr(migration_job, "statistics", job)
-    live._watch(None, instance(), types.SimpleNamespace(ended=True, error=error), lambda _progress: None, Plan())
+    live._watch(None, instance(), _ended(error), lambda _progress: None, Plan())
     assert len(looked) == looks
 
 
@@ -158,8 +188,10 @@ def test_an_attempt_to_take_a_copy_up_that_hangs_is_not_waited_for_once_it_is_gi
     live._files(instance()).make()
     monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: BROKEN)
     monkeypatch.setattr(migration_job, "statistics", lambda _guest: {})
-    hangs = types.SimpleNamespace(ended=False, error=None)
+    end = threading.Event()
+    hangs = migration_job.Call(lambda: end.wait(60))
     assert not live._watch(None, instance(), hangs, lambda _progress: wanted, Plan(post_copy=True), time.monotonic() + seconds)
+    end.set()
 
 
 @pytest.mark.parametrize(("state", "waits"), [
@@ -352,7 +384,7 @@ def test_the_switch_to_the_other_host_is_remembered_until_the_guest_has_arrived_
     """The hosts have one directory; the source is late, and does not take back what is the destination's by now."""
     source, files = directory(_record("one", State.HERE, disk_format="raw"))
     monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: SPLIT)
-    ended = types.SimpleNamespace(ended=True, error=None)
+    ended = _ended()
     source._watch(_Guest(), instance(), ended, lambda _progress: None, Plan(post_copy=True))
     monkeypatch.setattr("nova_lite.virt.libvirt.post_copy.of", lambda _guest: WHOLE)
     assert source.post_copy(instance()) == SPLIT        # its process has ended
