@@ -56,3 +56,21 @@ def pytest_collection_finish() -> None:
     """What was imported stays, and the garbage collector need not look at it again and again: it is most of all objects."""
     gc.collect()
     gc.freeze()
+
+
+class _AtOnce:
+    """Names each test that fails when it fails: a run that is ended from outside tells what it knows."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            why = str(getattr(getattr(report.longrepr, "reprcrash", None), "message", report.longrepr)).strip().splitlines()
+            terminal.write_line(f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s): {why[0] if why else ''}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_AtOnce(config))
