@@ -32,6 +32,9 @@ class Placer:
         self._filters = plugins.load_filters(conf)
         self._weighers = plugins.load_weighers(conf)
         self._chance = random.Random()
+        self.has_peers = False
+        """Whether other schedulers choose at the same time. Then each begins with another one of equal hosts, so that they
+        do not all ask the database for the same one."""
 
     def place(self, spec: RequestSpec, instance_uuids: Sequence[str]) -> dict[str, list[Selection]]:
         """instance uuid -> its host, whose room is claimed, and alternates, whose room is not. Raises NoValidHost. Can be run
@@ -83,8 +86,9 @@ class Placer:
 
     def _select(self, snapshot: Snapshot, request: Request, count: int) -> Plan:
         options = self._conf.scheduler
+        first = self._chance.randrange(snapshot.size) if self.has_peers and snapshot.size else 0
         return select(snapshot, request, count, self._filters, self._weighers, alternates=options.max_attempts - 1,
-                      subset_size=options.host_subset_size, chance=self._chance)
+                      subset_size=options.host_subset_size, chance=self._chance, first=first)
 
     def _claim(self, spec: RequestSpec, choices: dict[str, list[Selection]], chosen: dict[str, list[Selection]]) -> set[int]:
         """Claim the first host of each; adds to ``chosen`` what was granted and returns the nodes that refused."""

@@ -53,6 +53,10 @@ class SchedulerManager:
 
     def _register(self) -> None:
         self.db.write(services.heard_from, self.conf.host, services.SCHEDULER)
+        with self.db.read() as conn:
+            schedulers = services.list_all(conn, binary=services.SCHEDULER)
+        alive = sum(services.is_up(one, self.conf.compute.service_down_time) for one in schedulers)
+        self._placer.has_peers = alive > 1 or self.conf.scheduler.workers > 1     # which have one record
 
     def _read_everything(self) -> None:
         with self.db.read() as conn:

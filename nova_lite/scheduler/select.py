@@ -48,10 +48,10 @@ class Plan:
 
 def select(snapshot: Snapshot, request: Request, count: int, filters: Sequence[NamedFilter],
            weighers: Sequence[WeightedWeigher], alternates: int = 2, subset_size: int = 1,
-           chance: random.Random | None = None) -> Plan:
+           chance: random.Random | None = None, first: int = 0) -> Plan:
     """Choose hosts for ``count`` equal instances, one after the other; each instance reduces the room for the next.
     ``alternates``: how many more hosts each instance gets. With ``subset_size`` above 1 and ``chance``, an instance gets any of
-    that many best hosts. Equal hosts are taken in the order of the snapshot."""
+    that many best hosts. Equal hosts are taken in the order of the snapshot, which begins at row ``first``."""
     working = snapshot.working_copy(request)
     plan = Plan(total=snapshot.size)
     steps = _steps(request, filters)
@@ -66,6 +66,7 @@ def select(snapshot: Snapshot, request: Request, count: int, filters: Sequence[N
     weighers = [(w, m) for w, m in weighers if m and w.applies(request)]
     while len(plan.choices) < count:
         rows = np.flatnonzero(mask)
+        rows = np.roll(rows, -int(np.searchsorted(rows, first)))
         if not len(rows):
             if plan.choices:
                 plan.eliminations = _eliminations(working, request, steps)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, rpc, units
 from nova_lite.context import admin_context
-from nova_lite.db import claims, instances, models, moves
+from nova_lite.db import claims, instances, models, moves, services
 from nova_lite.objects.scheduling import Selection
 from nova_lite.rpc.scheduler import SchedulerAPI
 from nova_lite.scheduler.manager import SchedulerManager
@@ -29,7 +29,10 @@ def scheduler(cloud, monkeypatch):
     server = rpc.get_server(transport, rpc.SCHEDULER, "s1", manager.endpoints)
     server.start()
     api = SchedulerAPI(transport)
-    yield lambda request, ids: api.select_destinations(admin_context(), request, ids)
+    def select_destinations(request, ids):
+        return api.select_destinations(admin_context(), request, ids)
+    select_destinations.periodics = manager.periodics
+    yield select_destinations
     server.stop()
     server.wait()
     manager.stop()
@@ -50,6 +53,21 @@ def test_a_batch_spreads(cloud, scheduler):
     answer = scheduler(spec(), uuids(8))
     assert sorted(hosts[0].host for hosts in answer.values()) == sorted(["h0", "h1", "h2", "h3"] * 2)
     assert set(cloud.used().values()) == {(2, 2048, 20, 2)}
+
+
+def test_schedulers_beside_each_other_begin_with_different_ones_of_equal_hosts(cloud, scheduler):
+    """Alone, one begins with the first."""
+    for n in range(40):
+        cloud.add(f"h{n:02}")
+
+    def first(number):
+        return scheduler(spec(), [number])[number][0].host
+
+    assert [first("a"), first("b")] == ["h00", "h01"]
+    cloud.db.write(services.heard_from, "elsewhere", services.SCHEDULER)
+    for _seconds, function in scheduler.periodics():
+        function()
+    assert {first(f"c{n}") for n in range(10)} - {f"h{n:02}" for n in range(2, 12)}
 
 
 def test_all_or_nothing(cloud, scheduler):

@@ -290,6 +290,18 @@ def test_one_of_the_best_is_chosen_by_chance():
     assert seen == {"h0", "h1", "h2", "h3"}
 
 
+def test_equal_hosts_are_taken_from_a_row_on():
+    hosts = [*(host(f"h{n}") for n in range(40)), host("best", memory_mb=65536, vcpus=64)]
+
+    def taken(first, count=3):
+        plan = select(snapshot(hosts), Request(spec()), count, FILTERS, WEIGHERS, first=first)
+        return [choice[0].host for choice in plan.choices]
+    assert taken(0)[0] == taken(25)[0] == "best"
+    hosts.pop()
+    assert taken(0) == ["h0", "h1", "h2"]
+    assert taken(38) == ["h38", "h39", "h0"]
+
+
 @pytest.mark.parametrize("options", [
     {"scheduler__enabled_filters": ["NoSuchFilter"]}, {"scheduler__weight_multipliers": {"NoSuchWeigher": "1"}},
     {"scheduler__weight_multipliers": {"RAMWeigher": "much"}}])
