@@ -3,6 +3,7 @@ import oslo_messaging as messaging
 import pytest
 import sqlalchemy as sa
 
+from nova_lite.compute import moves
 from nova_lite.compute.api import ComputeAPI
 from nova_lite.db import models, quotas
 from nova_lite.image import base as image_base
@@ -39,6 +40,8 @@ def test_a_revert_that_failed_counts_what_the_server_is(cloud, api, monkeypatch,
     if why == "its workers died":
         monkeypatch.setattr(cloud.hosts[dest], "_take_up", lambda ids: None)
     else:
+        monkeypatch.setattr(moves, "HOST_RETURNS", 0.0)
+
         def is_silent(*_arguments):
             raise messaging.MessagingTimeout
         monkeypatch.setattr(cloud.conductor.compute, "holds", is_silent)
