@@ -62,8 +62,9 @@ tempest:
 scenario:
 	@devstack/local/scenario.sh $(SCENARIO_OPTIONS)
 
-# WORKERS=0: one after the other. Two workers: each file is one's, and real guests are all one's (tests/conftest.py)
-WORKERS ?= 2
+# WORKERS=0: one after the other. Each file is one worker's, and real guests are all one's (tests/conftest.py); they wait more
+# than they work, so there are more of them than cores
+WORKERS ?= 3
 BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # green threads are the default of everything; what differs with native threads is run with those too
 # each part is run whatever became of the one before: one run tells all that is broken
@@ -80,7 +81,6 @@ NEIGHBOURS ?= $(or $(NOVA_LITE_CACHE),$(HOME)/.cache/nova_lite)/neighbours
 neighbours:
 	@STACK_DIR=$(NEIGHBOURS) devstack/local/stack.sh --api-only --neighbours-only --install-only
 
-# they wait more than they work, so there are more of them than cores
 unit: install
 	$(PYTEST) -n 3 tests/unit
 

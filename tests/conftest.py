@@ -1,4 +1,4 @@
-"""How tests are given to several workers (``-n 2 --dist loadfile --no-loadscope-reorder``)."""
+"""How tests are given to several workers (``-n 3 --dist loadfile --no-loadscope-reorder``)."""
 from __future__ import annotations
 
 import functools
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 FIRST = ("guests", "tests/integration/test_neighbour_faults.py")
-"""The two long ones, one for each worker; the files of the rest go to whoever is done."""
+"""The two long ones, each of one worker; the other workers take the files of the rest."""
 # who uses one of these boots real guests, which take all the power that a small machine has
 _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 
