@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
-FIRST = ("guests", "tests/integration/test_neighbour_faults.py")
-"""The two long ones, each of one worker; the other workers take the files of the rest."""
+TWO_HOSTS = "tests/integration/test_two_hosts.py"
+FIRST = ("guests", TWO_HOSTS, "tests/integration/test_neighbour_faults.py")
+"""The long ones, each of one worker; a worker that has done one takes files of the rest."""
 # who uses one of these boots real guests, which take all the power that a small machine has
 _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 
 
 @functools.cache
 def _group(path: str) -> str:
-    """Tests of one file share what its fixtures start, so they stay together; those with guests never run side by side."""
+    """Tests of one file share what its fixtures start, so they stay together. Those with guests do not run side by side, but
+    for those of two hosts: these wait more than they work."""
     source = (pathlib.Path(__file__).parents[1] / path).read_text()
-    return "guests" if _GUESTS.search(source) else path
+    return "guests" if path != TWO_HOSTS and _GUESTS.search(source) else path
 
 
 def _place(path: str) -> int:
