@@ -61,7 +61,7 @@ def list_page(conn: sa.Connection, project_id: str | None = None, is_public: boo
         if row is None:
             raise exception.MarkerNotFound(marker=marker)
         after = list(row)
-    return [_record(row) for row in conn.execute(paging.page(query, keys, limit, after))]
+    return [_record(row) for row in conn.execute(paging.page(query, keys, conn.dialect.name, limit, after))]
 
 
 def get(conn: sa.Connection, flavorid: str, project_id: str | None = None) -> Flavor:

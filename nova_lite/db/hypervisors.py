@@ -41,7 +41,7 @@ def list_page(conn: sa.Connection, limit: int | None = None, marker: int | str |
     query = _query()
     if pattern is not None:
         query = query.where(T.c.hypervisor_hostname.contains(pattern, autoescape=True))
-    return [_record(row) for row in conn.execute(paging.page(query, [(T.c.id, "asc")], limit, after))]
+    return [_record(row) for row in conn.execute(paging.page(query, [(T.c.id, "asc")], conn.dialect.name, limit, after))]
 
 
 def get(conn: sa.Connection, hypervisor_id: int | str) -> dict[str, Any]:

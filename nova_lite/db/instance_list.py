@@ -1,13 +1,12 @@
 """Lists of servers: filters, order and paging, as raw rows of the columns that the caller names.
 
-A list of 100 servers is one statement for the servers and one for their tags, whatever is shown of them. Filters by address
-compare in Python, as addresses are JSON: of (a part of) an address the database first finds the servers that may have it; with
-any other expression all servers of the caller are read, by two statements for each thousand.
+A list of 100 servers is one statement for the servers and one for their tags, whatever is shown of them. The statement first
+finds the numbers of the servers on the page, for which an index is enough (models.py), and then reads the rows of these only.
+A filter by address is one statement more: :mod:`addresses`.
 """
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.db import models, patterns, time_limit
+from nova_lite.db import addresses, models, paging, patterns, time_limit
 from nova_lite.objects import states
 
 LOG = log.getLogger(__name__)
@@ -38,7 +37,6 @@ PATTERN = {"display_name", "display_description", "hostname", "reservation_id", 
            "root_device_name", "access_ip_v4", "access_ip_v6"}
 _BATCH = 1000
 PATTERN_SECONDS = 5         # the most that a statement with a user's expression may take on a server
-_PART_OF_ADDRESS = re.compile(r"\^?((?:[0-9A-Fa-f:.]|\\\.)+)\$?")      # its dots may be meant as dots or as any character
 
 
 @dataclass
@@ -70,23 +68,18 @@ def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[An
     """The servers of ``query``, with the wanted columns, in its order. Raises MarkerNotFound or InvalidInput."""
     if query.limit <= 0:
         return []
-    order = _order(query.sort)
-    wanted = list(dict.fromkeys([*columns, I.c.uuid, *([I.c.network_info] if query.ip else [])]))
-    expressions = {version: patterns.compile_linear(text) for version, text in query.ip.items()}
-    dialect = "mariadb" if time_limit.is_mariadb(connection) else connection.dialect.name
-    statement = sa.select(*wanted).where(*_conditions(query, dialect))
-    marker = query.marker
-    found: list[Row] = []
-    while True:
-        page = statement
-        if marker is not None:
-            page = page.where(_after(order, _marker_values(connection, query, marker, order)))
-        page = page.order_by(*_order_by(order)).limit(_BATCH if query.ip else query.limit)
-        batch = _run(connection, page, is_limited=bool(query.patterns))
-        found.extend(_with_addresses(batch, expressions) if query.ip else batch)
-        if not query.ip or len(batch) < _BATCH or len(found) >= query.limit:
-            return found[:query.limit]
-        marker = batch[-1]["uuid"]
+    keys, dialect = _keys(query.sort), connection.dialect.name
+    where = _conditions(query, "mariadb" if time_limit.is_mariadb(connection) else dialect)
+    statement, is_limited = sa.select(*dict.fromkeys([*columns, I.c.uuid])), bool(query.patterns)
+    if isinstance(query.exact.get("uuid"), str):
+        return _run(connection, statement.where(*where), is_limited)
+    after = None if query.marker is None else _marker_values(connection, query, query.marker, keys)
+    statement = statement.order_by(*paging.order_by(keys, dialect))
+    if query.ip:
+        found = _with_addresses(connection, query, where, keys, after)
+        return _run(connection, statement.where(I.c.id.in_(found)), False)
+    page = paging.page(sa.select(I.c.id).where(*where), keys, dialect, query.limit, after).subquery("page")
+    return _run(connection, statement.join_from(I, page, page.c.id == I.c.id), is_limited)
 
 
 def tags_of(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, list[str]]:
@@ -142,7 +135,7 @@ def _conditions(query: Query, dialect: str) -> list[sa.ColumnElement[bool]]:
         where.append(I.c.updated_at >= query.changes_since)
     if query.changes_before is not None:
         where.append(I.c.updated_at <= query.changes_before)
-    return where + _tag_conditions(query.tags) + _address_conditions(query.ip)
+    return where + _tag_conditions(query.tags)
 
 
 def _equals(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
@@ -150,12 +143,16 @@ def _equals(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
         known = [v for v in value if v is not None]
         same = column.in_(known)
         return sa.or_(same, column.is_(None)) if len(known) < len(value) else same
-    return column.is_(None) if value is None else column == value
+    return paging.equals(column, value)
 
 
 def _matches(column: sa.Column[Any], pattern: str, dialect: str) -> sa.ColumnElement[bool]:
-    if patterns.is_plain(pattern):
-        return column.contains(pattern, autoescape=True)     # LIKE is cheaper
+    """LIKE is cheaper than an expression, and finds "^name" in an index."""
+    is_start, is_end = pattern.startswith("^"), pattern.endswith("$")
+    text = pattern[is_start:len(pattern) - is_end]
+    if patterns.is_plain(text):
+        escaped = text.replace("/", "//").replace("%", "/%").replace("_", "/_")
+        return column.like("%" * (not is_start) + escaped + "%" * (not is_end), escape="/")
     patterns.compile_linear(pattern)
     return column.regexp_match(time_limit.FEW_STEPS + pattern if dialect == "mariadb" else pattern)
 
@@ -168,15 +165,6 @@ def _in_state(vm_state: str, task_states: list[str] | None) -> sa.ColumnElement[
     if not others:
         return here
     return sa.and_(here, sa.or_(I.c.task_state.is_(None), I.c.task_state.not_in(others)))
-
-
-def _address_conditions(ip: dict[int, str]) -> list[sa.ColumnElement[bool]]:
-    """What every row that :func:`_with_addresses` leaves fulfils, and few others."""
-    parts = [_PART_OF_ADDRESS.fullmatch(text) for text in ip.values()]
-    found = [part[1].replace("\\.", ".").replace(".", "_") for part in parts if part]
-    if not found or len(found) < len(parts):
-        return []
-    return [sa.or_(*(sa.cast(I.c.network_info, sa.Text).like(f"%{part}%") for part in found))]
 
 
 def _tag_conditions(tags: dict[str, list[str]]) -> list[sa.ColumnElement[bool]]:
@@ -194,62 +182,53 @@ def _tag_conditions(tags: dict[str, list[str]]) -> list[sa.ColumnElement[bool]]:
 
 
 # order and paging -----------------------------------------------------------------------------------------------------
-def _order(sort: list[tuple[str, str]]) -> list[tuple[sa.Column[Any], bool]]:
-    """(column, descending) in order, ended by the number, so that no two servers are equal."""
-    keys = [(I.c[_ALIASES.get(name, name)], direction.lower() == "desc") for name, direction in sort]
-    default = keys[0][1] if keys else True
+def _keys(sort: list[tuple[str, str]]) -> paging.Keys:
+    """Ended by the number, so that no two servers are equal."""
+    keys = [(I.c[_ALIASES.get(name, name)], direction.lower()) for name, direction in sort]
+    default = keys[0][1] if keys else "desc"
     for column in (I.c.created_at, I.c.id):
         if all(column is not known for known, _ in keys):
             keys.append((column, default))
     return keys
 
 
-def _order_by(order: list[tuple[sa.Column[Any], bool]]) -> list[sa.ColumnElement[Any]]:
-    expressions: list[sa.ColumnElement[Any]] = []
-    for column, descending in order:
-        if column.nullable:      # databases disagree about the place of NULL: here it is the smallest value
-            known = sa.case((column.is_(None), 0), else_=1)
-            expressions.append(known.desc() if descending else known.asc())
-        expressions.append(column.desc() if descending else column.asc())
-    return expressions
-
-
-def _marker_values(connection: sa.Connection, query: Query, marker: str,
-                   order: list[tuple[sa.Column[Any], bool]]) -> list[Any]:
+def _marker_values(connection: sa.Connection, query: Query, marker: str, keys: paging.Keys) -> list[Any]:
     where = [I.c.uuid == marker]
     if isinstance(query.exact.get("project_id"), str):
         where.append(I.c.project_id == query.exact["project_id"])
-    row = connection.execute(sa.select(*(column for column, _ in order)).where(*where)).first()
+    row = connection.execute(sa.select(*(column for column, _ in keys)).where(*where)).first()
     if row is None:
         raise exception.MarkerNotFound(marker=marker)
     return list(row)
 
 
-def _after(order: list[tuple[sa.Column[Any], bool]], values: list[Any]) -> sa.ColumnElement[bool]:
-    """The rows behind ``values``: (a after A) or (a = A and b after B) or ..."""
-    ways: list[sa.ColumnElement[bool]] = []
-    equal: list[sa.ColumnElement[bool]] = []
-    for (column, descending), value in zip(order, values, strict=True):
-        ways.append(sa.and_(*equal, _beyond(column, descending, value)))
-        equal.append(_equals(column, value))
-    return sa.or_(*ways)
+# addresses ------------------------------------------------------------------------------------------------------------
+def _with_addresses(connection: sa.Connection, query: Query, where: Sequence[sa.ColumnElement[bool]],
+                    keys: paging.Keys, after: Sequence[Any] | None) -> list[int]:
+    """The numbers of the servers that have an address in which one of the expressions, that of its IP version, is found."""
+    expressions = {version: patterns.compile_linear(text) for version, text in query.ip.items()}
+    parts = [addresses.like(text) for text in query.ip.values()]
+    if all(parts):
+        where = [*where, sa.or_(I.c.addresses == addresses.MANY, *(I.c.addresses.like(part) for part in parts))]
+    columns = list(dict.fromkeys([I.c.id, I.c.addresses, *(column for column, _ in keys)]))
+    found: list[int] = []
+    while True:
+        page = paging.page(sa.select(*columns).where(*where), keys, connection.dialect.name, _BATCH, after)
+        batch = _run(connection, page, bool(query.patterns))
+        nics = _addresses_of(connection, batch)
+        found += [number for number, known in nics.items() if any(
+            (version := 6 if ":" in address else 4) in expressions and expressions[version].search(address)
+            for address in known)]
+        if len(batch) < _BATCH or len(found) >= query.limit:
+            return found[:query.limit]
+        after = [batch[-1][column.name] for column, _ in keys]
 
 
-def _beyond(column: sa.Column[Any], descending: bool, value: Any) -> sa.ColumnElement[bool]:
-    if value is None:
-        return sa.false() if descending else column.is_not(None)
-    if isinstance(value, bool):
-        number = sa.case((column.is_(True), 1), else_=0)
-        return number < int(value) if descending else number > int(value)
-    if not descending:
-        return column > value
-    return sa.or_(column < value, column.is_(None)) if column.nullable else column < value
-
-
-def _with_addresses(found: list[Row], expressions: dict[int, patterns.Expression]) -> list[Row]:
-    """The rows that have an address in which one of the expressions, that of its IP version, is found."""
-    def fits(row: Row) -> bool:
-        addresses = [(a["version"], a["address"]) for vif in row["network_info"] or [] for a in vif["fixed_ips"]]
-        return any(version in expressions and expressions[version].search(a) for version, a in addresses)
-
-    return [row for row in found if fits(row)]
+def _addresses_of(connection: sa.Connection, batch: Sequence[Row]) -> dict[int, list[str]]:
+    """The addresses of servers by their number, in the order of ``batch``."""
+    found = {row["id"]: addresses.split(row["addresses"]) for row in batch}
+    many = [row["id"] for row in batch if row["addresses"] == addresses.MANY]
+    if many:
+        for number, nics in connection.execute(sa.select(I.c.id, I.c.network_info).where(I.c.id.in_(many))):
+            found[number] = addresses.of(nics)
+    return found

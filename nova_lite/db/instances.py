@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception, units
-from nova_lite.db import claims, journal, models, moves, pci_devices
+from nova_lite.db import addresses, claims, journal, models, moves, pci_devices
 from nova_lite.objects import states
 from nova_lite.objects.base import Record
 from nova_lite.objects.instance import (
@@ -33,6 +33,8 @@ def to_columns(values: Mapping[str, Any]) -> dict[str, Any]:
         if key not in T.c:
             raise KeyError(f"instances has no column {key}")
         made[key] = _column_value(key, value)
+    if "network_info" in made:
+        made["addresses"] = addresses.text(made["network_info"])
     return made
 
 
@@ -216,9 +218,9 @@ def as_host_says(conn: sa.Connection, uuid: str, updates: Mapping[str, Any]) -> 
             **{key: told[key] for key in (UNSHELVED_IMAGE, UNSHELVED_HOST, DISKS_KEY)
                if key in told and not (key == DISKS_KEY and key in known)}}
     if DEVICE_ADDRESSES in updates:
-        addresses = merged.pop(DEVICE_ADDRESSES)
+        places = merged.pop(DEVICE_ADDRESSES)
         if row is not None:
-            merged["system_metadata"] = {**merged.get("system_metadata", row.system_metadata), DEVICE_ADDRESSES: addresses}
+            merged["system_metadata"] = {**merged.get("system_metadata", row.system_metadata), DEVICE_ADDRESSES: places}
     return merged
 
 

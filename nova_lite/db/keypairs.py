@@ -30,7 +30,7 @@ def list_page(conn: sa.Connection, user_id: str, limit: int | None = None, marke
         if found is None:
             raise exception.MarkerNotFound(marker=marker)
         after = [found]
-    query = paging.page(sa.select(T).where(T.c.user_id == user_id), [(T.c.name, "asc")], limit, after)
+    query = paging.page(sa.select(T).where(T.c.user_id == user_id), [(T.c.name, "asc")], conn.dialect.name, limit, after)
     return [dict(row._mapping) for row in conn.execute(query)]
 
 

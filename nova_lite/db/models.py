@@ -155,6 +155,7 @@ instances = sa.Table(
     sa.Column("system_metadata", Json, nullable=False),
     sa.Column("network_request", Json),          # "auto", "none" or a list of objects.NetworkRequest
     sa.Column("network_info", Json, nullable=False),           # list of objects.VIF
+    sa.Column("addresses", sa.String(160), nullable=False, default="*", server_default="*"),   # of it (db/addresses.py)
     sa.Column("security_groups", Json, nullable=False),        # names
     sa.Column("block_devices", Json),            # list of objects.BlockDevice
     sa.Column("shares", Json),                   # list of objects.ShareAttachment
@@ -167,12 +168,16 @@ instances = sa.Table(
     sa.Column("terminated_at", Time),
     sa.Column("deleted_at", Time),
     sa.Column("deleted", Id, nullable=False, default=0),
-    sa.Index("ix_instances_project_id", "project_id", "deleted", "created_at"),
-    sa.Index("ix_instances_host", "host", "deleted"),
-    sa.Index("ix_instances_deleted", "deleted", "created_at"),
-    sa.Index("ix_instances_task_state", "deleted", "task_state"),      # this and the next: Sweeper.settle_orphans
-    sa.Index("ix_instances_vm_state", "deleted", "vm_state"),
-    sa.Index("ix_instances_updated_at", "updated_at"),
+    # pages of lists (db/instance_list.py) are found in one of these alone, and in its order
+    sa.Index("ix_instances_list", "deleted", "created_at", "id", "uuid", "display_name", "addresses"),
+    sa.Index("ix_instances_project_list", "project_id", "deleted", "created_at", "id", "uuid", "display_name", "addresses"),
+    sa.Index("ix_instances_display_name", "deleted", "display_name", "created_at", "id"),
+    sa.Index("ix_instances_host", "deleted", "host", "created_at", "id"),
+    sa.Index("ix_instances_vm_state", "deleted", "vm_state", "created_at", "id"),
+    sa.Index("ix_instances_updated_at", "updated_at", "deleted", "created_at", "id"),
+    sa.Index("ix_instances_usage", "project_id", "uuid", "launched_at", "terminated_at"),
+    sa.Index("ix_instances_quotas", "project_id", "deleted", "user_id", "vcpus", "memory_mb"),
+    sa.Index("ix_instances_task_state", "deleted", "task_state"),      # Sweeper.settle_orphans
     sa.Index("ix_instances_project_updated", "project_id", "updated_at"),
     sa.Index("ix_instances_deleted_at", "deleted_at"),
     sa.Index("ix_instances_reservation_id", "reservation_id"),
@@ -245,6 +250,8 @@ migrations = sa.Table(
     sa.Column("user_id", sa.String(255)),
     sa.Column("project_id", sa.String(255)),
     sa.Index("ix_migrations_instance_uuid", "instance_uuid"),
+    sa.Index("ix_migrations_source", "source_compute"),
+    sa.Index("ix_migrations_dest", "dest_compute"),
     sa.Index("ix_migrations_status", "status", "updated_at"),
     sa.Index("ix_migrations_created_at", "created_at"),
 )

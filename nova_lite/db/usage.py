@@ -20,14 +20,16 @@ def servers(conn: sa.Connection, begin: datetime.datetime, end: datetime.datetim
     ``marker`` only. Raises MarkerNotFound."""
     ran = sa.and_(T.c.launched_at < max(end, _EARLIEST),
                   sa.or_(T.c.terminated_at.is_(None), T.c.terminated_at > max(begin, _EARLIEST)))
-    query = sa.select(*_COLUMNS).where(ran)
+    page, keys = sa.select(T.c.id).where(ran), [(T.c.project_id, "asc"), (T.c.uuid, "asc")]
     if project_id is not None:
-        query = query.where(T.c.project_id == project_id)
+        page, keys = page.where(T.c.project_id == project_id), keys[1:]
     after = None
     if marker is not None:
-        row = conn.execute(sa.select(T.c.project_id, T.c.uuid).where(T.c.uuid == marker)).first()
+        row = conn.execute(sa.select(*(column for column, _ in keys)).where(T.c.uuid == marker)).first()
         if row is None:
             raise exception.MarkerNotFound(marker=marker)
         after = list(row)
-    query = paging.page(query, [(T.c.project_id, "asc"), (T.c.uuid, "asc")], limit, after)
-    return [dict(row._mapping) for row in conn.execute(query)]
+    # an index has all that the page depends on; the rows of the page only are read
+    found = paging.page(page, keys, conn.dialect.name, limit, after).subquery("page")
+    query = sa.select(*_COLUMNS).join_from(T, found, found.c.id == T.c.id)
+    return [dict(row._mapping) for row in conn.execute(query.order_by(*paging.order_by(keys, conn.dialect.name)))]

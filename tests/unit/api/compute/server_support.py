@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite.context import RequestContext
-from nova_lite.db import models, networks, sealed
+from nova_lite.db import instances, models, networks, sealed
 from tests.unit.api.compute.conftest import Client, Cloud
 
 # a version at which each view or body changes, and the newest
@@ -54,7 +54,7 @@ class Servers:
     def set(self, server: str, **values: Any) -> None:
         """Columns of a server, as a worker would set them."""
         self.cloud.db.write(lambda c: c.execute(
-            sa.update(models.instances).where(models.instances.c.uuid == server).values(**values)))
+            sa.update(models.instances).where(models.instances.c.uuid == server).values(**instances.to_columns(values))))
 
     def row(self, server: str) -> dict[str, Any]:
         """The whole row."""
