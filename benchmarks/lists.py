@@ -4,8 +4,8 @@
 
 Each size is a cloud of its own: a database with as many servers as it says, 20 on each host, made by a script, and the API. The
 two clouds are asked in turn, so that whatever else the machine does meets both alike. No conductor and no host runs, and a
-POST ends when the API has answered. Prints a table: the median of each question in ms, and how many times longer it takes in
-the largest cloud than in the smallest.
+POST ends when the API has answered. JSON goes to stdout: the median of each question in seconds. A table goes to stderr, with
+how many times longer each takes in the largest cloud than in the smallest.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import datetime
 import itertools
+import json
 import pathlib
 import re
 import statistics
@@ -57,6 +58,10 @@ class Cloud:
         """An administrator."""
         return Compute(self.services.endpoint, f"admin:{project}", timeout=600)
 
+    def medians(self) -> dict[str, float]:
+        """The seconds of each question."""
+        return {what: statistics.median(seconds) for what, seconds in self.seconds.items()}
+
 
 def main(argv: list[str]) -> None:
     """Measure and print."""
@@ -79,8 +84,11 @@ def main(argv: list[str]) -> None:
                     asked[what]()
                     if repetition:          # the first one fills caches
                         cloud.seconds.setdefault(what, []).append(time.perf_counter() - began)
-            _say(f"{what}: " + ", ".join(f"{1000 * statistics.median(cloud.seconds[what]):.1f} ms" for cloud in clouds))
-        print(_table(clouds, arguments.database))
+            _say(f"{what}: " + ", ".join(f"{1000 * cloud.medians()[what]:.1f} ms" for cloud in clouds))
+        print(_table(clouds, arguments.database), file=sys.stderr)
+        json.dump({"benchmark": "lists", "database": arguments.database, "clouds": [
+            {"servers": cloud.servers, "seconds": cloud.medians()} for cloud in clouds]}, sys.stdout, indent=1)
+        print()
 
 
 def _say(text: str) -> None:
@@ -91,7 +99,7 @@ def _table(clouds: list[Cloud], database: str) -> str:
     head = ["ms", *(f"{cloud.servers:,} servers" for cloud in clouds), "ratio"]
     lines = [f"{database}, medians:", "", f"| {' | '.join(head)} |", "| --- |" + " ---: |" * (len(head) - 1)]
     for what in clouds[0].seconds:
-        each = [statistics.median(cloud.seconds[what]) for cloud in clouds]
+        each = [cloud.medians()[what] for cloud in clouds]
         lines.append(f"| {what} | " + " | ".join(f"{1000 * one:.1f}" for one in each) + f" | {each[-1] / each[0]:.2f} |")
     return "\n".join(lines)
 
@@ -205,7 +213,7 @@ def _questions(cloud: Cloud) -> dict[str, Callable[[], object]]:
                  ("first page", ""), ("by status ERROR", ""), ("by no name", ""), ("sorted by name", "sort_key=display_name"))},
              "one server": f"/servers/{cloud.middle}", "a page of hypervisors": f"/os-hypervisors/detail?limit={PAGE}",
              "hypervisors by name": f"/os-hypervisors?hypervisor_hostname_pattern=host-{some // EACH}",
-             "statistics of hypervisors": ("/os-hypervisors/statistics"), "migrations": f"/os-migrations?limit={PAGE}",
+             "statistics of hypervisors": "/os-hypervisors/statistics", "migrations": f"/os-migrations?limit={PAGE}",
              "migrations of a host": f"/os-migrations?limit={PAGE}&host=host-{some // EACH}",
              "services of a host": f"/os-services?host=host-{some // EACH}", "zones": "/os-availability-zone"}
     old = {"statistics of hypervisors": "2.87"}
