@@ -75,6 +75,7 @@ class Domains:
             except exception.VirtDriverError:
                 if guest.is_active():
                     raise
+            if not guest.is_active():
                 self.start(instance, vifs)      # libvirt was still at the start of a run that was killed, and that failed
         except exception.VirtDriverError as error:
             self.undo(instance, vifs)

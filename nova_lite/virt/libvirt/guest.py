@@ -67,9 +67,11 @@ class Guest:
                 lasts=reads_memory)
 
     def _has_started(self, domain: Any) -> bool:
-        """A guest that a killed libvirtd had only begun to start is ended by the next libvirtd, after a moment."""
+        """A guest that a killed libvirtd had only begun to start is ended by the next libvirtd, after a moment. One question:
+        between two of them, a start that another process began may fail."""
         lib = self.lib
-        return bool(domain.isActive()) and tuple(domain.state()) != (lib.VIR_DOMAIN_PAUSED, lib.VIR_DOMAIN_PAUSED_STARTING_UP)
+        state = tuple(domain.state()[:2])
+        return state[0] != lib.VIR_DOMAIN_SHUTOFF and state != (lib.VIR_DOMAIN_PAUSED, lib.VIR_DOMAIN_PAUSED_STARTING_UP)
 
     def has_started(self) -> bool:
         """There is a process, and it was not only begun to be started."""

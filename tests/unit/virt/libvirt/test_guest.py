@@ -224,6 +224,12 @@ def test_what_libvirt_goes_on_with_is_waited_for(step, state, then, calls):
     assert (domain.calls, domain.looks < 0) == (calls, state != RUNS)
 
 
+def test_a_start_of_another_process_that_fails_while_it_is_looked_at_has_not_started_the_guest():
+    assert not Guest(Between(STARTS, 0, OFF), "u").has_started()
+    assert not Guest(Between(STARTS, 9, OFF), "u").has_started()
+    assert Guest(Between(RUNS, 9, OFF), "u").has_started()
+
+
 def test_what_else_is_done_with_a_guest_refuses_its_save():
     with pytest.raises(libvirt.libvirtError):
         Guest(Between(DUMPS, 99, RUNS), "u").save()
