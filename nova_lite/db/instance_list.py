@@ -71,7 +71,7 @@ def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[An
     keys, dialect = _keys(query.sort), connection.dialect.name
     where = _conditions(query, "mariadb" if time_limit.is_mariadb(connection) else dialect)
     statement, is_limited = sa.select(*dict.fromkeys([*columns, I.c.uuid])), bool(query.patterns)
-    if isinstance(query.exact.get("uuid"), str):
+    if isinstance(query.exact.get("uuid"), str) and query.marker is None and not query.ip:
         return _run(connection, statement.where(*where), is_limited)
     after = None if query.marker is None else _marker_values(connection, query, query.marker, keys)
     statement = statement.order_by(*paging.order_by(keys, dialect))

@@ -144,6 +144,23 @@ def test_indexes_that_a_killed_run_has_not_made_are_made(conf):
     engine.dispose()
 
 
+def test_the_addresses_of_older_servers_are_found_too(conf):
+    migration.sync(conf)
+    database, table = core.Database(conf), models.instances
+    nics = [{"id": "v", "fixed_ips": [{"address": "10.0.0.3", "version": 4}, {"address": "fd00::3", "version": 6}]}]
+    for info in (nics, []):
+        one = table.c.uuid == add_server(database).uuid
+        database.write(lambda c, one=one, info=info: c.execute(
+            sa.update(table).where(one).values(network_info=info, addresses="*")))
+    for _ in range(2):      # as if the first run had been killed at its end
+        database.write(lambda c: c.exec_driver_sql("UPDATE alembic_version SET version_num = '0017'"))
+        migration.sync(conf)
+        with database.read() as connection:
+            found = connection.execute(sa.select(table.c.addresses).order_by(table.c.id)).scalars().all()
+        assert found == [" 10.0.0.3 fd00::3 ", ""]
+    database.dispose()
+
+
 def test_ports_of_old_go_on_letting_everything_in(conf):
     migration.sync(conf)
     database = core.Database(conf)

@@ -123,6 +123,14 @@ def test_addresses_too_many_for_the_index_and_those_that_an_older_service_wrote(
     assert names(member, "ip=.&ip6=.") == ["old", "many"]
 
 
+def test_an_id_and_an_address_are_both_compared(servers, member, admin):
+    server = servers.active(member, name="one")
+    query = f"all_tenants=1&uuid={server}&ip="
+    assert names(admin, query + "192.0.2.5") == ["one"]
+    assert names(admin, query + "192.0.2.6") == []
+    assert admin.fault("GET", f"/servers?all_tenants=1&uuid={server}&marker=nosuch", 400)
+
+
 @pytest.mark.parametrize("path", ["/servers", "/servers/detail"])
 @pytest.mark.parametrize("query", ["ip=0.2.77", "ip=%5E192%5C.0%5C.2%5C.77%24&limit=5", "ip6=2001:db8&ip=9:"])
 def test_servers_with_an_address_are_found_by_as_many_statements_among_many(servers, cloud, member, monkeypatch, path, query):
