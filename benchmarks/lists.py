@@ -29,7 +29,7 @@ import sqlalchemy as sa
 
 from nova_lite import conf as nova_conf
 from nova_lite import units
-from nova_lite.db import models
+from nova_lite.db import addresses, models
 from nova_lite.db.core import Database
 from nova_lite.objects import states
 from nova_lite.objects.network import VIF, FixedIP
@@ -184,7 +184,7 @@ def _server(pattern: dict[str, Any], number: int, count: int) -> dict[str, Any]:
     return {**pattern, "uuid": str(uuid.uuid4()), "project_id": f"project-{number % PROJECTS}", "display_name":
             f"server-{number}", "hostname": f"server-{number}", "host": host, "node": host, "launched_on": host,
             "availability_zone": "nova", "vm_state": state, "task_state": None, "network_info": [vif.to_primitive()],
-            "addresses": f" {address} ", "fault": None, "power_state":
+            "addresses": addresses.text([vif.to_primitive()]), "fault": None, "power_state":
             states.RUNNING if state == states.ACTIVE else states.SHUTDOWN, "created_at": made, "updated_at": made,
             "launched_at": made}
 

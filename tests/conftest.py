@@ -19,8 +19,8 @@ _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 
 @functools.cache
 def _group(path: str) -> str:
-    """Tests of one file share what its fixtures start, so they stay together. Those with guests do not run side by side, but
-    for those of two hosts: these wait more than they work."""
+    """Tests of one file share what its fixtures start, so they stay together. All files with guests are one group, so that
+    they do not run side by side. The tests of two hosts are a group of their own, because they wait more than they work."""
     source = (pathlib.Path(__file__).parents[1] / path).read_text()
     return "guests" if path != TWO_HOSTS and _GUESTS.search(source) else path
 

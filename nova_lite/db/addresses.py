@@ -20,7 +20,7 @@ def of(nics: Iterable[Mapping[str, Any]] | None) -> list[str]:
 
 
 def text(nics: Iterable[Mapping[str, Any]] | None) -> str:
-    """Their text."""
+    """The text of the module, for ``network_info``."""
     found = "".join(f" {address}" for address in of(nics))
     return MANY if len(found) >= LONGEST else found + " " * bool(found)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from nova_lite.db import addresses
+
 metadata = sa.MetaData(naming_convention={
     "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
     "fk": "fk_%(table_name)s_%(column_0_N_name)s", "pk": "pk_%(table_name)s"})
@@ -155,7 +157,7 @@ instances = sa.Table(
     sa.Column("system_metadata", Json, nullable=False),
     sa.Column("network_request", Json),          # "auto", "none" or a list of objects.NetworkRequest
     sa.Column("network_info", Json, nullable=False),           # list of objects.VIF
-    sa.Column("addresses", sa.String(160), nullable=False, default="*", server_default="*"),   # of it (db/addresses.py)
+    sa.Column("addresses", sa.String(addresses.LONGEST), nullable=False, default=addresses.MANY, server_default=addresses.MANY),
     sa.Column("security_groups", Json, nullable=False),        # names
     sa.Column("block_devices", Json),            # list of objects.BlockDevice
     sa.Column("shares", Json),                   # list of objects.ShareAttachment
