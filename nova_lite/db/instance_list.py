@@ -2,6 +2,7 @@
 
 A list of 100 servers is one statement for the servers and one for their tags, whatever is shown of them. The statement first
 finds the numbers of the servers on the page, for which an index is enough (models.py), and then reads the rows of these only.
+The columns of the page sort them: to sort by columns of the rows, MariaDB would write the long ones to a file first.
 A filter by address is one statement more: :mod:`addresses`.
 """
 from __future__ import annotations
@@ -74,12 +75,13 @@ def rows(connection: sa.Connection, query: Query, columns: Sequence[sa.Column[An
     if isinstance(query.exact.get("uuid"), str) and query.marker is None and not query.ip:
         return _run(connection, statement.where(*where), is_limited)
     after = None if query.marker is None else _marker_values(connection, query, query.marker, keys)
-    statement = statement.order_by(*paging.order_by(keys, dialect))
     if query.ip:
         found = _with_addresses(connection, query, where, keys, after)
-        return _run(connection, statement.where(I.c.id.in_(found)), False)
-    page = paging.page(sa.select(I.c.id).where(*where), keys, dialect, query.limit, after).subquery("page")
-    return _run(connection, statement.join_from(I, page, page.c.id == I.c.id), is_limited)
+        return _run(connection, statement.where(I.c.id.in_(found)).order_by(*paging.order_by(keys, dialect)), False)
+    on_page = sa.select(*(column for column, _ in keys)).where(*where)
+    page = paging.page(on_page, keys, dialect, query.limit, after).subquery("page")
+    order = paging.order_by([(page.c[column.name], direction) for column, direction in keys], dialect)
+    return _run(connection, statement.join_from(I, page, page.c.id == I.c.id).order_by(*order), is_limited)
 
 
 def tags_of(connection: sa.Connection, uuids: Iterable[str]) -> dict[str, list[str]]:

@@ -87,6 +87,14 @@ def test_a_search_reads_each_entry_of_an_index_once(db, asked, count):
     assert COUNT < read < COUNT + 10 * PAGE
 
 
+@pytest.mark.parametrize("sort", [[], [("display_name", "asc")]], ids=str)
+def test_a_page_is_not_sorted_in_a_file(db, sort):
+    with db.read() as conn:
+        instance_list.rows(conn, Query(sort=sort), list(T.c))
+        files = conn.exec_driver_sql("SHOW SESSION STATUS LIKE 'Created_tmp_disk_tables'").one()[1]
+    assert int(files) == 0
+
+
 def test_usage_and_moves_of_a_host_read_their_rows_only(db):
     begin, end = units.utcnow() - datetime.timedelta(days=9999), units.utcnow()
     assert cost(db, lambda conn: usage.servers(conn, begin, end, limit=PAGE))[1] < 6 * PAGE
