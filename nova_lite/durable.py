@@ -28,21 +28,46 @@ def written_whole(path: pathlib.Path, *, mode: int = 0o600, unique: bool = False
 
     The file exists, empty, with ``mode``, so that other users cannot read it while it is written. It is on the disk before it
     gets its name, so after a loss of power ``path`` is complete or does not exist. ``sync`` False: it survives only the end of
-    the process. ``unique``: other writers may write the same path at the same time, so the temporary name is a new one. Else a
-    file that a killed process left under it is deleted first.
+    the process. ``unique``: other writers may write the same path at the same time, so the temporary name is a new one. The
+    temporary files that killed processes have left for ``path`` are deleted first.
     """
-    part = path.with_name(path.name + (f".{uuid.uuid4()}" if unique else "") + PART)
-    if not unique:
+    if unique:
+        _discard_left(path)
+        part, descriptor = _new_part(path, mode)
+    else:
+        part = path.with_name(path.name + PART)
         part.unlink(missing_ok=True)
+        descriptor = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode)
     try:
-        os.close(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode))
         yield part
         if sync:
             put_in_place(part, path)
         else:
             os.rename(part, path)
     finally:
+        os.close(descriptor)
         part.unlink(missing_ok=True)
+
+
+def _new_part(path: pathlib.Path, mode: int) -> tuple[pathlib.Path, int]:
+    """A temporary file with a new name. Its lock says that its writer lives."""
+    while True:
+        part = path.with_name(f"{path.name}.{uuid.uuid4()}{PART}")
+        descriptor = os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return part, descriptor
+        os.close(descriptor)        # another writer has deleted the file before it was locked
+
+
+def _discard_left(path: pathlib.Path) -> None:
+    """Delete the temporary files of :func:`_new_part` whose writers are dead."""
+    for name in os.listdir(path.parent):
+        if name.startswith(f"{path.name}.") and name.endswith(PART):
+            part = path.with_name(name)
+            with contextlib.suppress(FileNotFoundError, BlockingIOError), open(part, "r+b") as stream:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                part.unlink()
 
 
 def put_in_place(part: pathlib.Path, path: pathlib.Path) -> None:

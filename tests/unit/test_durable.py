@@ -39,10 +39,11 @@ def test_a_file_may_be_open_to_others(tmp_path):
     assert mode(tmp_path / "hosts") == 0o644
 
 
-def test_what_a_killed_writer_left_is_no_part_of_the_next_file(tmp_path):
+@pytest.mark.parametrize(("options", "left"), [({}, "disk.part"), ({"unique": True}, "disk.0a1b.part")])
+def test_what_a_killed_writer_left_is_no_part_of_the_next_file(tmp_path, options, left):
     path = tmp_path / "disk"
-    (tmp_path / "disk.part").write_bytes(b"half")
-    with durable.written_whole(path) as part:
+    (tmp_path / left).write_bytes(b"half")
+    with durable.written_whole(path, **options) as part:
         assert part.read_bytes() == b""
     assert os.listdir(tmp_path) == ["disk"]
 
