@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours upgrade-test fuzz lint genconfig docs clean
+.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours upgrade-test fuzz lint genconfig docs release-notes clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -31,6 +31,7 @@ help:
 	@echo "make lint         ruff, mypy, import contracts, shellcheck"
 	@echo "make genconfig    write etc/nova_lite/nova-lite.conf and policy.yaml again"
 	@echo "make docs         write docs/operations.md again, from operations.md.in and the table of verbs"
+	@echo "make release-notes  print what each release changes for its users"
 	@echo "make clean        remove what make made"
 
 install:
@@ -147,6 +148,11 @@ genconfig: install
 docs: install
 	$(BIN)/python -m nova_lite.operations.document docs/operations.md.in > docs/operations.md.new
 	mv docs/operations.md.new docs/operations.md
+
+# what each release changes for its users; `reno new NAME` begins a note
+release-notes: install
+	@$(BIN)/reno -q lint
+	@$(BIN)/reno -q report --no-show-source
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
