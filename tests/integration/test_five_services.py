@@ -93,7 +93,7 @@ def test_a_guest_from_boot_to_delete(cloud, hypervisor, key, tmp_path):
     assert re.search(rf"tiny: eth0 {re.escape(address)}\b", console), console[-2000:]
     assert "tiny: hostname guest-one" in console
     assert "tiny: config-drive-hostname guest-one" in console
-    assert "tiny: metadata-hostname guest-one" in console
+    wait_for("the metadata", lambda: "tiny: metadata-hostname guest-one" in _console(client, server_id), 60, 1)
     assert "user-data-ran" in console
     assert wait_for("ssh", lambda: _ssh(key, address, "hostname").strip(), 60) == "guest-one"
     assert key.with_suffix(".pub").read_text().split()[1] in _ssh(key, address, "wget -q -O - "

@@ -162,7 +162,7 @@ def test_config_drive_and_metadata_service(cloud, tmp_path, key):
         instance.hostname = "from-web"       # what the service says from now on
         console = guest.wait_login()
         assert "tiny: config-drive-hostname from-drive" in console
-        assert "tiny: metadata-hostname from-web" in console
+        wait_for("the metadata", lambda: "tiny: metadata-hostname from-web" in guest.console(), 60)
         assert "tiny: source config-drive" in console
         assert "tiny: hostname from-drive" in console
         assert re.search(rf"tiny: eth0 {re.escape(address)}/29 by DHCP", console)
