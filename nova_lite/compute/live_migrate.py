@@ -13,7 +13,7 @@ from typing import Any
 
 from oslo_log import log
 
-from nova_lite import exception, retry
+from nova_lite import exception
 from nova_lite.compute import guest_removal, volumes
 from nova_lite.compute.work import Work, ignore_conductor_outage, needs_stack, retry_until_available
 from nova_lite.context import admin_context
@@ -32,7 +32,6 @@ LOG = log.getLogger(__name__)
 _HALF_IS_LOST = "the guest had gone on at its new host before all of it was there, and the old one has lost the rest"
 _REST = "something of the guest stays here for now"
 _WAIT_SECONDS = 1.0
-_WIRED = retry.Schedule((0.2, 0.3, *(0.5,) * 9))       # looks whether the ports are wired at the destination
 _CLEAN_UP = "clean-up after a live migration did not end well"
 _ROLLBACK_SECONDS = 60.0        # that libvirt may take to see that nothing comes any more
 
@@ -291,21 +290,10 @@ def _leave(work: Work, lost: str | None = None) -> None:
     servers. ``lost``: why the other half will not get the rest."""
     host, move, here = work.host, _move(work), _as_left(work)
     _try(work, "its ports do not follow yet",       # the destination does it again
-         lambda: _move_ports(work, move.dest_compute or ""))
+         lambda: host.network.move(admin_context(), work.instance, move.dest_compute or ""))
     guest_removal.remove(host, here, lambda: host.driver.live.leave(here, here.network_info, _plan(work)),
                          attempt=partial(_try, work, _REST))
     work.hand_over("finish", {objects.LOST: lost} if lost else {})
-
-
-def _move_ports(work: Work, there: str) -> None:
-    """Bind the ports to the new host, and wait for a short time until they are wired there. OVN's controller of this host must
-    have seen that a port is bound elsewhere before the port's tap goes. Else no controller reports the port as wired, and it
-    stays DOWN in Neutron."""
-    host, ports = work.host, [vif.id for vif in work.instance.network_info]
-    host.network.move(admin_context(), work.instance, there)
-    if ports and host.conf.network.vif_plugging_timeout:
-        retry.poll(lambda: host.network.port_states(admin_context(), ports), lambda found: {*found.values()} <= {"ACTIVE"},
-                   _WIRED, host.clock)
 
 
 def _try(work: Work, what: str, function: Callable[[], object]) -> None:

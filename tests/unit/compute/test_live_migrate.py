@@ -299,27 +299,6 @@ def test_a_source_that_cannot_clean_up_leaves_the_guest_where_it_went(cloud, ser
     assert _move(cloud).status == "completed"
 
 
-@pytest.mark.parametrize(("states_of_port", "looks"), [(["DOWN", "DOWN", "ACTIVE"], 3), (["DOWN"] * 99, 12)],
-                         ids=["wired soon", "never wired"])
-def test_the_source_keeps_its_nics_until_the_others_are_wired(cloud, server, monkeypatch, states_of_port, looks):
-    cloud.set(server, network_info=[VIF("port", "net", "net", "fa:16:3e:00:00:01", "bridge").to_primitive()])
-    old, new = cloud.get(server).host, _other(cloud, server)
-    source, seen = cloud.hosts[old].host, []
-
-    def port_states(_context, ports):
-        assert ports == ["port"]
-        seen.append("look")
-        return {"port": states_of_port[len(seen) - 1]}
-
-    leave = source.driver.live.leave
-    monkeypatch.setattr(source.network, "port_states", port_states)
-    monkeypatch.setattr(source.driver.live, "leave", lambda *arguments: (seen.append("leave"), leave(*arguments))[1])
-    cloud.wait_action(_migrate(cloud, server, host=new), objects.DONE)
-    assert seen[-1] == "leave"
-    assert seen.count("look") == looks
-    _is_at(cloud, server, new)
-
-
 def test_a_source_that_is_killed_after_the_switch_goes_on(cloud, server, monkeypatch):
     old, new = cloud.get(server).host, _other(cloud, server)
     killed = []
