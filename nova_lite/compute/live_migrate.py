@@ -286,14 +286,20 @@ def _switch(work: Work) -> None:
 
 
 def _leave(work: Work, lost: str | None = None) -> None:
-    """Move the ports at once, then remove the guest from this host. What fails is found by the next comparison of guests and
-    servers. ``lost``: why the other half will not get the rest."""
-    host, move, here = work.host, _move(work), _as_left(work)
-    _try(work, "its ports do not follow yet",       # the destination does it again
-         lambda: host.network.move(admin_context(), work.instance, move.dest_compute or ""))
-    guest_removal.remove(host, here, lambda: host.driver.live.leave(here, here.network_info, _plan(work)),
-                         attempt=partial(_try, work, _REST))
+    """Remove the guest from this host. What fails is found by the next comparison of guests and servers. ``lost``: why the
+    other half will not get the rest."""
+    host, here = work.host, _as_left(work)
+    guest_removal.remove(host, here, partial(_end_here, work, here), attempt=partial(_try, work, _REST))
     work.hand_over("finish", {objects.LOST: lost} if lost else {})
+
+
+def _end_here(work: Work, here: Instance) -> None:
+    """Forget the guest, then move its ports. The taps go first: while this host has a tap, the controllers of OVN may hand the
+    port over without a report, and Neutron shows the port as DOWN from then on."""
+    host = work.host
+    _try(work, _REST, lambda: host.driver.live.leave(here, here.network_info, _plan(work)))
+    _try(work, "its ports do not follow yet",       # the destination does it again
+         lambda: host.network.move(admin_context(), work.instance, _move(work).dest_compute or ""))
 
 
 def _try(work: Work, what: str, function: Callable[[], object]) -> None:
