@@ -2,7 +2,7 @@
 
 A list of 100 servers is one statement for the servers and one for their tags, whatever is shown of them. The statement first
 finds the numbers of the servers on the page, for which an index is enough (models.py), and then reads the rows of these only.
-The columns of the page sort them: to sort by columns of the rows, MariaDB would write the long ones to a file first.
+The rows are sorted by the page's own columns: when MariaDB sorts by columns of the rows, it writes all columns to a file first.
 A filter by address is one statement more: :mod:`addresses`.
 """
 from __future__ import annotations

@@ -299,6 +299,18 @@ def test_a_source_that_cannot_clean_up_leaves_the_guest_where_it_went(cloud, ser
     assert _move(cloud).status == "completed"
 
 
+def test_the_source_ends_its_guest_before_the_ports_are_bound_to_the_destination(cloud, server, monkeypatch):
+    cloud.set(server, network_info=[VIF("port", "net", "net", "fa:16:3e:00:00:01", "bridge").to_primitive()])
+    old, new = cloud.get(server).host, _other(cloud, server)
+    source, seen = cloud.hosts[old].host, []
+    leave, move = source.driver.live.leave, source.network.move
+    monkeypatch.setattr(source.driver.live, "leave", lambda *arguments: (seen.append("leave"), leave(*arguments))[1])
+    monkeypatch.setattr(source.network, "move", lambda *arguments: (seen.append("move"), move(*arguments))[1])
+    cloud.wait_action(_migrate(cloud, server, host=new), objects.DONE)
+    assert seen[:2] == ["leave", "move"]
+    _is_at(cloud, server, new)
+
+
 def test_a_source_that_is_killed_after_the_switch_goes_on(cloud, server, monkeypatch):
     old, new = cloud.get(server).host, _other(cloud, server)
     killed = []
