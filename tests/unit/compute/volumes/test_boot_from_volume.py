@@ -397,9 +397,10 @@ def test_a_volume_that_becomes_an_error(cloud):
 
 def broken(cloud, volume):
     cloud.wait_for(lambda: cloud.status(volume.id) == "available")
-    record = cloud.volumes._volumes.read(volume.id)
-    record.status = "error"
-    cloud.volumes._volumes.write(volume.id, record)
+    with cloud.volumes._lock.held():        # the thread that makes the volume may not have written its status yet
+        record = cloud.volumes._volumes.read(volume.id)
+        record.status = "error"
+        cloud.volumes._volumes.write(volume.id, record)
     return volume
 
 
