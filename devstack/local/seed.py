@@ -131,7 +131,9 @@ def network(cloud):
     cloud.ensure(root, "subnetpools", "subnetpool", "default-v4", is_default=True, shared=True, prefixes=["10.64.0.0/12"],
                  default_prefixlen=26)
     cloud.ensure(root, "subnets", "subnet", "public-subnet", network_id=public["id"], ip_version=4, cidr=EXTERNAL,
-                 gateway_ip=EXTERNAL.replace("0/24", "1"), enable_dhcp=False)
+                 gateway_ip=EXTERNAL.replace("0/24", "1"), enable_dhcp=False,
+                 # the addresses below are this machine's, the second host's (lib/hosts.sh), and those of tests
+                 allocation_pools=[{"start": EXTERNAL.replace("0/24", "10"), "end": EXTERNAL.replace("0/24", "254")}])
     subnet = cloud.ensure(root, "subnets", "subnet", "private-subnet", network_id=private["id"], ip_version=4,
                           cidr="10.11.0.0/16", project_id=demo)
     router = cloud.ensure(root, "routers", "router", ROUTER, project_id=demo,
