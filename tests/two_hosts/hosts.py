@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -96,6 +97,19 @@ class _Killed:
 
 _killed: dict[str, _Killed] = {}
 _off: list[str] = []        # hosts without power
+
+
+def until_agents_work() -> None:
+    """Neutron's agents for Open vSwitch have begun a new round each. The death of the broker may stop an agent for two minutes.
+    When it goes on, it takes from the bridge the tap of a port that had left and has come back meanwhile."""
+    logs = list((STACK_DIR / "log").glob("*ovs-agent.log"))
+    begun = {path: path.stat().st_size for path in logs}
+
+    def works(path: pathlib.Path) -> bool:
+        with path.open("rb") as log:
+            log.seek(begun[path])
+            return bool(re.search(rb"rpc_loop - iteration:\d+ started", log.read()))
+    wait_for("Neutron's agents", lambda: all(map(works, logs)), 300, 1)
 
 
 def kill(daemon: str) -> None:
