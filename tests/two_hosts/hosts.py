@@ -47,6 +47,20 @@ class HostFiles:
         }
         return [f"{self.name}: {what} {one}" for what, names in found.items() for one in names]
 
+    def data_path(self) -> str:
+        """The way of packets to the guests of this host, for the message of a test that failed."""
+        control = self.switch / "vswitchd.ctl"
+        told = [run(*self.prefix, "ip", "-s", "link", "show", "type", "tun", check=False),
+                self._vsctl("--columns=name,tag", "list", "Port"),
+                self._vsctl("--columns=name,ofport,ifindex,link_state,external_ids", "list", "Interface")]
+        for bridge in ("br-int", "br-ex"):
+            told += [run("ovs-appctl", "-t", control, "fdb/show", bridge, check=False),
+                     run("ovs-ofctl", "dump-ports", f"{self.switch / bridge}.mgmt", check=False)]
+        told += [run("ovs-appctl", "-t", control, "dpctl/dump-conntrack", check=False)]
+        for guest in self._virsh("list", "--name").split():
+            told += [self._virsh("qemu-monitor-command", guest, "--hmp", what) for what in ("info status", "info network")]
+        return "\n".join([f"--- {self.name or 'first host'}", *told])
+
     def slow_down(self, server: str) -> None:
         """Live migrations of a guest from here take their time, before the guest goes on and after: disk and memory are copied
         with so many MiB a second."""

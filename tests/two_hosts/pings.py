@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 
 from tests.support.process import wait_for
-from tests.two_hosts.hosts import HERE, run
+from tests.two_hosts.hosts import HERE, HOST2, run
 
 NAMESPACE = "nl-pinger"
 VLAN, VLAN_SUBNET = 2007, "172.24.7.0/24"      # of a provider network that a test makes
@@ -49,7 +49,17 @@ def answers(address: str) -> bool:
 
 def until_it_answers(address: str, seconds: float = 240) -> None:
     """AssertionError when it does not within so many seconds."""
-    wait_for(f"{address} to answer", lambda: answers(address), seconds, 0.5)
+    try:
+        wait_for(f"{address} to answer", lambda: answers(address), seconds, 0.5)
+    except AssertionError as error:
+        # once more: the counters show how far a ping comes
+        before, again, after = _data_paths(), answers(address), _data_paths()
+        raise AssertionError(f"{error}; a ping later: {again}\n{before}\n--- after one ping\n{after}") from None
+
+
+def _data_paths() -> str:
+    neighbours = run("ip", "netns", "exec", NAMESPACE, "ip", "neigh", check=False)
+    return "\n".join([HERE.data_path(), HOST2.data_path(), neighbours])
 
 
 class Pings:
