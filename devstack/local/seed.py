@@ -132,7 +132,7 @@ def network(cloud):
                  default_prefixlen=26)
     cloud.ensure(root, "subnets", "subnet", "public-subnet", network_id=public["id"], ip_version=4, cidr=EXTERNAL,
                  gateway_ip=EXTERNAL.replace("0/24", "1"), enable_dhcp=False,
-                 # the addresses below are this machine's, the second host's (lib/hosts.sh), and those of tests
+                 # the addresses up to .9 belong to this machine, the second host (lib/hosts.sh) and tests/two_hosts
                  allocation_pools=[{"start": EXTERNAL.replace("0/24", "10"), "end": EXTERNAL.replace("0/24", "254")}])
     subnet = cloud.ensure(root, "subnets", "subnet", "private-subnet", network_id=private["id"], ip_version=4,
                           cidr="10.11.0.0/16", project_id=demo)

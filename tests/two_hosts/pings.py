@@ -52,14 +52,20 @@ def until_it_answers(address: str, seconds: float = 240) -> None:
     try:
         wait_for(f"{address} to answer", lambda: answers(address), seconds, 0.5)
     except AssertionError as error:
-        # once more: the counters show how far a ping comes
+        # the counters before and after one more ping show how far it comes
         before, again, after = _data_paths(), answers(address), _data_paths()
         raise AssertionError(f"{error}; a ping later: {again}\n{before}\n--- after one ping\n{after}") from None
 
 
 def _data_paths() -> str:
-    neighbours = run("ip", "netns", "exec", NAMESPACE, "ip", "neigh", check=False)
-    return "\n".join([HERE.data_path(), HOST2.data_path(), neighbours])
+    """Of both hosts. A host without power tells nothing."""
+    told = [run("ip", "netns", "exec", NAMESPACE, "ip", "neigh", check=False)]
+    for host in (HERE, HOST2):
+        try:
+            told.append(host.data_path())
+        except (OSError, subprocess.CalledProcessError) as error:
+            told.append(f"--- {host.name or 'first host'}: {error}")
+    return "\n".join(told)
 
 
 class Pings:

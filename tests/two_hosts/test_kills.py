@@ -18,6 +18,11 @@ def _kill(victim: str, source: str) -> None:
     hosts.mend()
 
 
+def _until_agents_work(victim: str) -> None:
+    if victim == "broker":
+        hosts.until_agents_work()
+
+
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_live_migrations(cloud: Cloud, victim: str) -> None:
     server = cloud.boot(cloud.node)
@@ -32,8 +37,7 @@ def test_live_migrations(cloud: Cloud, victim: str) -> None:
         numbers, now = counts(cloud.console(server))
         assert now == boots
         assert numbers == sorted(set(numbers))
-        if victim == "broker":
-            hosts.until_agents_work()
+        _until_agents_work(victim)
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
@@ -51,8 +55,7 @@ def test_cold_migrations(cloud: Cloud, victim: str) -> None:
         if status == "VERIFY_RESIZE":
             cloud.does(server, "confirmResize")
         until_it_answers(address)
-        if victim == "broker":
-            hosts.until_agents_work()
+        _until_agents_work(victim)
     for end in ("confirmResize", "revertResize"):
         source = cloud.host(server)
         cloud.does(server, "migrate", status="VERIFY_RESIZE")
@@ -62,8 +65,7 @@ def test_cold_migrations(cloud: Cloud, victim: str) -> None:
         assert (cloud.host(server) == source) == (end == "revertResize")
         until_it_answers(address)
         print(f"{victim} killed in {end}: it answers", flush=True)
-        if victim == "broker":
-            hosts.until_agents_work()
+        _until_agents_work(victim)
 
 
 def test_shelve_and_unshelve(cloud: Cloud) -> None:
