@@ -67,6 +67,10 @@ class HostFiles:
         self._virsh("migrate-setspeed", server, "4")
         self._virsh("migrate-setspeed", server, "2", "--postcopy")
 
+    def unplug(self, device: str) -> None:
+        """Take a tap from its bridge."""
+        self._vsctl("del-port", device)
+
     def _virsh(self, *arguments: str) -> str:
         uri = f"qemu+unix:///system?socket={self.libvirt / 'run' / 'libvirt-sock'}"
         return run("virsh", "-q", "-c", uri, *arguments)

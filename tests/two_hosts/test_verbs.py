@@ -9,7 +9,7 @@ import pytest
 from tests.support.process import wait_for
 from tests.two_hosts import hosts
 from tests.two_hosts.cloud import Cloud
-from tests.two_hosts.pings import VLAN, VLAN_SUBNET, answers, until_it_answers
+from tests.two_hosts.pings import VLAN, VLAN_SUBNET, Pings, answers, until_it_answers
 
 HOST2 = hosts.HOST2.name
 # anti-spoofing lets a subport's own MAC address through alone; QEMU without vhost forgets a nic's VLANs when the guest moves
@@ -73,6 +73,19 @@ def test_nics(cloud: Cloud) -> None:
     cloud.call("compute", "DELETE", f"servers/{server}/os-interface/{made['port_id']}")
     wait_for("the port's end", lambda: len(cloud.get("network", f"v2.0/ports?device_id={server}")["ports"]) == 1, 120, 0.5)
     until_it_answers(cloud.address(server))
+
+
+def test_a_tap_that_somebody_took_from_its_bridge(cloud: Cloud) -> None:
+    """Neutron's agent does so when a server comes back to a host that it has just left."""
+    server = cloud.boot(HOST2)
+    address = cloud.address(server)
+    until_it_answers(address)
+    [port] = cloud.get("network", f"v2.0/ports?device_id={server}")["ports"]
+    with Pings(address) as pings:
+        hosts.HOST2.unplug("tap" + port["id"][:11])
+        wait_for("the host to put it back", lambda: any(
+            "was put back" in line and server in line for line in hosts.HOST2.log().splitlines()), 60, 0.5)
+    print(f"{pings.gap:.1f} s without an answer", flush=True)
 
 
 @pytest.fixture
