@@ -98,5 +98,7 @@ class NicComparison:
         LOG.info("its ports stay here, whatever a live migration has left", extra={"instance_uuid": instance.uuid})
 
     def _plug(self, instance: Instance) -> None:
+        if instance.uuid not in self._host.driver.unplugged():
+            return      # the operation before this one has made the nic again
         self._host.driver.plug(instance, instance.network_info)
         LOG.warning("a nic had been taken from its bridge, and was put back", extra={"instance_uuid": instance.uuid})

@@ -92,7 +92,6 @@ class Taps:
         if not (_DEVICES / device).exists():
             several = guest_config.nic(instance, vif).queues > 1
             run("ip", "tuntap", "add", "dev", device, "mode", "tap", *(["multi_queue"] if several else []))
-        run("ip", "link", "set", "dev", device, "alias", f"{_ALIAS} {instance.uuid}")
         # a tap with the guest's own address would keep the guest's packets from the bridge
         run("ip", "link", "set", "dev", device, "address", "fe" + vif.mac_address[2:],
             *(["mtu", str(vif.mtu)] if vif.mtu else []), "up")
@@ -101,6 +100,8 @@ class Taps:
         run(*_VSCTL, *self._trunk_bridge(bridge, vif), "--", "--may-exist", "add-port", bridge, device,
             "--", "set", "Interface", device, *(f'external_ids:{name}="{value}"' for name, value in ids.items()),
             *([f"mtu_request={vif.mtu}"] if vif.mtu else []))
+        # last: a tap that is about to get its bridge is not one that has lost it
+        run("ip", "link", "set", "dev", device, "alias", f"{_ALIAS} {instance.uuid}")
 
     @staticmethod
     def _trunk_bridge(bridge: str, vif: VIF) -> list[str]:
