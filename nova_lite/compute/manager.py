@@ -48,6 +48,7 @@ RECOVERY_PAUSES = retry.Backoff(2.0, 10.0)
 JOIN_SECONDS = 0.2
 _GIVE_BACK_SECONDS = 5.0
 TIDY_INTERVAL = 1800.0
+PLUG_INTERVAL = 5.0
 RULES_INTERVAL = 60.0       # a message that security groups have changed may be lost
 _RULES = "security rules"   # the name of its queue
 _FULL_REPORT_EVERY = 30      # heartbeats: a conductor that lost the inventory gets it again
@@ -148,6 +149,7 @@ class ComputeManager:
         loops: list[tuple[float, Callable[[], None]]] = [(self._interval, self._heartbeat),
                                                          (TIDY_INTERVAL, self.host.driver.tidy),
                                                          (RULES_INTERVAL, self._look_at_rules),
+                                                         (PLUG_INTERVAL, self._nics.plug_again),
                                                          (WINDOW, self.callers.forget)]
         if self.conf.compute.sync_power_state_interval > 0:
             loops.append((self.conf.compute.sync_power_state_interval, self._sync_power_states))

@@ -4,6 +4,9 @@ The service is asked once per host and round, whatever the number of servers. Fo
 the record is read; the service is asked again only when the record differs. A port that is marked as leaving, though its server
 does not move, is left over from a live migration that was interrupted: Neutron's agent would not wire it at the next start of
 the guest. It is bound to this host again.
+
+Each few seconds it puts back the nics that somebody has taken from their bridge. Neutron's agent for Open vSwitch takes a nic
+away when it handles late that the server has left the host, and the server has come back meanwhile.
 """
 from __future__ import annotations
 
@@ -61,24 +64,39 @@ class NicComparison:
         for server, ports in now.items():
             if ports != before.get(server):
                 self._tell(server, CHANGED, None, ports)
-            is_leaving = server in self._suspects or any(port.leaving for port in ports.values())
-            if is_leaving and server not in self._queued:
-                self._queued.add(server)
-                self._later(server, partial(self._rebind, server))
+            if server in self._suspects or any(port.leaving for port in ports.values()):
+                self._repair(server, self._rebind)
         self._suspects.intersection_update(now)
 
-    def _rebind(self, instance_uuid: str, _waited: bool = False) -> None:
-        """Bind the port again, in the server's queue. After a failure, or while an operation works on the server, the next
-        round tries again."""
-        host, context, extra = self._host, admin_context(), {"instance_uuid": instance_uuid}
+    def plug_again(self) -> None:
+        """Put back the nics that are on no bridge."""
+        for server in sorted(self._host.driver.unplugged()):
+            self._repair(server, self._plug)
+
+    def _repair(self, instance_uuid: str, repair: Callable[[Instance], None]) -> None:
+        """Repair the nics of a server, in the server's queue. After a failure, or while an operation works on the server, the
+        next round tries again."""
+        if instance_uuid not in self._queued:
+            self._queued.add(instance_uuid)
+            self._later(instance_uuid, partial(self._run, instance_uuid, repair))
+
+    def _run(self, instance_uuid: str, repair: Callable[[Instance], None], _waited: bool = False) -> None:
+        extra = {"instance_uuid": instance_uuid}
         self._queued.discard(instance_uuid)
         try:
-            instance = Instance.from_primitive(host.conductor.get_instance(context, instance_uuid))
-            if instance.host == host.name and instance.task_state is None:
-                host.network.move(context, instance, host.name)
-                self._suspects.discard(instance_uuid)
-                LOG.info("its ports stay here, whatever a live migration has left", extra=extra)
+            instance = Instance.from_primitive(self._host.conductor.get_instance(admin_context(), instance_uuid))
+            if instance.host == self._host.name and instance.task_state is None:
+                repair(instance)
         except exception.InstanceNotFound:
             LOG.debug("the server is gone", extra=extra)
         except Exception as error:
-            LOG.error("its ports may seem to leave this host: %s", error, extra=extra, exc_info=needs_stack(error))
+            LOG.error("its nics were not repaired: %s", error, extra=extra, exc_info=needs_stack(error))
+
+    def _rebind(self, instance: Instance) -> None:
+        self._host.network.move(admin_context(), instance, self._host.name)
+        self._suspects.discard(instance.uuid)
+        LOG.info("its ports stay here, whatever a live migration has left", extra={"instance_uuid": instance.uuid})
+
+    def _plug(self, instance: Instance) -> None:
+        self._host.driver.plug(instance, instance.network_info)
+        LOG.warning("a nic had been taken from its bridge, and was put back", extra={"instance_uuid": instance.uuid})

@@ -204,6 +204,12 @@ class ComputeDriver(Protocol):
     def detach_interface(self, instance: Instance, vif: VIF) -> None:
         """Detach a nic from the guest and wait until the guest has released it. Raises VirtDriverError when it does not."""
 
+    def unplugged(self) -> set[str]:
+        """uuids of servers with a nic that somebody has taken from its bridge. Called each few seconds."""
+
+    def plug(self, instance: Instance, network_info: list[VIF]) -> None:
+        """Put the interfaces of a guest on their bridges again; those that are there stay."""
+
     def snapshot(self, instance: Instance, check: Checker = wanted) -> AbstractContextManager[DiskCopy]:
         """The root disk at this moment, copied while the guest runs. The file exists within the ``with`` block; a file that a
         killed run has left is deleted first. Raises VirtDriverError, OSError without space, or the error of ``check``: then the

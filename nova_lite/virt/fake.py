@@ -301,6 +301,14 @@ class FakeDriver:
         """It is forgotten."""
         self._set(instance_uuid + ASIDE, None)
 
+    def unplugged(self) -> set[str]:
+        """There are no bridges."""
+        return set()
+
+    def plug(self, instance: Instance, network_info: list[VIF]) -> None:
+        """There are no bridges."""
+        self._act("plug", instance)
+
     @contextlib.contextmanager
     def snapshot(self, instance: Instance, check: Checker = wanted) -> Iterator[DiskCopy]:
         """A few bytes that name the guest."""

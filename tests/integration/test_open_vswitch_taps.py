@@ -66,6 +66,17 @@ def test_a_tap_that_an_agent_took_from_the_bridge_comes_back(bridge, nic, server
     assert vsctl("get", "Interface", nic.devname, "external_ids:iface-id").strip('"') == nic.id
 
 
+def test_a_tap_that_is_on_no_bridge_is_found(bridge, nic, server):
+    one = Taps("one")
+    assert one.unplugged() == set()
+    one.make(server, [nic])
+    assert one.unplugged() == set()
+    vsctl("del-port", nic.devname)
+    assert one.unplugged() == {server.uuid}
+    one.remove([nic])
+    assert one.unplugged() == set()
+
+
 def test_a_tap_that_is_made_anew_is_a_new_interface(bridge, nic, server):
     """OVN's controller claims the port again then, which makes Neutron say once more that it is wired."""
     taps = Taps("one")

@@ -343,6 +343,15 @@ class LibvirtDriver:
         """Its files; the domain was undefined long ago."""
         self._moves.drop_aside(instance.uuid)
 
+    def unplugged(self) -> set[str]:
+        """Those with a tap that Open vSwitch does not have."""
+        return self._taps.unplugged()
+
+    def plug(self, instance: Instance, network_info: list[VIF]) -> None:
+        """The taps of a guest that runs; without a guest there are none."""
+        if self.power_state(instance) not in (None, states.SHUTDOWN):
+            self._taps.make(instance, network_info)
+
     def left_behind(self) -> set[str]:
         """By the records in the directories, and by secrets and taps of servers that have no guest here."""
         return self._moves.left_behind() | (self._volumes.kept_for() | self._taps.kept_for()) - set(self.power_states())

@@ -6,6 +6,7 @@ host finds what a killed daemon has left.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import shutil
@@ -21,6 +22,7 @@ from nova_lite.virt.libvirt import guest_config
 LOG = log.getLogger(__name__)
 _DEVICES = pathlib.Path("/sys/class/net")
 _TRUNK = "tbr-"         # Neutron's prefix of the bridge of a trunk; Neutron waits for the host to make that bridge
+_ALIAS = "nova_lite-server"     # the first word of the alias of a tap; the other one is the server
 _MAKER, _SERVER = "nova_lite-host", "vm-uuid"
 _VSCTL = ("ovs-vsctl", "--timeout=10")
 
@@ -57,6 +59,24 @@ class Taps:
             elif self._netns or (_DEVICES / vif.devname).exists():
                 run("ip", *(["-n", self._netns] if self._netns else []), "link", "delete", "dev", vif.devname, check=False)
 
+    def unplugged(self) -> set[str]:
+        """The servers that have a tap without a bridge. The tap's alias says whose it is."""
+        servers: dict[str, str] = {}
+        for path in _DEVICES.glob("*/ifalias"):
+            with contextlib.suppress(OSError):      # it goes at this moment
+                kind, _, server = path.read_text().strip().partition(" ")
+                if kind == _ALIAS:
+                    servers[path.parent.name] = server
+        if not servers:
+            return set()
+        done = run(*_VSCTL, "--format=json", "--columns=name", "list", "Interface", check=False)
+        if done.returncode:
+            LOG.warning("Open vSwitch does not list its interfaces: %s", done.stderr.strip())
+            return set()
+        for [name] in json.loads(done.stdout)["data"]:
+            servers.pop(name, None)
+        return set(servers.values())
+
     def kept_for(self) -> set[str]:
         """The servers that this host has made taps for."""
         return {server for server, _, _ in self._found()}
@@ -72,6 +92,7 @@ class Taps:
         if not (_DEVICES / device).exists():
             several = guest_config.nic(instance, vif).queues > 1
             run("ip", "tuntap", "add", "dev", device, "mode", "tap", *(["multi_queue"] if several else []))
+        run("ip", "link", "set", "dev", device, "alias", f"{_ALIAS} {instance.uuid}")
         # a tap with the guest's own address would keep the guest's packets from the bridge
         run("ip", "link", "set", "dev", device, "address", "fe" + vif.mac_address[2:],
             *(["mtu", str(vif.mtu)] if vif.mtu else []), "up")

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 import nova_lite.conf
+from nova_lite import exception
 from nova_lite.compute.nic_comparison import NicComparison
 from nova_lite.network.neutron import NeutronNetwork
 from tests.support.fake_neutron import CREDENTIALS, FakeNeutron, Refused
+from tests.unit.virt.libvirt.builders import instance, vif
 
 ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 CHANGED, DELETED = "network-changed", "network-vif-deleted"
@@ -28,7 +30,18 @@ class World:
         self.one, self.two = port(ONE), port(TWO)
         port("dhcp", "network:dhcp")
         port("other", host="elsewhere")
-        self._comparison = NicComparison(SimpleNamespace(name="here", network=network), self._tell, self._later)
+        self.records = {ONE: instance(uuid=ONE, host="here", network_info=[vif(id=self.one)]),
+                        TWO: instance(uuid=TWO, host="here", network_info=[vif(id=self.two)])}
+        self.unplugged, self.plugged = set(), []
+        conductor = SimpleNamespace(get_instance=self._record)
+        driver = SimpleNamespace(unplugged=lambda: self.unplugged, plug=self._plug)
+        self._comparison = NicComparison(
+            SimpleNamespace(name="here", network=network, conductor=conductor, driver=driver), self._tell, self._later)
+
+    def _record(self, _context, server):
+        if server not in self.records:
+            raise exception.InstanceNotFound(instance_id=server)
+        return self.records[server].to_primitive()
 
     def _tell(self, server, event, port, ports=None):
         """What the network says of all the server's ports is told along with a change."""
@@ -36,15 +49,20 @@ class World:
                 if event == CHANGED else ports is None)
         self.told.append((server, event, port))
 
-    @staticmethod
-    def _later(server, _function):
-        raise AssertionError(f"a port of {server} leaves, which nobody said")
+    def _later(self, server, function):
+        assert self.unplugged, f"a port of {server} leaves, which nobody said"
+        function(False)
+
+    def _plug(self, server, nics):
+        self.plugged.append((server.uuid, [nic.id for nic in nics]))
+        self.unplugged.discard(server.uuid)
 
     def round(self):
         """The events that it takes the place of."""
         self.told.clear()
         self.neutron.calls.clear()
         self._comparison.run()
+        self._comparison.plug_again()
         return sorted(self.told, key=str)
 
 
@@ -102,3 +120,28 @@ def test_what_changes_while_neutron_is_away_is_found_later(world):
     assert world.round() == []
     world.neutron.before = lambda method, what: None
     assert world.round() == [(ONE, CHANGED, None)]
+
+
+def test_a_nic_that_somebody_took_from_its_bridge_is_put_back(world):
+    world.unplugged = {ONE}
+    assert world.round() == []
+    assert world.plugged == [(ONE, [world.one])]
+
+
+@pytest.mark.parametrize("busy", [{"task_state": "migrating"}, {"host": "elsewhere"}])
+def test_a_nic_is_not_put_back_while_an_operation_moves_its_server(world, busy):
+    world.unplugged = {ONE}
+    for name, value in busy.items():
+        setattr(world.records[ONE], name, value)
+    world.round()
+    assert world.plugged == []
+    world.records[ONE].task_state, world.records[ONE].host = None, "here"
+    world.round()
+    assert world.plugged == [(ONE, [world.one])]
+
+
+def test_a_nic_of_a_server_that_is_gone_is_not_put_back(world):
+    world.unplugged = {ONE}
+    del world.records[ONE]
+    world.round()
+    assert world.plugged == []
