@@ -5,8 +5,8 @@ the record is read; the service is asked again only when the record differs. A p
 does not move, is left over from a live migration that was interrupted: Neutron's agent would not wire it at the next start of
 the guest. It is bound to this host again.
 
-Each few seconds it puts back the nics that somebody has taken from their bridge. Neutron's agent for Open vSwitch takes a nic
-away when it handles late that the server has left the host, and the server has come back meanwhile.
+Every few seconds it looks for nics that are on no bridge, and puts them back. Neutron's agent for Open vSwitch may take a nic
+from its bridge seconds after the server has left the host. A server that has come back by then has no network.
 """
 from __future__ import annotations
 

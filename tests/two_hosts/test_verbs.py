@@ -75,7 +75,7 @@ def test_nics(cloud: Cloud) -> None:
     until_it_answers(cloud.address(server))
 
 
-def test_a_tap_that_somebody_took_from_its_bridge(cloud: Cloud) -> None:
+def test_a_tap_that_somebody_took_from_its_bridge_is_put_back(cloud: Cloud) -> None:
     """Neutron's agent does so when a server comes back to a host that it has just left."""
     server = cloud.boot(HOST2)
     address = cloud.address(server)
