@@ -107,6 +107,7 @@ class ComputeManager:
         self._first_task_state = states.SPAWNING if conf.network.driver == "null" else states.NETWORKING
         self._recovery = threading.Thread(target=self._recover, name=f"recovery-{host}", daemon=True)
         self._ready, self._rules_wait = threading.Event(), threading.Event()
+        self.reported = threading.Event()       # the scheduler may choose this host
         # leases are renewed by heartbeats: two may be lost before a lease is
         self._interval = min(conf.compute.report_interval, conf.conductor.lease_seconds / 3)
         self._reports, self._looks, self._last_report = 0, _LOOKS, time.monotonic()
@@ -207,6 +208,7 @@ class ComputeManager:
         if now - self._last_report > 2 * self._interval:
             self._looks = _LOOKS
         self._last_report, self._last_inventory, self._reports = now, inventory, self._reports + 1
+        self.reported.set()
         if self._ready.is_set():
             self._take_up(answer["actions"])
             if self._looks:

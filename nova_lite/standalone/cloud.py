@@ -4,6 +4,8 @@ from __future__ import annotations
 import fcntl
 import os
 import pathlib
+import time
+from collections.abc import Sequence
 from typing import IO, Any
 
 from oslo_config import cfg
@@ -20,6 +22,7 @@ from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.standalone import seed
 
 LOG = log.getLogger(__name__)
+FIRST_REPORT_SECONDS = 30.0     # for which the API waits for the reports of the compute hosts
 
 
 class StandaloneCloud:
@@ -57,8 +60,10 @@ class StandaloneCloud:
         host, transport = self.conf.host, runner.transport
         runner.add_manager(rpc.CONDUCTOR, host, ConductorManager(self.conf, transport))
         runner.add_manager(rpc.SCHEDULER, host, SchedulerManager(self.conf, transport))
-        for name in service.compute_hosts(self.conf):
-            runner.add_manager(rpc.COMPUTE, name, ComputeManager(self.conf, transport, name))
+        computes = [ComputeManager(self.conf, transport, name) for name in service.compute_hosts(self.conf)]
+        for compute in computes:
+            runner.add_manager(rpc.COMPUTE, compute.host.name, compute)
+        runner.add_door(_FirstReports(computes))
         runner.add_wsgi(api_wsgi.loadapp(self.conf, "compute"), self.conf.api.listen, self.conf.api.port,
                         self.conf.api.tls_cert_file, self.conf.api.tls_key_file)
         runner.add_wsgi(api_wsgi.loadapp(self.conf, "metadata"), self.conf.metadata.listen, self.conf.metadata.port)
@@ -69,3 +74,23 @@ class StandaloneCloud:
         """After the services have stopped: the guests run on, and so does the daemon that holds them."""
         if self._lock is not None:
             self._lock.close()
+
+
+class _FirstReports:
+    """A door before the API's: it opens when the compute hosts have reported. A client that boots a server as soon as the API
+    answers would find no host before that."""
+
+    port = 0
+
+    def __init__(self, computes: Sequence[ComputeManager]) -> None:
+        self._computes = computes
+
+    def start(self) -> None:
+        """Wait for the reports. A hypervisor that does not answer keeps the API closed for FIRST_REPORT_SECONDS only."""
+        deadline = time.monotonic() + FIRST_REPORT_SECONDS
+        for compute in self._computes:
+            if not compute.reported.wait(max(0.0, deadline - time.monotonic())):
+                LOG.warning("the compute host %s has not reported yet; no server can be built there", compute.host.name)
+
+    def stop(self) -> None:
+        """Nothing is open."""
