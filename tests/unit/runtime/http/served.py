@@ -11,15 +11,15 @@ Serve = Callable[..., int]
 
 
 def exchange(port: int, *sent: bytes) -> bytes:
-    """All that comes back until the server closes, or is silent."""
-    with socket.create_connection(("127.0.0.1", port), 5) as sock:
+    """All that comes back until the server closes: the client sends no more requests, and says so."""
+    with socket.create_connection(("127.0.0.1", port), 30) as sock:
         for part in sent:
             sock.sendall(part)
         answer = b""
-        sock.settimeout(0.4)
-        with contextlib.suppress(TimeoutError):
-            while more := sock.recv(65536):
-                answer += more
+        with contextlib.suppress(OSError):      # the server has closed the connection already
+            sock.shutdown(socket.SHUT_WR)
+        while more := sock.recv(65536):
+            answer += more
     return answer
 
 
