@@ -23,7 +23,7 @@ ASIDE = "_resize"
 _POWER = {"ACTIVE": states.RUNNING, "RESCUE": states.RUNNING, "PAUSED": states.POWER_PAUSED, "SHUTOFF": states.SHUTDOWN,
           "SUSPENDED": states.SHUTDOWN, "SHELVED": states.SHUTDOWN, "SOFT_DELETED": states.SHUTDOWN}
 # the only reasons for which kills alone may end an action in an error; volumes of files are made by the API's process
-_EXCUSES = re.compile("No valid host|is down|workers died|was given up|did not finish being created|still in use|"
+_EXCUSES = re.compile("No valid host|stopped reporting|workers died|was given up|did not finish being created|still in use|"
                       "\\[fake\\] fail")
 
 
