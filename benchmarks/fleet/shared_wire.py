@@ -2,8 +2,8 @@
 
     python -m benchmarks.fleet.shared_wire --config-file FILE ...
 
-All hosts of ``[fake] hosts`` have the queues that oslo.messaging's driver gives to a server, and all of these are consumed by
-one connection. Hosts start one after the other, spread over one report interval: so do their heartbeats.
+All hosts of ``[fake] hosts`` have the queue of a compute host each, and one connection receives from all of them. Hosts start
+one after the other, spread over one report interval: so do their heartbeats.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import oslo_messaging as messaging
-from oslo_messaging._drivers import amqpdriver, base, common
+from oslo_messaging._drivers import amqpdriver, base
 from oslo_messaging.rpc.server import RPCServer
 
 from nova_lite import rpc
@@ -59,13 +59,10 @@ class _Wire(RPCServer):
 
     def _create_listener(self) -> Any:
         driver = self.transport._driver
-        conn = driver._get_connection(common.PURPOSE_LISTEN)
-        listener = _Listener(driver, conn)
+        share = driver.share("server")
+        listener = _Listener(driver, share)
         for host in self._hosts:
-            take = listener.for_host(host)
-            for topic in (rpc.COMPUTE, f"{rpc.COMPUTE}.{host}"):
-                conn.declare_topic_consumer(exchange_name=rpc.EXCHANGE, topic=topic, callback=take)
-            conn.declare_fanout_consumer(rpc.COMPUTE, take)
+            share.declare_server_queue(self.conf.rpc.exchange, f"{rpc.COMPUTE}.{host}", listener.for_host(host), of_host=True)
         return base.PollStyleListenerAdapter(listener, 1, None)
 
 

@@ -22,7 +22,7 @@ from nova_lite.virt.fake import FakeDriver
 FULL_EVERY = 30         # heartbeats with an inventory: compute/manager.py
 OWN_SECONDS = 60        # one run of the longest frequent task of a conductor
 THREADS = 24            # conductors write together what comes at the same time; a client has 30 connections
-_KIND = re.compile(r"^(compute_fanout|reply|compute)[_.]")
+_KIND = re.compile(r"^nova_lite\.(reply|compute)\.")
 
 
 def measure(cloud: Cloud, window: float, events: int) -> dict[str, Any]:

@@ -12,7 +12,10 @@ def main() -> int:
 
 def _build(runner: service.Service) -> None:
     from nova_lite.compute.manager import ComputeManager
+    from nova_lite.rpc import rabbit
 
+    hosts = service.compute_hosts(runner.conf)
+    rabbit.use_few_connections(runner.conf, len(hosts))
     transport = runner.transport
-    for host in service.compute_hosts(runner.conf):
+    for host in hosts:
         runner.add_manager(rpc.COMPUTE, host, ComputeManager(runner.conf, transport, host))

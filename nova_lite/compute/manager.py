@@ -33,7 +33,7 @@ from nova_lite.objects.action import Action
 from nova_lite.objects.instance import Instance
 from nova_lite.objects.migration import Migration
 from nova_lite.objects.network import PortState
-from nova_lite.rpc import cloud_id, sender
+from nova_lite.rpc import sender
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.rpc.port_store import RpcPortStore
 from nova_lite.runtime.rpc_callers import WINDOW, Callers, ControlPlane
@@ -87,13 +87,11 @@ class ComputeManager:
                          volume_base.load(conf), self.conductor, ExternalEvents(conf, network), conf, share_base.load(conf),
                          vendor_data=vendor_data.load(conf), clock=clock)
         self._stopping = self.host.stopping
-        self._cloud: str | None = None      # known from the first answer of a conductor
         self._queues = ServerQueues()
         self._nics = NicComparison(self.host, self._look_at_nics, self._later)
         self.callers = Callers(conf, RULES, ControlPlane(conf, host))
         self.endpoints: list[object] = self.callers.before([
-            self, Queries(self.host, self._nics.suspect), Consoles(conf, self.host), MigrationSource(self.host, self._soon),
-            cloud_id.Member(host, lambda: self._cloud)])
+            self, Queries(self.host, self._nics.suspect), Consoles(conf, self.host), MigrationSource(self.host, self._soon)])
         self._network_refresh = NetworkInfoRefresh(self.host)
         # builds that wait for a free place hold up nothing else, and neither do guests that shut down slowly, or disks that are
         # copied for hours; what another host waits for waits for no other host
@@ -167,7 +165,7 @@ class ComputeManager:
             pause = RECOVERY_PAUSES.seconds(count)
             try:
                 found = recovery.run(self.conf, self.host)
-                self._cloud = found.cloud
+                self.conductor.cloud = found.cloud
                 for server in found.unexpected:
                     self._remove(server)
                 for uuid in found.went_down:      # not more at once than are built

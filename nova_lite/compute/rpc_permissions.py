@@ -3,11 +3,9 @@
 """
 from __future__ import annotations
 
-from nova_lite.runtime.rpc_callers import ANYBODY, CONTROL, Rule
+from nova_lite.runtime.rpc_callers import CONTROL, Rule
 
 RULES: dict[str, Rule] = {
-    # what it answers is no secret
-    "cloud": ANYBODY,
     # the action says what has to be done
     "wake": CONTROL,
     # notifications about servers, ports, images

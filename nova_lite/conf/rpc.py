@@ -1,8 +1,12 @@
-"""[rpc]: how the services authenticate messages. Without these options senders are not authenticated."""
+"""[rpc]: how the services reach and authenticate each other. Without keys senders are not authenticated."""
 from oslo_config import cfg
 
 GROUP = "rpc"
 OPTS = [
+    cfg.StrOpt("exchange", default="nova_lite", regex=r"^[A-Za-z0-9_-]+$",
+               help="The exchange of all messages between services, and the first word of the names of their queues. All "
+                    "services of a cloud need the same one. A second cloud on the same virtual host of RabbitMQ needs another "
+                    "one."),
     cfg.StrOpt("master_key", default="", secret=True,
                help="The key of the control plane, at least 32 characters, for example of `openssl rand -hex 32`. The keys of "
                     "compute hosts are made of it. All services of the control plane and nova-lite-manage need the same one; "

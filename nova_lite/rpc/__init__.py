@@ -1,4 +1,4 @@
-"""The message bus: oslo.messaging with our context, our exceptions and quorum queues.
+"""The message bus: oslo.messaging with our context, our exceptions and our queues (``rabbit.py``).
 
 Topics: ``conductor`` and ``scheduler`` (any worker takes a message) and ``compute`` with the server name of one host.
 A message holds plain JSON types only; records cross as the dictionaries of ``nova_lite.objects``.
@@ -8,8 +8,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import os
-import random
 import threading
 import time
 import weakref
@@ -30,14 +28,10 @@ LOG = log.getLogger(__name__)
 CONDUCTOR = "conductor"
 SCHEDULER = "scheduler"
 COMPUTE = "compute"
+ADDRESSED = frozenset({COMPUTE})
+"""Topics whose messages name a server. A message of another topic names none."""
 VERSION = "1.0"
-EXCHANGE = "nova_lite"
-
-_QUEUE_DEFAULTS = {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True, "amqp_durable_queues": True,
-                   "heartbeat_in_pthread": False}
-_RECONNECT_DELAYS = (0.5, 2.5)
-"""Seconds before a lost connection is made again: each process has a delay of its own, so that not all come back at once.
-oslo.messaging's kombu_reconnect_splay changes only what its log says (impl_rabbit.py, Connection.ensure)."""
+CLOUD = "nova_lite_cloud"       # the key of a message's context that names the cloud of its sender
 
 
 class ContextSerializer(messaging.Serializer):
@@ -54,11 +48,6 @@ class ContextSerializer(messaging.Serializer):
 
     def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
         return RequestContext.from_rpc(ctxt)
-
-
-# Seconds: an idle thread that waits for messages looks this often whether it shall end. oslo.messaging has no option for
-# its own 5 s, which each stop of a process would cost twice.
-_LOOK_UP = 1.0
 
 
 # Seconds after which no call waits for an answer over an old connection
@@ -101,32 +90,15 @@ def follow(conf: cfg.ConfigOpts, transport: messaging.transport.Transport, make:
 
 
 def _make_transport(conf: cfg.ConfigOpts) -> messaging.RPCTransport:
-    messaging.set_transport_defaults(control_exchange=EXCHANGE)
-    transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=exception.MODULES)
-    if "oslo_messaging_rabbit" in conf:
-        delay = random.uniform(*_RECONNECT_DELAYS)  # noqa: S311
-        for name, value in {**_QUEUE_DEFAULTS, "kombu_reconnect_delay": delay}.items():
-            if name in conf.oslo_messaging_rabbit:
-                conf.set_default(name, value, group="oslo_messaging_rabbit")
-        _look_up_more_often()
-        if conf.oslo_messaging_rabbit.get("use_queue_manager"):      # a version may not have it yet
-            _lock_below(conf.state_path)
+    url = messaging.TransportURL.parse(conf)
+    if url.transport == "rabbit":
+        from nova_lite.rpc import rabbit
+
+        transport = messaging.transport.RPCTransport(rabbit.Driver(conf, url, conf.rpc.exchange, exception.MODULES))
+    else:
+        transport = messaging.get_rpc_transport(conf, url, allowed_remote_exmods=exception.MODULES)
     _register_hidden_options(conf)
     return transport
-
-
-def _look_up_more_often() -> None:
-    from oslo_messaging._drivers import amqpdriver
-
-    if hasattr(amqpdriver, "ACK_REQUEUE_EVERY_SECONDS_MAX"):
-        amqpdriver.ACK_REQUEUE_EVERY_SECONDS_MAX = _LOOK_UP
-
-
-def _lock_below(directory: str) -> None:
-    """oslo.messaging counts the queues of a machine under a lock of oslo.concurrency, whose options are not ours."""
-    from oslo_concurrency import lockutils
-
-    lockutils.set_defaults(lock_path=os.path.join(directory, "locks"))
 
 
 def _register_hidden_options(conf: cfg.ConfigOpts) -> None:
@@ -143,10 +115,12 @@ class Client:
     """The client side of one topic. Sub-classed in this package for each service, with the method names of its manager."""
 
     topic = ""
+    cloud: str | None = None
+    """Which cloud the sender is of, where it knows and has to say: see ``cloud_id.py``."""
 
     def __init__(self, transport: messaging.RPCTransport, sender: Says = UNKNOWN) -> None:
         self._sender, self._conf = sender, transport.conf
-        target = messaging.Target(topic=self.topic, version=VERSION)
+        target = messaging.Target(exchange=transport.conf.rpc.exchange, topic=self.topic, version=VERSION)
         self._client = messaging.get_rpc_client(transport, target, serializer=ContextSerializer())
 
     def call(self, context: RequestContext, method: str, server: str | None = None, timeout: float | None = None,
@@ -170,7 +144,13 @@ class Client:
     def _signed(self, context: RequestContext, method: str, arguments: dict[str, Any], server: str | None) -> dict[str, Any]:
         """The context, with what the sender states and proves about itself."""
         said = self._sender.say(context, method, arguments, server)
-        return context.to_rpc() | ({SENDER: said} if said else {})
+        return context.to_rpc() | ({SENDER: said} if said else {}) | ({CLOUD: self.cloud} if self.cloud else {})
+
+
+def waiting(transport: messaging.RPCTransport, topic: str) -> list[dict[str, Any]]:
+    """The contexts of messages that nobody has taken yet, where the broker shows them. They stay."""
+    look = getattr(transport._driver, "waiting", None)
+    return look(messaging.Target(exchange=transport.conf.rpc.exchange, topic=topic)) if look is not None else []
 
 
 class _NoAnswer(Exception):
@@ -226,7 +206,7 @@ def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpo
     """An RPC server on ``topic``; the caller starts, stops and waits for it."""
     from nova_lite.runtime import concurrency
 
-    target = messaging.Target(topic=topic, server=server, version=VERSION)
+    target = messaging.Target(exchange=transport.conf.rpc.exchange, topic=topic, server=server, version=VERSION)
     for endpoint in endpoints:
         endpoint.target = messaging.Target(version=VERSION)  # type: ignore[attr-defined]
     made = messaging.get_rpc_server(transport, target, list(endpoints),

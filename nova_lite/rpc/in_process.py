@@ -17,6 +17,8 @@ import oslo_messaging as messaging
 from oslo_messaging._drivers import base
 from oslo_serialization import jsonutils
 
+from nova_lite import rpc
+
 
 class Address(NamedTuple):
     """Where messages wait: at a topic, or at one server of it."""
@@ -48,16 +50,16 @@ class Message(base.RpcIncomingMessage):     # type: ignore[misc]
 class Listener(base.Listener):      # type: ignore[misc]
     """Takes the messages for one RPC server."""
 
-    def __init__(self, bus: Bus, addresses: Sequence[Address]) -> None:
+    def __init__(self, bus: Bus, address: Address) -> None:
         super().__init__(batch_size=1, batch_timeout=None)
-        self._bus, self._addresses = bus, addresses
+        self._bus, self._address = bus, address
 
     def start(self, on_incoming_callback: Any) -> None:
         super().start(on_incoming_callback)
-        self._bus.add(self, self._addresses)
+        self._bus.add(self, self._address)
 
     def stop(self) -> None:
-        self._bus.remove(self, self._addresses)
+        self._bus.remove(self, self._address)
         super().stop()
 
     def cleanup(self) -> None:
@@ -82,20 +84,22 @@ class Bus:
             else:
                 self._waiting[address].append(message)
 
-    def add(self, listener: Listener, addresses: Iterable[Address]) -> None:
+    def add(self, listener: Listener, address: Address) -> None:
         """From now on the listener gets messages, first those that wait."""
         with self._lock:
-            for address in addresses:
-                self._listeners[address].append(listener)
-                waiting = self._waiting.pop(address, ())
-                for message in waiting:
-                    listener.on_incoming_callback([message])
+            self._listeners[address].append(listener)
+            for message in self._waiting.pop(address, ()):
+                listener.on_incoming_callback([message])
 
-    def remove(self, listener: Listener, addresses: Iterable[Address]) -> None:
+    def remove(self, listener: Listener, address: Address) -> None:
         """The listener gets no more messages, as soon as this has returned."""
         with self._lock:
-            for address in addresses:
-                self._listeners[address].remove(listener)
+            self._listeners[address].remove(listener)
+
+    def waiting(self, address: Address) -> list[dict[str, Any]]:
+        """The contexts of the messages that wait."""
+        with self._lock:
+            return [message.ctxt for message in self._waiting[address]]
 
 
 _BUSES: weakref.WeakValueDictionary[str, Bus] = weakref.WeakValueDictionary()
@@ -138,7 +142,11 @@ class Driver(base.BaseDriver):      # type: ignore[misc]
         """Nothing: nobody listens to notifications in this process."""
 
     def listen(self, target: messaging.Target, batch_size: int, batch_timeout: float | None) -> Listener:
-        return Listener(self._bus, [self._address(target, target.server), self._address(target)])
+        return Listener(self._bus, self._address(target, target.server if target.topic in rpc.ADDRESSED else None))
+
+    def waiting(self, target: messaging.Target) -> list[dict[str, Any]]:
+        """The contexts of messages that nobody has taken yet."""
+        return self._bus.waiting(self._address(target, target.server))
 
     def listen_for_notifications(self, targets_and_priorities: Iterable[tuple[messaging.Target, str]], pool: str | None,
                                  batch_size: int, batch_timeout: float | None) -> Listener:

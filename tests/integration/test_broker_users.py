@@ -25,10 +25,9 @@ MASTER = "0123456789abcdef" * 4
 def permissions(host):
     """configure, write, read; then what may be sent to, and bound to, the exchange nova_lite."""
     name = host.replace(".", "\\.")
-    own = rf"compute|compute\.{name}|compute_fanout_{name}:.*|reply_{name}:.*"
-    there = f"^(nova_lite|compute_fanout|{own})$"
-    return ((there, rf"^(nova_lite|amq\.default|{own})$", there),
-            ("^conductor$", rf"^(compute|compute\.{name})$"))
+    own = rf"nova_lite\.compute\.{name}|nova_lite\.reply\.{name}\..*|compute\.{name}"
+    there = f"^(nova_lite|{own})$"
+    return (there, rf"^(nova_lite|amq\.default|{own})$", there), ("^conductor$", rf"^compute\.{name}$")
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +51,16 @@ def broker(tmp_path_factory):
 
 
 class BrokerCloud(Cloud):
-    """Each host has its own user and key, and names its queues after itself."""
+    """Each host has its own user and key."""
 
     def __init__(self, directory, broker):
         self._directory, self._broker, self._transports = directory, broker, []
-        super().__init__(directory, config=f"transport_url = {broker.url}\ncontrol_exchange = nova_lite\n",
+        super().__init__(directory, config=f"transport_url = {broker.url}\n",
                          rpc__master_key=MASTER, rpc__require_host_keys=True)
 
     def add_host(self, name):
         file = self._directory / f"{name}.conf"
-        file.write_text(f"[DEFAULT]\ntransport_url = {url(self._broker, name)}\n[oslo_messaging_rabbit]\n"
-                        f"use_queue_manager = true\nhostname = {name}\nprocessname = nova-lite-compute\n")
+        file.write_text(f"[DEFAULT]\ntransport_url = {url(self._broker, name)}\n")
         conf = nova_conf.load([], config_files=[str(file)], host=name, state_path=str(self._directory / name),
                               compute__driver="fake", network__driver="null", rpc__require_host_keys=True,
                               rpc__host_key=self._key(name))
@@ -113,13 +111,14 @@ def test_hosts_with_users_of_their_own_work_and_cannot_read_each_others_messages
         with kombu.Connection(url(broker, "h2").replace("rabbit:", "amqp:")) as connection, pytest.raises(AccessRefused):
             attempt(connection.default_channel)
 
-    for queue in ("compute.h1", "conductor", "reply_h1:nova-lite-compute:1", "scheduler"):
+    reply = f"reply.h1.{cloud.transport.conf.oslo_messaging_rabbit.processname}.1"
+    for queue in (f"nova_lite.{name}" for name in ("compute.h1", "conductor", reply, "scheduler")):
         refused(lambda channel, queue=queue: channel.basic_get(queue))
         refused(lambda channel, queue=queue: channel.basic_consume(queue))
         refused(lambda channel, queue=queue: channel.queue_delete(queue))
         refused(lambda channel, queue=queue: channel.queue_purge(queue))
     for key in ("compute.h1", "conductor", "#", "compute.*"):       # a queue of its own that gets copies of all messages
-        refused(lambda channel, key=key: channel.queue_bind("compute.h2", "nova_lite", key))
+        refused(lambda channel, key=key: channel.queue_bind("nova_lite.compute.h2", "nova_lite", key))
 
 
 def test_a_host_cannot_send_to_another_one_or_to_the_scheduler(cloud, broker):
@@ -127,7 +126,7 @@ def test_a_host_cannot_send_to_another_one_or_to_the_scheduler(cloud, broker):
         with kombu.Connection(url(broker, "h2").replace("rabbit:", "amqp:")) as connection:
             channel = connection.default_channel
             channel.basic_publish(amqp.Message("{}"), exchange="nova_lite", routing_key=key)
-            channel.queue_declare("compute.h2", passive=True)       # the broker says only now that it has refused
+            channel.queue_declare("nova_lite.compute.h2", passive=True)       # the broker says only now that it has refused
 
     for key in ("compute.h1", "compute", "scheduler"):
         with pytest.raises(AccessRefused):

@@ -121,7 +121,7 @@ def test_nobody_notices_a_change_of_users(broker, tmp_path, engine, mode):
     database = engine(tmp_path / "database").start()
     first, second = f"{mode}-1", f"{mode}-2"
     cloud = Services(tmp_path / "cloud", broker.add_user(first), database.new_database(), {"NOVA_LITE_CONCURRENCY": mode},
-                     api__workers=2, control_exchange=f"nova_lite_{mode}")
+                     api__workers=2, rpc__exchange=f"nova_lite_{mode}")
     try:
         cloud.start()
         cloud.add_image()

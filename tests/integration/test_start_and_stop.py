@@ -24,7 +24,7 @@ def rabbit(tmp_path_factory):
 @pytest.mark.parametrize("mode", ["eventlet", "threading"])
 def test_a_compute_host_before_and_after_the_conductor(rabbit, tmp_path, mode):
     services = Services(tmp_path, f"{rabbit.url}", f"sqlite:///{tmp_path}/nova.sqlite",
-                        {"NOVA_LITE_CONCURRENCY": mode}, control_exchange=f"nova_lite_{mode}", fake__hosts=5,
+                        {"NOVA_LITE_CONCURRENCY": mode}, rpc__exchange=f"nova_lite_{mode}", fake__hosts=5,
                         compute__report_interval=1)
     compute, conductor = services.processes["compute"], services.processes["conductor"]
     services.manage("db", "sync")

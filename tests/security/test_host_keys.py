@@ -194,14 +194,14 @@ def test_the_scheduler_hears_control_services_only(world, sender):
     assert world.rows() == before
 
 
-@pytest.mark.parametrize("topic", [rpc.SCHEDULER, rpc.COMPUTE])
-def test_options_are_no_method(world, topic):
+@pytest.mark.parametrize(("topic", "server"), [(rpc.SCHEDULER, None), (rpc.COMPUTE, "h1")])
+def test_options_are_no_method(world, topic, server):
     """A ConfigOpts is callable: who calls it reads the options again, with arguments of his own."""
     client = ConductorAPI(world.cloud.transport, rpc_sender.of_control(world.cloud.conf))
     client.topic = topic
     client._client = client._client.prepare(topic=topic)
     with pytest.raises((exception.HostNotAllowed, rpc.messaging.NoSuchMethod)):
-        client.call(ADMIN, "conf", timeout=5)
+        client.call(ADMIN, "conf", server, timeout=5)
 
 
 def test_what_was_spent_is_forgotten_when_it_counts_no_more(world, monkeypatch):

@@ -33,6 +33,10 @@ class Client(rpc.Client):
     topic = rpc.COMPUTE
 
 
+class AnyClient(rpc.Client):
+    topic = rpc.CONDUCTOR
+
+
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Makes a transport; those with one name share a bus."""
@@ -51,9 +55,9 @@ def serve():
     """Starts a server; what it hears goes into the queue."""
     servers = []
 
-    def start(transport, name):
+    def start(transport, name, topic=rpc.COMPUTE):
         heard = queue.Queue()
-        server = rpc.get_server(transport, rpc.COMPUTE, name, [Manager(heard)])
+        server = rpc.get_server(transport, topic, name, [Manager(heard)])
         server.start()
         servers.append(server)
         return server, heard
@@ -74,9 +78,9 @@ def test_a_message_reaches_the_server_that_is_named_over_another_transport(make,
 
 def test_those_of_a_topic_take_turns(make, serve):
     transport = make()
-    heard = [serve(transport, name)[1] for name in ("h1", "h2")]
+    heard = [serve(transport, name, rpc.CONDUCTOR)[1] for name in ("h1", "h2")]
     for _ in range(4):
-        Client(transport).cast(admin_context(), "tell", what="x")
+        AnyClient(transport).cast(admin_context(), "tell", what="x")
     for one in heard:
         assert [one.get(timeout=60), one.get(timeout=60)] == ["x", "x"]
 

@@ -1,0 +1,145 @@
+"""RabbitMQ by oslo.messaging's driver, with few connections and queues of our own.
+
+A process has one connection that receives, and some that send. An RPC server has one queue where oslo.messaging's has three:
+nova_lite addresses one compute host, any conductor, or any scheduler, and never all of them. This module, ``rabbit_queues.py``
+and ``rabbit_receiver.py`` are all that knows the inside of oslo.messaging's driver. ``tests/unit/rpc/test_rabbit.py`` fails
+when a new version changes what they need.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import amqp
+import kombu
+import oslo_messaging as messaging
+from oslo_concurrency import lockutils
+from oslo_config import cfg
+from oslo_log import log
+from oslo_messaging._drivers import amqp as driver_options
+from oslo_messaging._drivers import amqpdriver, base, common, impl_rabbit
+
+from nova_lite import rpc
+from nova_lite.rpc.rabbit_queues import Place
+from nova_lite.rpc.rabbit_receiver import Receiver, Share
+
+LOG = log.getLogger(__name__)
+GROUP = "oslo_messaging_rabbit"
+DEFAULTS = {"rabbit_quorum_queue": True, "amqp_durable_queues": True, "heartbeat_in_pthread": False,
+            "kombu_reconnect_delay": 0.5,
+            # an answer is of no use to a caller who has asked again; meanwhile it keeps a thread
+            "kombu_missing_consumer_retry_timeout": 10}
+"""Where ours differ from oslo.messaging's. What stands in a file of options counts more."""
+MOST_SENDERS = 30
+RECONNECT_DELAYS = (0.5, 4.0)
+"""Seconds: each compute host has a delay of its own, so that not all of them come back to a broker at once."""
+MOST_LOOKED_AT = 100        # messages that wait
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options of the driver, with our defaults. A second call changes nothing."""
+    if GROUP not in conf:
+        conf.register_opts([*impl_rabbit.rabbit_opts, *driver_options.amqp_opts], group=GROUP)
+        _set_defaults(conf, DEFAULTS)
+
+
+def use_few_connections(conf: cfg.ConfigOpts, hosts: int) -> None:
+    """The defaults of a daemon of so many compute hosts: one connection that sends for each of them."""
+    register(conf)
+    _set_defaults(conf, {"conn_pool_min_size": 1, "kombu_reconnect_delay": random.uniform(*RECONNECT_DELAYS)})  # noqa: S311
+    _set_defaults(conf, {"rpc_conn_pool_size": max(min(hosts, MOST_SENDERS), conf[GROUP].conn_pool_min_size)})
+
+
+def _set_defaults(conf: cfg.ConfigOpts, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if name in conf[GROUP]:         # a version may have no such option
+            conf.set_default(name, value, group=GROUP)
+
+
+class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
+    """See the module."""
+
+    def __init__(self, conf: cfg.ConfigOpts, url: messaging.TransportURL, default_exchange: str,
+                 allowed_remote_exmods: Sequence[str]) -> None:
+        register(conf)
+        super().__init__(conf, url, default_exchange, allowed_remote_exmods)
+        self._lock = threading.Lock()
+        self._receivers: dict[str, Receiver] = {}       # those that a user of this kind may join
+        # who waits for a connection waits here: the pool would warn each time
+        self._senders = threading.BoundedSemaphore(self.conf[GROUP].rpc_conn_pool_size)
+        self._place: Place | None = None
+        if self._q_manager is not None:     # it counts under a lock of oslo.concurrency, whose options are not ours
+            lockutils.set_defaults(lock_path=os.path.join(conf.state_path, "locks"))
+
+    def listen(self, target: messaging.Target, batch_size: int, batch_timeout: float | None) -> base.Listener:
+        """Receive the messages of an RPC server."""
+        of_host = target.topic in rpc.ADDRESSED
+        share = self.share("server")
+        listener = amqpdriver.RpcAMQPListener(self, share)
+        share.declare_server_queue(self._get_exchange(target), f"{target.topic}.{target.server}" if of_host else target.topic,
+                                   listener, of_host)
+        return base.PollStyleListenerAdapter(listener, batch_size, batch_timeout)
+
+    def share(self, use: str) -> Share:
+        """Of a receiver that has no share for this use yet."""
+        other = {"server": "answers", "answers": "server"}[use]
+        with self._lock:
+            receiver = self._receivers.pop(use, None)
+            share = receiver.share() if receiver is not None else None
+            while share is None:
+                receiver = self._receivers[other] = Receiver(super()._get_connection(common.PURPOSE_LISTEN))
+                share = receiver.share()
+            return share
+
+    def _get_connection(self, purpose: str = common.PURPOSE_SEND, retry: int | None = None) -> Any:
+        return self.share("answers") if purpose == common.PURPOSE_LISTEN else self._sending(retry)
+
+    @contextlib.contextmanager
+    def _sending(self, retry: int | None) -> Iterator[Any]:
+        with self._senders, super()._get_connection(common.PURPOSE_SEND, retry) as connection:
+            yield connection
+
+    def _get_reply_queue_name(self) -> str:
+        """Of a queue that the next process in this one's place uses again."""
+        if self._q_manager is not None:     # the operator has said how
+            return f"{self._default_exchange}.{super()._get_reply_queue_name()}"
+        name = f"{self._default_exchange}.reply.{self.conf.host}.{self.conf[GROUP].processname}"
+        broker = sorted(f"{host.hostname}:{host.port}" for host in self._url.hosts)     # connections shuffle them
+        self._place = Place(f"{broker} {self._url.virtual_host} {name}", lambda number: self._is_used(f"{name}.{number}"))
+        return f"{name}.{self._place.number}"
+
+    def _is_used(self, queue: str) -> bool:
+        """Whether somebody receives from a queue: a process with the name of this one on another machine."""
+        try:
+            with self._channel() as channel:
+                return bool(channel.queue_declare(queue, passive=True).consumer_count)
+        except (amqp.AMQPError, OSError) as error:
+            LOG.debug("nobody has the queue %s: %s", queue, error)
+            return False
+
+    @contextlib.contextmanager
+    def _channel(self) -> Iterator[Any]:
+        with self._get_connection() as lent:
+            # what the pool lends holds oslo.messaging's connection, and that holds kombu's; the thread of heartbeats reads, too
+            connection = lent.connection
+            with connection._connection_lock, contextlib.closing(connection.connection.channel()) as channel:
+                yield channel
+
+    def waiting(self, target: messaging.Target) -> list[dict[str, Any]]:
+        """The contexts of messages that nobody has taken yet. The messages stay."""
+        found: list[dict[str, Any]] = []
+        with contextlib.suppress(amqp.NotFound), self._channel() as channel:    # the broker takes them back with the channel
+            queue = kombu.Queue(f"{self._get_exchange(target)}.{target.topic}", channel=channel)
+            while len(found) < MOST_LOOKED_AT and (message := queue.get()):
+                found.append(driver_options.unpack_context(common.deserialize_msg(message.payload)).to_dict())
+        return found
+
+    def cleanup(self) -> None:
+        """Close all connections."""
+        super().cleanup()
+        if self._place is not None:
+            self._place.release()
