@@ -109,6 +109,7 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
             return f"{self._default_exchange}.{super()._get_reply_queue_name()}"
         name = f"{self._default_exchange}.reply.{self.conf.host}.{self.conf[GROUP].processname}"
         broker = sorted(f"{host.hostname}:{host.port}" for host in self._url.hosts)     # connections shuffle them
+        self._release_place()       # of an attempt that has failed
         self._place = Place(f"{broker} {self._url.virtual_host} {name}", lambda number: self._is_used(f"{name}.{number}"))
         return f"{name}.{self._place.number}"
 
@@ -131,15 +132,30 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
 
     def waiting(self, target: messaging.Target) -> list[dict[str, Any]]:
         """The contexts of messages that nobody has taken yet. The messages stay."""
+        name = f"{self._get_exchange(target)}.{target.topic}"
         found: list[dict[str, Any]] = []
-        with contextlib.suppress(amqp.NotFound), self._channel() as channel:    # the broker takes them back with the channel
-            queue = kombu.Queue(f"{self._get_exchange(target)}.{target.topic}", channel=channel)
-            while len(found) < MOST_LOOKED_AT and (message := queue.get()):
-                found.append(driver_options.unpack_context(common.deserialize_msg(message.payload)).to_dict())
+        try:
+            with self._channel() as channel:        # the broker takes the messages back with the channel
+                queue = kombu.Queue(name, channel=channel)
+                while len(found) < MOST_LOOKED_AT and (message := queue.get()):
+                    found.append(_context(message))
+        except (amqp.AMQPError, OSError) as error:      # there is no queue, or no right to read it
+            LOG.debug("no message in %s can be seen: %s", name, error)
         return found
 
     def cleanup(self) -> None:
         """Close all connections."""
         super().cleanup()
+        self._release_place()
+
+    def _release_place(self) -> None:
         if self._place is not None:
             self._place.release()
+
+
+def _context(message: Any) -> dict[str, Any]:
+    try:
+        return dict(driver_options.unpack_context(common.deserialize_msg(message.payload)).to_dict())
+    except Exception as error:      # who takes the message says so, too
+        LOG.warning("a message cannot be read: %s", error)
+        return {}

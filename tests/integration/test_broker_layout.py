@@ -2,10 +2,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -28,10 +26,6 @@ TTL = 8         # seconds after which queues go that nobody uses
 
 class Broker(RabbitMQ):
     """With what rabbitmqctl says."""
-
-    def control(self, *words: str) -> str:
-        return subprocess.run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", self.node, *words], check=True, timeout=120,
-                              env={**os.environ, **self.env}, capture_output=True, text=True).stdout
 
     def new_vhost(self, name: str) -> str:
         """The transport_url of a virtual host of its own."""

@@ -1,8 +1,5 @@
 """A RabbitMQ user and a key for each compute host, as docs/compute_hosts.md has it: builds and moves work, messages of other
 hosts cannot be read."""
-import os
-import subprocess
-
 import amqp
 import kombu
 import pytest
@@ -34,17 +31,14 @@ def permissions(host):
 def broker(tmp_path_factory):
     made = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
 
-    def control(*words):
-        subprocess.run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", made.node, *words], check=True, timeout=120,
-                       env={**os.environ, **made.env}, capture_output=True)
     try:
         made.start()
-        control("await_startup")
+        made.control("await_startup")
         for host in HOSTS:
             plain, topics = permissions(host)
-            control("add_user", host, "secret")
-            control("set_permissions", host, *plain)
-            control("set_topic_permissions", host, "nova_lite", *topics)
+            made.control("add_user", host, "secret")
+            made.control("set_permissions", host, *plain)
+            made.control("set_topic_permissions", host, "nova_lite", *topics)
         yield made
     finally:
         made.close()

@@ -16,10 +16,6 @@ from tests.support.process import wait_for
 class Broker(RabbitMQ):
     """``url_of`` a user."""
 
-    def control(self, *words):
-        return subprocess.run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", self.node, *words], check=True, timeout=120,
-                              env={**os.environ, **self.env}, capture_output=True, text=True).stdout
-
     def add_user(self, name, permissions=".*"):
         self.control("add_user", name, f"{name}-secret")
         self.control("set_permissions", name, *[permissions] * 3)

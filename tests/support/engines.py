@@ -47,6 +47,11 @@ class RabbitMQ:
         wait_for("RabbitMQ", lambda: _listens(self.port), 180)
         return self
 
+    def control(self, *words: str) -> str:
+        """What rabbitmqctl says."""
+        return subprocess.run(["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", self.node, *words], check=True, timeout=120,
+                              env={**os.environ, **self.env}, capture_output=True, text=True).stdout
+
     def restart(self) -> None:
         self.stop()
         self.start()
