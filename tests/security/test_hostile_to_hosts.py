@@ -104,7 +104,7 @@ def heard(world, sender, method, arguments):
 
 
 def test_every_method_is_in_the_tables(unkeyed):
-    assert public_methods(unkeyed.cloud.hosts["h1"]) == set(RULES) == set(calls(unkeyed)) | {"cloud"}
+    assert public_methods(unkeyed.cloud.hosts["h1"]) == set(RULES) == set(calls(unkeyed))
 
 
 @pytest.mark.parametrize("attacker", ATTACKERS.values(), ids=ATTACKERS)
@@ -130,10 +130,6 @@ def test_while_keys_are_not_required_an_older_release_is_heard_and_a_wrong_signa
     monkeypatch.setattr(keyed.cloud.hosts["h1"].callers, "_required", False)
     assert ComputeAPI(keyed.cloud.transport).get_diagnostics(ADMIN, "h1", keyed.theirs)["state"] == "running"
     assert not heard(keyed, Forged({1: H2}), "get_diagnostics", {"instance_uuid": keyed.theirs})
-
-
-def test_which_cloud_it_is_anybody_may_ask(keyed):
-    assert ComputeAPI(keyed.cloud.transport, ATTACKERS["no-key"]).call(ADMIN, "cloud", server="h1", timeout=10)["host"] == "h1"
 
 
 @pytest.mark.parametrize("name", ["conf", "conductor", "no_such_method"])
