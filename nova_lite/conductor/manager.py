@@ -102,7 +102,7 @@ class ConductorManager:
         self.leaked_resources = LeakedResources(conf, self.db, self.cleanup)
         self.limits = limits.LimitsMirror(conf, self.db)
         self.periodic_tasks = PeriodicTasks(self.db, self.leases.owner, self._cluster_tasks(), clock)
-        self.callers = Callers(conf, RULES, Senders(conf, self.db))
+        self.callers = Callers(conf, RULES, Senders(conf, self.db), self._cloud)
         self.endpoints = self.callers.before([self, Steps(conf, self.db, self.builds, self.compute, self.conductor),
                                               BetweenHosts(conf, self.db, self.compute),
                                               cloud_id.Member(conf.host, self._cloud)])

@@ -32,6 +32,12 @@ class ConductorAway(Interrupted):
     msg_fmt = "No answer from the conductor: %(reason)s"
 
 
+class OtherCloud(Interrupted):
+    """A message of another cloud has come to this service: its own conductors are away."""
+
+    msg_fmt = "The message is of cloud %(theirs)s, and this service is of cloud %(ours)s"
+
+
 class HostSilent(Interrupted):
     """The other host of a move does not answer."""
 

@@ -21,7 +21,7 @@ from oslo_log import log
 from oslo_messaging.rpc.server import RPCServer
 
 from nova_lite import exception
-from nova_lite.context import SENDER, WAITS, RequestContext
+from nova_lite.context import CLOUD, SENDER, WAITS, RequestContext
 from nova_lite.rpc.sender import UNKNOWN, Says
 
 LOG = log.getLogger(__name__)
@@ -31,7 +31,6 @@ COMPUTE = "compute"
 ADDRESSED = frozenset({COMPUTE})
 """Topics whose messages name a server. A message of another topic names none."""
 VERSION = "1.0"
-CLOUD = "nova_lite_cloud"       # the key of a message's context that names the cloud of its sender
 
 
 class ContextSerializer(messaging.Serializer):
@@ -116,7 +115,7 @@ class Client:
 
     topic = ""
     cloud: str | None = None
-    """Which cloud the sender is of, where it knows and has to say: see ``cloud_id.py``."""
+    """The cloud of the sender, when the sender has to name it: see ``cloud_id.py``."""
 
     def __init__(self, transport: messaging.RPCTransport, sender: Says = UNKNOWN) -> None:
         self._sender, self._conf = sender, transport.conf
@@ -145,12 +144,6 @@ class Client:
         """The context, with what the sender states and proves about itself."""
         said = self._sender.say(context, method, arguments, server)
         return context.to_rpc() | ({SENDER: said} if said else {}) | ({CLOUD: self.cloud} if self.cloud else {})
-
-
-def waiting(transport: messaging.RPCTransport, topic: str) -> list[dict[str, Any]]:
-    """The contexts of messages that nobody has taken yet, where the broker shows them. They stay."""
-    look = getattr(transport._driver, "waiting", None)
-    return look(messaging.Target(exchange=transport.conf.rpc.exchange, topic=topic)) if look is not None else []
 
 
 class _NoAnswer(Exception):

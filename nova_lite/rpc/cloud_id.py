@@ -1,9 +1,9 @@
 """The id of this cloud, which ``db sync`` makes. A service whose database is of another cloud must not take messages of this
 one.
 
-Conductors and schedulers read the id in their database, and answer :meth:`Member.cloud` on the topics that they already have. A
-compute host has no database. It gets the id from the conductor, and its messages to conductors name the cloud from then on. So
-where neither a conductor nor a scheduler runs, the messages that wait for a conductor tell.
+Conductors and schedulers read the id in their database, and answer :meth:`Member.cloud`. A service asks them before it starts.
+A compute host has no database. It gets the id from the conductor, and its messages name the cloud from then on: a conductor of
+another cloud, which could start because no service of this one answered, refuses them (``runtime/rpc_callers.py``).
 """
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import NamedTuple
 import oslo_messaging as messaging
 from oslo_log import log
 
-from nova_lite import retry, rpc
-from nova_lite.context import SENDER, RequestContext, admin_context
+from nova_lite import rpc
+from nova_lite.context import RequestContext, admin_context
 
 LOG = log.getLogger(__name__)
 TIMEOUT = 1.0
-"""Seconds for each of two questions and a look: the first services of a cloud get no answer, and each of them waits so long."""
+"""Seconds for each of two questions: the first services of a cloud get no answer, and each of them waits so long."""
 
 
 class Found(NamedTuple):
@@ -46,8 +46,7 @@ class _Client(rpc.Client):
 
 
 def find(transport: messaging.RPCTransport) -> Found | None:
-    """Ask any conductor, then any scheduler, then look for a message of a compute host. None: no service that has the id has
-    answered."""
+    """Ask any conductor, then any scheduler. None: no service that has the id has answered."""
     for topic in (rpc.CONDUCTOR, rpc.SCHEDULER):
         try:
             answer = _Client(transport, topic).call(admin_context(), "cloud", timeout=TIMEOUT)
@@ -56,11 +55,4 @@ def find(transport: messaging.RPCTransport) -> Found | None:
             continue
         if answer["cloud"]:
             return Found(answer["cloud"], f"{topic} on {answer['host']}")
-    return retry.poll(lambda: _said_by_host(transport), bool, retry.every(0.2, timeout=TIMEOUT))
-
-
-def _said_by_host(transport: messaging.RPCTransport) -> Found | None:
-    for context in rpc.waiting(transport, rpc.CONDUCTOR):
-        if rpc.CLOUD in context:
-            return Found(context[rpc.CLOUD], f"{rpc.COMPUTE} on {(context.get(SENDER) or {}).get('host')}")
     return None

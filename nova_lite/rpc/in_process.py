@@ -96,11 +96,6 @@ class Bus:
         with self._lock:
             self._listeners[address].remove(listener)
 
-    def waiting(self, address: Address) -> list[dict[str, Any]]:
-        """The contexts of the messages that wait."""
-        with self._lock:
-            return [message.ctxt for message in self._waiting[address]]
-
 
 _BUSES: weakref.WeakValueDictionary[str, Bus] = weakref.WeakValueDictionary()
 _LOCK = threading.Lock()
@@ -143,10 +138,6 @@ class Driver(base.BaseDriver):      # type: ignore[misc]
 
     def listen(self, target: messaging.Target, batch_size: int, batch_timeout: float | None) -> Listener:
         return Listener(self._bus, self._address(target, target.server if target.topic in rpc.ADDRESSED else None))
-
-    def waiting(self, target: messaging.Target) -> list[dict[str, Any]]:
-        """The contexts of messages that nobody has taken yet."""
-        return self._bus.waiting(self._address(target, target.server))
 
     def listen_for_notifications(self, targets_and_priorities: Iterable[tuple[messaging.Target, str]], pool: str | None,
                                  batch_size: int, batch_timeout: float | None) -> Listener:

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import amqp
-import kombu
 import oslo_messaging as messaging
 from oslo_concurrency import lockutils
 from oslo_config import cfg
@@ -30,27 +29,26 @@ from nova_lite.rpc.rabbit_receiver import Receiver, Share
 LOG = log.getLogger(__name__)
 GROUP = "oslo_messaging_rabbit"
 DEFAULTS = {"rabbit_quorum_queue": True, "amqp_durable_queues": True, "heartbeat_in_pthread": False,
-            "kombu_reconnect_delay": 0.5,
             # an answer is of no use to a caller who has asked again; meanwhile it keeps a thread
             "kombu_missing_consumer_retry_timeout": 10}
 """Where ours differ from oslo.messaging's. What stands in a file of options counts more."""
 MOST_SENDERS = 30
-RECONNECT_DELAYS = (0.5, 4.0)
-"""Seconds: each compute host has a delay of its own, so that not all of them come back to a broker at once."""
-MOST_LOOKED_AT = 100        # messages that wait
+RECONNECT_DELAYS = (0.5, 2.5)
+"""Seconds before a lost connection is made again: each process has a delay of its own, so that not all come back at once.
+oslo.messaging's kombu_reconnect_splay changes only what its log says (impl_rabbit.py, Connection.ensure)."""
 
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of the driver, with our defaults. A second call changes nothing."""
     if GROUP not in conf:
         conf.register_opts([*impl_rabbit.rabbit_opts, *driver_options.amqp_opts], group=GROUP)
-        _set_defaults(conf, DEFAULTS)
+        _set_defaults(conf, {**DEFAULTS, "kombu_reconnect_delay": random.uniform(*RECONNECT_DELAYS)})  # noqa: S311
 
 
 def use_few_connections(conf: cfg.ConfigOpts, hosts: int) -> None:
     """The defaults of a daemon of so many compute hosts: one connection that sends for each of them."""
     register(conf)
-    _set_defaults(conf, {"conn_pool_min_size": 1, "kombu_reconnect_delay": random.uniform(*RECONNECT_DELAYS)})  # noqa: S311
+    _set_defaults(conf, {"conn_pool_min_size": 1})
     _set_defaults(conf, {"rpc_conn_pool_size": max(min(hosts, MOST_SENDERS), conf[GROUP].conn_pool_min_size)})
 
 
@@ -129,19 +127,6 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
             connection = lent.connection
             with connection._connection_lock, contextlib.closing(connection.connection.channel()) as channel:
                 yield channel
-
-    def waiting(self, target: messaging.Target) -> list[dict[str, Any]]:
-        """The contexts of messages that nobody has taken yet. The messages stay."""
-        name = f"{self._get_exchange(target)}.{target.topic}"
-        found: list[dict[str, Any]] = []
-        try:
-            with self._channel() as channel:        # the broker takes the messages back with the channel
-                queue = kombu.Queue(name, channel=channel)
-                while len(found) < MOST_LOOKED_AT and (message := queue.get()):
-                    found.append(_context(message))
-        except (amqp.AMQPError, OSError) as error:      # there is no queue, or no right to read it
-            LOG.debug("no message in %s can be seen: %s", name, error)
-        return found
 
     def cleanup(self) -> None:
         """Close all connections."""

@@ -127,10 +127,13 @@ class ControlPlane:
 
 
 class Callers:
-    """Checks each call before the endpoints of a service. A method without a rule is refused for all callers."""
+    """Checks each call before the endpoints of a service. A method without a rule is refused for all callers. ``cloud`` reads
+    the id of the service's cloud; None, from it or instead of it: not known."""
 
-    def __init__(self, conf: cfg.ConfigOpts, rules: Mapping[str, Rule], proofs: Proofs) -> None:
-        self._rules, self._proofs = rules, proofs
+    def __init__(self, conf: cfg.ConfigOpts, rules: Mapping[str, Rule], proofs: Proofs,
+                 cloud: Callable[[], str | None] = lambda: None) -> None:
+        self._rules, self._proofs, self._read_cloud = rules, proofs, cloud
+        self._cloud: str | None = None
         self._required: bool = conf.rpc.require_host_keys
         self.forget = proofs.forget
 
@@ -140,7 +143,7 @@ class Callers:
 
     @expected
     def admit(self, context: RequestContext, method: str, arguments: Arguments) -> None:
-        """Find out who calls, and note it with the context. Raises HostNotAllowed."""
+        """Find out who calls, and note it with the context. Raises HostNotAllowed, OtherCloud."""
         rule, said = self._rules.get(method, NOBODY), context.sender or {}
         host = said.get("host")
         try:
@@ -157,7 +160,18 @@ class Callers:
         except exception.HostNotAllowed as error:
             LOG.warning("refused a call of %s: %s", method, error)
             raise
+        if context.cloud is not None:
+            self._check_cloud(context.cloud, host, method)
         context.caller = host
+
+    def _check_cloud(self, theirs: str, host: str | None, method: str) -> None:
+        if self._cloud is None:
+            self._cloud = self._read_cloud()
+        if self._cloud not in (None, theirs):
+            error = exception.OtherCloud(theirs=theirs, ours=self._cloud)
+            LOG.error("refused a call of %s by host %s: %s; stop this service, or give it another [rpc] exchange", method, host,
+                      error.message)
+            raise error
 
     def _check_host(self, host: str, rule: Rule, method: str, arguments: Arguments) -> None:
         if not rule.by_hosts:

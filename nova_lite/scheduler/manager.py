@@ -30,7 +30,7 @@ class SchedulerManager:
         self.conf = conf
         self.db = core.Database(conf)
         self._placer = Placer(conf, self.db)
-        self.callers = Callers(conf, RULES, Senders(conf, self.db))
+        self.callers = Callers(conf, RULES, Senders(conf, self.db), self._cloud)
         self.endpoints = self.callers.before([self, cloud_id.Member(conf.host, self._cloud)])
 
     def start(self) -> None:

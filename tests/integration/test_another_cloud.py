@@ -132,10 +132,18 @@ def test_nor_with_an_old_schema(cloud, old, name):
     _boot(cloud.client(), f"old-{name}")
 
 
-def test_nor_while_only_the_hosts_are_there(cloud, stranger):
+def test_it_refuses_the_hosts_when_only_they_are_there(cloud, stranger):
+    """No service that has the cloud's id can tell the other cloud's conductor, which so starts."""
     for name in ("conductor", "scheduler"):
         cloud.processes[name].kill(signal.SIGTERM)
-    assert "and the compute on node," in _own(stranger, "conductor")
+    other = stranger.another("conductor", "conductor-among-hosts")
+    other.start()
+    try:
+        wait_for("a refusal", lambda: "refused a call of heartbeat by host node" in other.log.read_text(), 60)
+        line = _ends(cloud.another("conductor", "conductor-too-late"), "nova-lite-conductor")
+        assert "and the conductor on node, which answers at transport_url, is of cloud" in line
+    finally:
+        other.send(signal.SIGKILL)
     for name in ("conductor", "scheduler"):
         cloud.processes[name].start()
     cloud.wait_ready()

@@ -279,25 +279,6 @@ def test_services_of_the_release_before_run_beside_these(broker: Broker, tmp_pat
         old.close()
 
 
-def test_messages_for_a_conductor_wait_and_can_be_looked_at(broker: Broker, tmp_path: Any, native_threads: None) -> None:
-    one = Present(broker.new_vhost("waiting"), tmp_path)
-    assert rpc.waiting(one.transport, "conductor") == []
-    one.serve("conductor", "first")
-    one.close()
-    two = Present(f"{broker.url}waiting", tmp_path)
-    try:
-        client = two.client("conductor")
-        client.cloud = "mine"
-        for number in range(3):
-            client.cast(admin_context(), "tell", what=str(number))
-        for _ in range(2):
-            assert [context[rpc.CLOUD] for context in rpc.waiting(two.transport, "conductor")] == ["mine"] * 3
-        heard = two.serve("conductor", "second")
-        assert {heard.get(timeout=9) for _ in range(3)} == {"0", "1", "2"}
-    finally:
-        two.close()
-
-
 def test_a_queue_that_another_machine_uses_is_left_to_it(broker: Broker, tmp_path: Any, native_threads: None) -> None:
     url = broker.new_vhost("twins")
     one = Present(url, tmp_path)

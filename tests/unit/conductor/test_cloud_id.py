@@ -1,15 +1,17 @@
 """Which cloud is on the broker: conductors, schedulers and hosts say it, and a service of another cloud does not start."""
 from __future__ import annotations
 
-import oslo_messaging as messaging
 import pytest
+import sqlalchemy as sa
 
 from nova_lite import exception, rpc
+from nova_lite.context import admin_context
 from nova_lite.db import cloud as cloud_row
-from nova_lite.db import models
+from nova_lite.db import models, services
 from nova_lite.rpc import cloud_id
 from nova_lite.rpc.conductor import ConductorAPI
 from nova_lite.runtime import checks
+from tests.unit.db.databases import make_tables
 
 
 class Old:
@@ -31,20 +33,6 @@ def _id(cloud):
         return cloud_row.find_id(connection)
 
 
-def _leave_hosts_alone(cloud):
-    """Conductor and scheduler are away. A host calls a conductor, and its call waits."""
-    for server in cloud._servers[:2]:
-        server.stop()
-        server.wait()
-    with pytest.raises(messaging.MessagingTimeout):
-        cloud.hosts["h1"].conductor.ping(0.01)
-
-
-def _another(cloud):
-    """The database becomes another cloud's; what hosts have heard stays."""
-    cloud.run(models.cloud.update().values(uuid="another"))
-
-
 @pytest.mark.parametrize("topic", [rpc.CONDUCTOR, rpc.SCHEDULER])
 def test_each_service_says_it(cloud, topic):
     found = cloud_id._Client(cloud.transport, topic).call(cloud.context, "cloud", timeout=5)
@@ -55,11 +43,17 @@ def test_its_own_cloud_is_let_in(cloud, conf):
     checks.check_cloud(conf)
 
 
-def test_another_one_is_told_who_is_there(cloud, conf):
-    mine = _id(cloud)
-    _leave_hosts_alone(cloud)
-    _another(cloud)
-    with pytest.raises(exception.ConfigError, match=rf"of cloud another, and the compute on h1,.*is of cloud {mine}\."):
+@pytest.mark.parametrize("left", [rpc.CONDUCTOR, rpc.SCHEDULER])
+def test_another_one_is_told_who_is_there(cloud, conf, tmp_path, left):
+    gone = cloud._servers[left == rpc.CONDUCTOR]
+    gone.stop()
+    gone.wait()
+    url = f"sqlite:///{tmp_path}/another.sqlite"
+    make_tables(url)
+    with sa.create_engine(url).begin() as connection:
+        connection.execute(sa.update(models.cloud).values(uuid="another"))
+    conf.set_override("connection", url, group="database")
+    with pytest.raises(exception.ConfigError, match=rf"and the {left} on control, which answers .*is of cloud {_id(cloud)}\."):
         checks.check_cloud(conf)
 
 
@@ -70,10 +64,22 @@ def test_the_first_service_finds_nobody(cloud, conf):
     checks.check_cloud(conf)
 
 
-def test_a_host_that_no_conductor_has_told_says_nothing(cloud, conf):
+def test_a_conductor_of_another_cloud_refuses_a_host_and_changes_nothing(cloud, caplog):
+    conductor = cloud.hosts["h1"].conductor
+    assert conductor.cloud == _id(cloud)
+    conductor.cloud = "another"
+    with cloud.db.read() as connection:
+        before = services.get_by_host(connection, "h1", services.COMPUTE)
+    with pytest.raises(exception.ConductorAway):
+        conductor.host_started(admin_context(), "h1", "h1:1", [])
+    assert f"host_started by host h1: The message is of cloud another, and this service is of cloud {_id(cloud)}" in caplog.text
+    with cloud.db.read() as connection:
+        assert services.get_by_host(connection, "h1", services.COMPUTE) == before
+
+
+def test_a_host_that_no_conductor_has_told_names_no_cloud(cloud):
     cloud.hosts["h1"].conductor.cloud = None
-    _leave_hosts_alone(cloud)
-    assert cloud_id.find(cloud.transport) is None
+    cloud.hosts["h1"].conductor.ping(5)
 
 
 def test_an_older_version_holds_up_nothing(cloud):
