@@ -136,11 +136,3 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
     def _release_place(self) -> None:
         if self._place is not None:
             self._place.release()
-
-
-def _context(message: Any) -> dict[str, Any]:
-    try:
-        return dict(driver_options.unpack_context(common.deserialize_msg(message.payload)).to_dict())
-    except Exception as error:      # who takes the message says so, too
-        LOG.warning("a message cannot be read: %s", error)
-        return {}
