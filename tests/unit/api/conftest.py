@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 import webob
 
 from nova_lite import conf as nova_conf
@@ -50,7 +51,9 @@ def show(req: Request, thing_id: str) -> dict[str, Any]:
         "bug": Oops("password=swordfish"), "conflict": exception.FlavorExists(name="x"),
         "hidden": exception.NovaLiteError("internals"), "safe": exception.NoValidHost(reason="12 hosts, RamFilter left 0"),
         "unsupported": exception.NotImplementedByDriver(what="pause"), "slow": webob.exc.HTTPTooManyRequests("slower"),
-        "gone": webob.exc.HTTPGone("long gone"), "large": exception.RequestTooLarge(limit=7)}
+        "gone": webob.exc.HTTPGone("long gone"),
+        "no database": sa.exc.OperationalError("SELECT password", {}, Exception("lost"), connection_invalidated=True),
+        "large": exception.RequestTooLarge(limit=7)}
     if thing_id in errors:
         raise errors[thing_id]
     return {"id": thing_id, "self": req.link("self", "things", thing_id), "bookmark": req.link("bookmark", "things", thing_id),

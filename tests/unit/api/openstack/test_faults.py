@@ -14,6 +14,7 @@ from tests.unit.api.conftest import Client, Make, fault
     ("unsupported", "notImplemented", 501, "The driver of this host does not support: pause"),
     ("gone", "computeFault", 410, "long gone"),
     ("slow", "overLimit", 429, "slower"),
+    ("no%20database", "serviceUnavailable", 503, "The database does not answer. Try again."),
     ("large", "overLimit", 413, "Request is too large. The limit is 7 bytes."),
 ])
 def test_an_error_becomes_a_fault(api: Client, thing, name, code, message):
