@@ -12,7 +12,7 @@ from oslo_log import log
 from sqlalchemy import exc
 
 from nova_lite import exception, retry
-from nova_lite.db import journal, patterns, pymysql_loader, sealed, time_limit
+from nova_lite.db import galera, journal, patterns, pymysql_loader, sealed, time_limit
 from nova_lite.db.secret_keys import SecretKeys
 from nova_lite.runtime import concurrency
 
@@ -151,6 +151,8 @@ def _engine(made: sa.URL, pool_size: int, no_time_limit: bool) -> sa.Engine:
     if made.get_driver_name() == "pymysql":
         pymysql_loader.load()
     engine = sa.create_engine(made, **options)
+    if made.get_backend_name() in ("mysql", "mariadb"):
+        galera.follow(engine)
     sa.event.listen(engine, "checkout", _ping_if_idle)
     sa.event.listen(engine, "checkin", _note_use)
     return engine

@@ -1,0 +1,44 @@
+"""MariaDB as a cluster of nodes (Galera) that services write to at once, each of them to any node.
+
+A node certifies a transaction when it commits. The transaction fails like a deadlock (1213) if another node has changed one of
+its rows first, and ``Database.write`` runs it again. Row locks hold on their own node only. So a row that serialises
+transactions is changed, not only locked: ``quotas.lock`` and ``claims._lock_group`` do so.
+https://mariadb.com/kb/en/mariadb-galera-cluster-known-limitations/
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import ExceptionContext
+
+from nova_lite.db import time_limit
+
+NOT_READY = "1047"      # a node without the majority of the cluster, or one that has not caught up yet
+SEE_ALL_COMMITS = 1 | 2 | 4
+"""For ``wsrep_sync_wait``: a transaction that begins with a SELECT, UPDATE, DELETE or INSERT waits until the node has all that
+other nodes had committed. What one service has written, another one finds, whichever node it asks."""
+
+
+def follow(engine: sa.Engine) -> None:
+    """Use a cluster as such, if the server of the engine is a node of one."""
+    sa.event.listen(engine, "connect", _see_all_commits)
+    sa.event.listen(engine, "handle_error", _leave_node)
+
+
+def _see_all_commits(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    try:
+        cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")        # MySQL has no such variable
+        row = cursor.fetchone()
+        if row is not None and row[1] == "ON":
+            cursor.execute(f"SET SESSION wsrep_sync_wait = {SEE_ALL_COMMITS}")
+    finally:
+        cursor.close()
+
+
+def _leave_node(context: ExceptionContext) -> None:
+    """The load balancer gives the next connection to another node."""
+    error = context.sqlalchemy_exception
+    if isinstance(error, sa.exc.DBAPIError) and time_limit.code_of(error) == NOT_READY:
+        context.is_disconnect = True
