@@ -11,7 +11,7 @@ RUN_OPTIONS ?=
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080
 
-.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts client-tours upgrade-test fuzz lint genconfig docs release-notes clean
+.PHONY: help install install-run neighbours run stack down tempest scenario test unit functional integration chaos security walk guest-test ceph-test two-hosts cluster-test client-tours upgrade-test fuzz lint genconfig docs release-notes clean
 
 help:
 	@echo "make run          start a cloud on this machine, boot a guest, show its console (VIRT_DRIVER=fake: no guests)"
@@ -25,6 +25,7 @@ help:
 	@echo "make guest-test   what takes long on real guests: each verb while each service is killed, encryption on two hosts"
 	@echo "make ceph-test    guests whose disks are in a Ceph pool, on a real one-node cluster of its own (installs Debian's packages)"
 	@echo "make two-hosts   each verb, moves and kills on the cloud of devstack/local/stack.sh --hosts 2 (MIGRATIONS=100)"
+	@echo "make cluster-test  clusters of RabbitMQ, MariaDB (Galera), PostgreSQL: each node fails while servers walk through all verbs"
 	@echo "make client-tours  users' tools: openstacksdk, openstack, nova, Ansible, libcloud, gophercloud; on any cloud"
 	@echo "make upgrade-test  a cloud of an older release, in the middle of everything, is upgraded (FROM=7e3bb42: a tag or commit)"
 	@echo "make fuzz         schemathesis on every route of the API, for 20 minutes (MINUTES=5: for five)"
@@ -121,6 +122,10 @@ ceph-test: install
 MIGRATIONS ?= 10
 two-hosts: install
 	NOVA_LITE_TWO_HOSTS=1 NOVA_LITE_MIGRATIONS=$(MIGRATIONS) $(PYTEST) -s tests/two_hosts
+
+# not part of `make test`: it takes half an hour, on clusters that it starts by devstack/local/cluster.sh
+cluster-test: install
+	NOVA_LITE_CLUSTER=1 $(PYTEST) -s tests/cluster
 
 # on an embedded cloud of fake hosts; OS_CLIENT_CONFIG_FILE=... takes the cloud that is there. Installs the clients
 client-tours: install
