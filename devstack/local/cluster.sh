@@ -37,6 +37,7 @@ exec 9>"$STACK_DIR/lock"
 flock 9
 case $what in
     up)
+        # shellcheck disable=SC2034  # install_packages reads it
         PACKAGES_API=(python3-venv curl iproute2 rabbitmq-server mariadb-server galera-4 rsync lsof haproxy postgresql)
         step packages "Debian packages" install_packages
         step network "namespaces of the nodes" plug_nodes

@@ -91,7 +91,8 @@ stop_nodes() {
 
 # For a subshell.
 node_environment() { # NODE
-    export HOME=$DATA/$1 RABBITMQ_NODENAME=rabbit@$(node_address "$1") RABBITMQ_USE_LONGNAME=true
+    RABBITMQ_NODENAME=rabbit@$(node_address "$1")
+    export RABBITMQ_NODENAME RABBITMQ_USE_LONGNAME=true HOME=$DATA/$1
     export RABBITMQ_CONFIG_FILE=$ETC/rabbitmq.conf RABBITMQ_ENABLED_PLUGINS_FILE=$ETC/rabbitmq_plugins RABBITMQ_CONF_ENV_FILE=/dev/null
     export RABBITMQ_MNESIA_BASE=$DATA/$1/mnesia RABBITMQ_LOG_BASE=$LOG RABBITMQ_LOGS=- RABBITMQ_PID_FILE=$RUN/$1.own
     export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none +S 2:2"
