@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, operations, units
 from nova_lite.context import RequestContext
-from nova_lite.db import clock, journal, models, sealed
+from nova_lite.db import clock, galera, journal, models, sealed
 from nova_lite.objects import action as objects
 from nova_lite.objects.action import Action
 
@@ -146,8 +146,9 @@ def take(conn: sa.Connection, found: Sequence[Action], owner: str, lease_seconds
 def held(conn: sa.Connection, ids: Collection[int], owner: str) -> dict[int, Action]:
     """Those of the actions that ``owner`` holds, locked until the transaction ends. What is not in it is lost."""
     query = sa.select(T).where(T.c.id.in_(sorted(ids)), T.c.state == objects.RUNNING, T.c.owner == owner)
-    rows = conn.execute(query.order_by(T.c.id).with_for_update())
-    return {row.id: _record(row) for row in rows}
+    found = {row.id: _record(row) for row in conn.execute(query.order_by(T.c.id).with_for_update())}
+    galera.change(conn, T, found)
+    return found
 
 
 def check_held(conn: sa.Connection, action_id: int, owner: str) -> Action:

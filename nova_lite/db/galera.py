@@ -2,18 +2,21 @@
 
 A node certifies a transaction when it commits. The transaction fails like a deadlock (1213) if another node has changed one of
 its rows first, and ``Database.write`` runs it again. Row locks hold on their own node only. So a row that serialises
-transactions is changed, not only locked: ``quotas.lock`` and ``claims._lock_group`` do so.
+transactions is changed, not only locked: ``quotas.lock`` and ``claims._lock_group`` do so, and :func:`change` does it here.
 https://mariadb.com/kb/en/mariadb-galera-cluster-known-limitations/
 """
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import ExceptionContext
 
+from nova_lite import units
 from nova_lite.db import time_limit
 
+_IS_NODE = "galera"     # in the ``info`` of a connection
 NOT_READY = "1047"      # a node without the majority of the cluster, or one that has not caught up yet
 SEE_ALL_COMMITS = 1 | 2 | 4
 """For ``wsrep_sync_wait``: a transaction that begins with a SELECT, UPDATE, DELETE or INSERT waits until the node has all that
@@ -26,12 +29,20 @@ def follow(engine: sa.Engine) -> None:
     sa.event.listen(engine, "handle_error", _leave_node)
 
 
-def _see_all_commits(connection: Any, _record: object) -> None:
+def change(conn: sa.Connection, table: sa.Table, ids: Collection[int]) -> None:
+    """Rows that are locked on a node of a cluster: change them, too. Of two transactions that do so on different nodes, or that
+    write to the rows, the one that commits later fails, and is run again. Elsewhere the locks suffice."""
+    if ids and conn.info.get(_IS_NODE):
+        conn.execute(sa.update(table).where(table.c.id.in_(sorted(ids))).values(updated_at=units.utcnow()))
+
+
+def _see_all_commits(connection: Any, record: sa.pool.ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
     try:
         cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")        # MySQL has no such variable
         row = cursor.fetchone()
         if row is not None and row[1] == "ON":
+            record.info[_IS_NODE] = True
             cursor.execute(f"SET SESSION wsrep_sync_wait = {SEE_ALL_COMMITS}")
     finally:
         cursor.close()

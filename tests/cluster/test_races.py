@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import models
-from nova_lite.db.core import make_engine
+from nova_lite import conf as conf_module
+from nova_lite.context import RequestContext
+from nova_lite.db import actions, instances, migration, models
+from nova_lite.db.core import Database, make_engine
+from nova_lite.objects.action import COMPUTE
 from tests.cluster.nodes import MARIAS, Cluster
 from tests.support.client import Compute
 from tests.support.cloud import Services
 from tests.support.process import free_port, wait_for
+from tests.support.servers import add_server
 
 QUOTA, ROOM = 20, 8
 
@@ -78,6 +82,28 @@ def test_quotas_and_claims_of_different_nodes(services: SpreadServices) -> None:
             assert connection.scalar(sa.select(sa.func.count()).select_from(claims)) == ROOM
     finally:
         engine.dispose()
+
+
+def test_the_owner_of_a_lease_that_another_node_gives_away_writes_nothing(cluster: Cluster) -> None:
+    urls = cluster.new_maria()
+    old, new = (Database(conf_module.load([], config_files=[], database__connection=urls[node])) for node in MARIAS[:2])
+    migration.sync(old.conf)
+    server = add_server(old).uuid
+    context = RequestContext(user_id="u", project_id="p", overwrite=False)
+    [action] = old.write(actions.create, context, "stop", [server], 30, COMPUTE, "h")
+    old.write(actions.claim, [action], "old", -1, COMPUTE)      # has ended already
+    try:
+        with old.engine.connect() as connection:
+            actions.check_held(connection, action, "old")
+            instances.update(connection, server, {"display_description": "written by the old owner"})
+            assert [one.id for one in new.write(actions.claim, [action], "new", 30, COMPUTE)] == [action]
+            with pytest.raises(sa.exc.OperationalError, match="1213"):
+                connection.commit()
+        with old.read() as connection:
+            assert instances.get(connection, server).display_description is None
+    finally:
+        for database in (old, new):
+            database.dispose()
 
 
 def test_a_node_that_is_behind_answers_when_it_has_caught_up(services: SpreadServices, cluster: Cluster) -> None:
