@@ -19,7 +19,8 @@ from nova_lite.rpc.rabbit_queues import ServerQueue
 
 LOG = log.getLogger(__name__)
 SHORTEST_WAIT, LONGEST_WAIT = 0.001, 1.0
-"""Seconds for which the thread waits for messages before it looks for something else to do; longer while nothing happens."""
+"""Seconds for which the thread waits for messages before it looks for tasks. Tasks come together, at the start of a service: so
+the wait is short after a task, and gets longer. A message ends a wait at once."""
 PAUSE = 1.0     # seconds after a failure
 
 
@@ -84,7 +85,6 @@ class Receiver:
                 wait = SHORTEST_WAIT
             try:
                 self._connection.consume(timeout=wait)
-                wait = SHORTEST_WAIT
             except common.Timeout:
                 wait = min(2 * wait, LONGEST_WAIT)
             except Exception:
