@@ -95,9 +95,18 @@ def filters(conf: cfg.ConfigOpts) -> tuple[str, str]:
     return SUCCESS, "as the flavors ask"
 
 
+def scale(conf: cfg.ConfigOpts) -> tuple[str, str]:
+    """Processes, connections and memory of the database suffice for the hosts."""
+    from nova_lite.status import sizes
+
+    told = sizes.too_small(conf)
+    return (WARNING, "; ".join(told)) if told else (SUCCESS, "processes and database suffice for the hosts")
+
+
 CHECKS: tuple[tuple[str, Callable[[cfg.ConfigOpts], tuple[str, str]]], ...] = (
     ("Database", database), ("Keys of secrets", keys), ("Clock", own_clock), ("Message broker", broker),
-    ("Conductor and scheduler", control), ("Compute hosts", computes), ("Scheduler filters", filters))
+    ("Conductor and scheduler", control), ("Compute hosts", computes), ("Scheduler filters", filters),
+    ("Scale", scale))
 
 
 def upgrade_check(conf: cfg.ConfigOpts) -> int:

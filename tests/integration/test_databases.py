@@ -13,12 +13,24 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from nova_lite import conf as conf_module
-from nova_lite import units
+from nova_lite import status, units
 from nova_lite.conductor.bus_health import BusHealth
 from nova_lite.conductor.heartbeats import Heartbeats
 from nova_lite.conductor.sweeper import Sweeper
 from nova_lite.context import RequestContext
-from nova_lite.db import actions, aggregates, claims, clock, core, instances, migration, models, periodic_tasks, services
+from nova_lite.db import (
+    actions,
+    aggregates,
+    capacity,
+    claims,
+    clock,
+    core,
+    instances,
+    migration,
+    models,
+    periodic_tasks,
+    services,
+)
 from nova_lite.db.core import Database
 from nova_lite.objects import states
 from nova_lite.objects.action import COMPUTE
@@ -67,6 +79,21 @@ def test_sync_by_several_processes_at_once_makes_the_schema_of_the_models(url, t
         context = MigrationContext.configure(connection, opts={"compare_type": False})
         assert compare_metadata(context, models.metadata) == []
     db.dispose()
+
+
+def test_the_upgrade_check_compares_the_processes_with_the_server_of_the_database(url, db):
+    def told(pool: int) -> tuple[str, str]:
+        return dict(status.CHECKS)["Scale"](conf_module.load([], config_files=[], database__connection=url,
+                                                             database__max_pool_size=pool))
+    assert told(10)[0] == status.SUCCESS
+    result, words = told(1000)
+    assert result == status.WARNING
+    assert "2 processes may open 1000 each" in words    # of the API, which do not report
+    with db.read() as connection:
+        found = capacity.read(connection)
+    assert found is not None
+    assert 0 < found.data_bytes < 1 << 30
+    assert found.cache_bytes >= 8 << 20
 
 
 def test_claims_of_many_schedulers_at_once_never_exceed_the_node(db):
