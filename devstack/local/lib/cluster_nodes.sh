@@ -95,7 +95,8 @@ node_environment() { # NODE
     export RABBITMQ_NODENAME RABBITMQ_USE_LONGNAME=true HOME=$DATA/$1
     export RABBITMQ_CONFIG_FILE=$ETC/rabbitmq.conf RABBITMQ_ENABLED_PLUGINS_FILE=$ETC/rabbitmq_plugins RABBITMQ_CONF_ENV_FILE=/dev/null
     export RABBITMQ_MNESIA_BASE=$DATA/$1/mnesia RABBITMQ_LOG_BASE=$LOG RABBITMQ_LOGS=- RABBITMQ_PID_FILE=$RUN/$1.own
-    export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none +S 2:2"
+    # a node that hangs holds up whoever declares a queue, until the others give it up: after 60 s by default
+    export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none +S 2:2 -kernel net_ticktime 10"
 }
 
 start_rabbit() { # NODE
