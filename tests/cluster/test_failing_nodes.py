@@ -14,10 +14,13 @@ from tests.chaos import rounds
 from tests.chaos.walk import Walk
 from tests.chaos.walk_checks import Checks
 from tests.chaos.walk_cloud import WalkCloud
+from tests.chaos.walked import PROJECT, VERSION
 from tests.cluster.nodes import FAULTS, MARIAS, RABBITS, Cluster
+from tests.support.client import Compute
 from tests.support.fake_neutron import FakeNeutron
 
 SECONDS = {"kill": 20, "hang": 60, "cut": 60}
+RETRY_SECONDS = 60.0
 BUSY = "503"      # what the API may say while the database or the broker changes
 
 
@@ -34,6 +37,19 @@ class _Engine:
         """Nothing: these tests themselves choose which node fails."""
 
 
+class RetryingClient(Compute):
+    """Asks again when the API could not read the database, which says so: 503."""
+
+    def request(self, method: str, path: str, version: str | None = None, **kwargs: Any) -> requests.Response:
+        """See Compute."""
+        deadline = time.monotonic() + RETRY_SECONDS
+        while True:
+            answer = super().request(method, path, version, **kwargs)
+            if method != "GET" or str(answer.status_code) != BUSY or time.monotonic() > deadline:
+                return answer
+            time.sleep(0.5)
+
+
 class ClusterCloud(WalkCloud):
     """With a second conductor and scheduler."""
 
@@ -44,6 +60,10 @@ class ClusterCloud(WalkCloud):
             self.processes[f"{service}-2"] = self.another(service, f"{service}-2", host="node-2")
         self.begin()
         self.victims += ["conductor-2", "scheduler-2"]
+
+    def walker(self) -> Compute:
+        """See Walked."""
+        return RetryingClient(self.endpoint, f"admin:{PROJECT}", VERSION)
 
 
 class ClusterChecks(Checks):
