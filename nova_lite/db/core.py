@@ -26,8 +26,9 @@ LOCK_SECONDS = 20           # MySQL: the longest wait for a lock; less, so that 
 # PostgreSQL: a server whose machine does not even answer the kernel's questions is taken for dead after 15 seconds
 KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 15000}
 RECONNECT_SECONDS = 30.0    # a transaction that lost its connection is not begun again after this time
-# MySQL: deadlock, lock wait timeout, record changed. PostgreSQL: serialization failure, deadlock
-_AGAIN = {"1213", "1205", "1020", "40001", "40P01"}
+# MySQL: deadlock, lock wait timeout, record changed, and no such savepoint: a deadlock ends the whole transaction, and its
+# savepoints, which are rolled back after that. PostgreSQL: serialization failure, deadlock
+_AGAIN = {"1213", "1205", "1020", "1305", "40001", "40P01"}
 
 
 class Database:

@@ -5,6 +5,7 @@ import datetime
 import subprocess
 import threading
 import uuid
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -94,6 +95,25 @@ def test_the_upgrade_check_compares_the_processes_with_the_server_of_the_databas
     assert found is not None
     assert 0 < found.data_bytes < 1 << 30
     assert found.cache_bytes >= 8 << 20
+
+
+def test_a_deadlock_within_a_savepoint_is_tried_again(db):
+    servers = [add_server(db).uuid for _ in range(2)]
+    both_have_one, tries = threading.Barrier(2), Counter()
+
+    def change(connection: sa.Connection, name: str, first: str, second: str) -> None:
+        tries[name] += 1
+        instances.update(connection, first, {"display_description": name})
+        if tries[name] == 1:
+            both_have_one.wait(10)
+        with connection.begin_nested():
+            instances.update(connection, second, {"display_description": name})
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(db.write, [change] * 2, "ab", servers, reversed(servers)))
+    assert sorted(tries.values()) == [1, 2]
+    with db.read() as connection:
+        assert len({instances.get(connection, server).display_description for server in servers}) == 1
 
 
 def test_claims_of_many_schedulers_at_once_never_exceed_the_node(db):
