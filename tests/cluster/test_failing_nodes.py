@@ -4,11 +4,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import pytest
 import requests
+import sqlalchemy as sa
 
 from tests.chaos import rounds
 from tests.chaos.walk import Walk
@@ -19,6 +20,7 @@ from tests.cluster.nodes import FAULTS, MARIAS, RABBITS, Cluster
 from tests.support.client import Compute
 from tests.support.fake_neutron import FakeNeutron
 
+T = TypeVar("T")
 SECONDS = {"kill": 20, "hang": 60, "cut": 60}
 RETRY_SECONDS = 60.0
 BUSY = "503"      # what the API may say while the database or the broker changes
@@ -50,6 +52,18 @@ class RetryingClient(Compute):
             time.sleep(0.5)
 
 
+def _read_again(read: Callable[[], T]) -> T:
+    """``read()``, again when its connection goes to the node that fails."""
+    deadline = time.monotonic() + RETRY_SECONDS
+    while True:
+        try:
+            return read()
+        except sa.exc.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
 class ClusterCloud(WalkCloud):
     """With a second conductor and scheduler."""
 
@@ -65,6 +79,10 @@ class ClusterCloud(WalkCloud):
         """See Walked."""
         return RetryingClient(self.endpoint, f"admin:{PROJECT}", VERSION)
 
+    def servers(self) -> dict[str, dict[str, Any]]:
+        """See Walked."""
+        return _read_again(super().servers)
+
 
 class ClusterChecks(Checks):
     """A request may be refused while the database or the broker changes."""
@@ -73,7 +91,10 @@ class ClusterChecks(Checks):
         def is_busy(problem: str) -> bool:
             return problem.startswith("the API said") and f" {BUSY} " in problem
 
-        return [problem for problem in super()._look(walk) if not is_busy(problem)]
+        return [problem for problem in _read_again(lambda: super(ClusterChecks, self)._look(walk)) if not is_busy(problem)]
+
+    def _under_way(self) -> list[str]:
+        return _read_again(super()._under_way)
 
 
 class Answers:
