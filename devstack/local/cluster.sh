@@ -6,8 +6,8 @@
 #   cluster.sh down [--wipe]            stop all (--wipe: remove STACK_DIR, too)
 #   cluster.sh status                   each node: up, hung, cut off, down
 #   cluster.sh kill|start NODE          SIGKILL; start it again, as a member of its cluster
-#   cluster.sh hang|resume NODE         SIGSTOP; SIGCONT
-#   cluster.sh cut|join NODE            pull its network cable; plug it in again
+#   cluster.sh hang|resume NODE         SIGSTOP; SIGCONT, until it is a member of its cluster again
+#   cluster.sh cut|join NODE            pull its network cable; plug it in again, until it is a member of its cluster again
 #   cluster.sh promote                  the standby of PostgreSQL becomes the primary
 #
 # NODE is rabbit-1, rabbit-2, rabbit-3, maria-1, maria-2, maria-3, postgres-1 or postgres-2. Each has a network namespace of its own.
@@ -60,8 +60,14 @@ case $what in
     kill) send_signal KILL "$about" ;;
     start) start_node "$about" ;;
     hang) send_signal STOP "$about" ;;
-    resume) send_signal CONT "$about" ;;
+    resume)
+        send_signal CONT "$about"
+        wait_for_member "$about"
+        ;;
     cut) ip link set "nl-$about" down ;;
-    join) ip link set "nl-$about" up ;;
+    join)
+        ip link set "nl-$about" up
+        wait_for_member "$about"
+        ;;
     promote) promote_standby ;;
 esac

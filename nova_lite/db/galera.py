@@ -17,7 +17,8 @@ from nova_lite import units
 from nova_lite.db import time_limit
 
 _IS_NODE = "galera"     # in the ``info`` of a connection
-NOT_READY = "1047"      # a node without the majority of the cluster, or one that has not caught up yet
+NOT_READY = {"1047", "1180"}
+"""A node without the majority of the cluster, or one that has not caught up yet; at a COMMIT, which has done nothing then."""
 SEE_ALL_COMMITS = 1 | 2 | 4
 """For ``wsrep_sync_wait``: a transaction that begins with a SELECT, UPDATE, DELETE or INSERT waits until the node has all that
 other nodes had committed. What one service has written, another one finds, whichever node it asks."""
@@ -51,5 +52,5 @@ def _see_all_commits(connection: Any, record: sa.pool.ConnectionPoolEntry) -> No
 def _leave_node(context: ExceptionContext) -> None:
     """The load balancer gives the next connection to another node."""
     error = context.sqlalchemy_exception
-    if isinstance(error, sa.exc.DBAPIError) and time_limit.code_of(error) == NOT_READY:
+    if isinstance(error, sa.exc.DBAPIError) and time_limit.code_of(error) in NOT_READY:
         context.is_disconnect = True

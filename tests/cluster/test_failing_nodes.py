@@ -69,7 +69,9 @@ class ClusterCloud(WalkCloud):
 
     def __init__(self, directory: Any, cluster: Cluster, database_url: str, neutron: FakeNeutron, rng: random.Random) -> None:
         self.cluster = cluster
-        super().__init__(directory, _Engine(cluster.transport_url), _Engine(database_url), neutron, rng)  # type: ignore[arg-type]
+        # another cloud may still use the brokers
+        super().__init__(directory, _Engine(cluster.transport_url), _Engine(database_url),  # type: ignore[arg-type]
+                         neutron, rng, rpc__exchange=sa.make_url(database_url).get_backend_name())
         for service in ("conductor", "scheduler"):
             self.processes[f"{service}-2"] = self.another(service, f"{service}-2", host="node-2")
         self.begin()

@@ -148,6 +148,17 @@ node_sql() { # NODE ARGUMENT...
 
 maria_is_ready() { node_sql "$1" -NBe "SHOW STATUS LIKE 'wsrep_ready'" 2>/dev/null | grep -q ON; }
 
+maria_is_member() { # NODE
+    local other living=0
+    for other in "${MARIAS[@]}"; do if alive "$other"; then living=$((living + 1)); fi; done
+    maria_is_ready "$1" && node_sql "$1" -NBe "SHOW STATUS LIKE 'wsrep_cluster_size'" 2>/dev/null | grep -qw "$living"
+}
+
+# A node that was away: the next fault would else leave the cluster without a majority.
+wait_for_member() { # NODE
+    case $1 in maria-*) wait_until "$1" 120 maria_is_member "$1" ;; esac
+}
+
 # A node joins the cluster. Where no other node runs, maria-1 begins it: stop_nodes ends maria-1 last.
 start_maria() { # NODE
     local node=$1 other first=()
