@@ -1,4 +1,5 @@
 """The client of the neighbours, against a small Keystone and a neighbour on real ports."""
+import socket
 import subprocess
 import sys
 import threading
@@ -315,8 +316,12 @@ def test_keystone_that_hangs_is_named_and_costs_one_timeout(client, cloud):
 
 
 def test_keystone_that_is_down_is_named(client, cloud):
+    address = cloud.keystone.server_address
     cloud.keystone.end()
-    _fails("^Keystone is unavailable: it cannot be reached: connection refused$", client.call, SERVICE, "GET", "/ports")
+    with socket.socket() as nobody_listens:     # and no other test gets the port
+        nobody_listens.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        nobody_listens.bind(address)
+        _fails("^Keystone is unavailable: it cannot be reached: connection refused$", client.call, SERVICE, "GET", "/ports")
     assert cloud.calls == []
     cloud.keystone = cloud.server       # for close()
 
