@@ -54,6 +54,7 @@ watch() {
 }
 watch > /dev/console 2>&1 &
 """
+GUEST_SECONDS = 120         # in which a guest sees a disk come or go, however busy the machine is
 SHARED = "5ba4ed00-0000-4000-8000-000000000001"
 FIXED_KEY = "5ec2e7" * 10 + "0f0e"
 ENCRYPTED = {"encrypted": True, "encryption": {"provider": "luks", "encryption_key_id": keymgr.FIXED_KEY_ID,
@@ -176,7 +177,7 @@ def test_attach_write_read_detach_and_nothing_stays(driver, hypervisor, guest, b
     assert (volumes.secret_uuid(guest, device.volume_id) in secrets) == (info["driver_volume_type"] == "iscsi")
     for _ in range(2):
         driver.attach_volume(guest, device)
-    wait_for("the guest to write", lambda: f"wrote vdb={serial}" in driver.console_output(guest, None), 30)
+    wait_for("the guest to write", lambda: f"wrote vdb={serial}" in driver.console_output(guest, None), GUEST_SECONDS)
     assert f"={SIZE // 512}: {MARK.decode()}" in driver.console_output(guest, None).split(f"read vdb={serial}")[1]
     assert b"guest-was-here" in path.read_bytes()
     for side in ([], ["--inactive"]):
@@ -190,7 +191,7 @@ def test_attach_write_read_detach_and_nothing_stays(driver, hypervisor, guest, b
         driver.detach_volume(guest, device)
         for side in ([], ["--inactive"]):
             assert device.volume_id not in _virsh(hypervisor, "dumpxml", guest.uuid, *side)
-    wait_for("the guest to see it go", lambda: serial not in _disks(driver, guest), 30)
+    wait_for("the guest to see it go", lambda: serial not in _disks(driver, guest), GUEST_SECONDS)
     for _ in range(2):
         driver.disconnect_volume(guest, device)
     assert _virsh(hypervisor, "secret-list") == ""
@@ -209,7 +210,7 @@ def test_an_encrypted_volume_is_clear_to_the_guest_only_and_its_key_is_nowhere(d
     assert "<usage type='volume'>" in xml
     assert _virsh(hypervisor, "secret-get-value", secret) == ""
     driver.attach_volume(guest, device)
-    wait_for("the guest to write", lambda: f"wrote vdb={serial}" in driver.console_output(guest, None), 60)
+    wait_for("the guest to write", lambda: f"wrote vdb={serial}" in driver.console_output(guest, None), GUEST_SECONDS)
     assert f": {MARK.decode()}" in driver.console_output(guest, None).split(f"read vdb={serial}")[1]
     with path.open("rb") as stream:
         seen = stream.read(HEADER + SIZE)
@@ -296,7 +297,7 @@ def test_a_volume_is_exchanged_under_the_running_guest(driver, hypervisor, guest
     noted = []
     driver.attach_volume(guest, old)
     try:
-        wait_for("the guest to write", lambda: b"guest-was-here" in (tmp_path / "volume.raw").read_bytes(), 60)
+        wait_for("the guest to write", lambda: b"guest-was-here" in (tmp_path / "volume.raw").read_bytes(), GUEST_SECONDS)
         for _ in range(2):
             driver.swap_volume(guest, old, new, noted.append)
         assert noted == [old, new, new]
