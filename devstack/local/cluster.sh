@@ -6,8 +6,9 @@
 #   cluster.sh down [--wipe]            stop all (--wipe: remove STACK_DIR, too)
 #   cluster.sh status                   each node: up, hung, cut off, down
 #   cluster.sh kill|start NODE          SIGKILL; start it again, as a member of its cluster
-#   cluster.sh hang|resume NODE         SIGSTOP; SIGCONT, until it is a member of its cluster again
-#   cluster.sh cut|join NODE            pull its network cable; plug it in again, until it is a member of its cluster again
+#   cluster.sh hang|resume NODE         SIGSTOP; SIGCONT
+#   cluster.sh cut|join NODE            pull its network cable; plug it in again
+#                                       (resume and join wait until a node of MariaDB is a member of its cluster again)
 #   cluster.sh promote                  the standby of PostgreSQL becomes the primary
 #
 # NODE is rabbit-1, rabbit-2, rabbit-3, maria-1, maria-2, maria-3, postgres-1 or postgres-2. Each has a network namespace of its own.

@@ -147,7 +147,7 @@ def held(conn: sa.Connection, ids: Collection[int], owner: str) -> dict[int, Act
     """Those of the actions that ``owner`` holds, locked until the transaction ends. What is not in it is lost."""
     query = sa.select(T).where(T.c.id.in_(sorted(ids)), T.c.state == objects.RUNNING, T.c.owner == owner)
     found = {row.id: _record(row) for row in conn.execute(query.order_by(T.c.id).with_for_update())}
-    galera.change(conn, T, found)
+    galera.change_locked(conn, T, found)
     return found
 
 

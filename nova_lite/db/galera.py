@@ -2,7 +2,8 @@
 
 A node certifies a transaction when it commits. The transaction fails like a deadlock (1213) if another node has changed one of
 its rows first, and ``Database.write`` runs it again. Row locks hold on their own node only. So a row that serialises
-transactions is changed, not only locked: ``quotas.lock`` and ``claims._lock_group`` do so, and :func:`change` does it here.
+transactions is changed, not only locked: ``quotas.lock`` and ``claims._lock_group`` do so, and :func:`change_locked` does it
+for any table.
 https://mariadb.com/kb/en/mariadb-galera-cluster-known-limitations/
 """
 from __future__ import annotations
@@ -18,7 +19,8 @@ from nova_lite.db import time_limit
 
 _IS_NODE = "galera"     # in the ``info`` of a connection
 NOT_READY = {"1047", "1180"}
-"""A node without the majority of the cluster, or one that has not caught up yet; at a COMMIT, which has done nothing then."""
+"""1047: the node has no majority of the cluster, or has not caught up yet. 1180: the same at a COMMIT, which is
+rolled back."""
 SEE_ALL_COMMITS = 1 | 2 | 4
 """For ``wsrep_sync_wait``: a transaction that begins with a SELECT, UPDATE, DELETE or INSERT waits until the node has all that
 other nodes had committed. What one service has written, another one finds, whichever node it asks."""
@@ -30,9 +32,9 @@ def follow(engine: sa.Engine) -> None:
     sa.event.listen(engine, "handle_error", _leave_node)
 
 
-def change(conn: sa.Connection, table: sa.Table, ids: Collection[int]) -> None:
-    """Rows that are locked on a node of a cluster: change them, too. Of two transactions that do so on different nodes, or that
-    write to the rows, the one that commits later fails, and is run again. Elsewhere the locks suffice."""
+def change_locked(conn: sa.Connection, table: sa.Table, ids: Collection[int]) -> None:
+    """Change rows that the transaction has locked, where the server is a node of a cluster. When a transaction on another node
+    changes such a row, too, the later of the two fails at its COMMIT and is run again. Other servers need only the lock."""
     if ids and conn.info.get(_IS_NODE):
         conn.execute(sa.update(table).where(table.c.id.in_(sorted(ids))).values(updated_at=units.utcnow()))
 

@@ -15,6 +15,7 @@ from tests.support.client import Compute
 
 SERVERS = 9
 GONE = "gone"
+STAYS_DEAD = "stays dead"      # in ``Walk.kills``, after the name of the host
 _LIVE = ("ACTIVE", "PAUSED")
 _QUIET = ("ACTIVE", "SHUTOFF", "PAUSED", "SUSPENDED")
 _KEEPS = ("ACTIVE", "PAUSED", "SHUTOFF")
@@ -174,7 +175,7 @@ class Walk:
         chosen = sorted(self.before)
         dead = rng.choice(sorted(self.cloud.daemons)) if rng.random() < 0.3 else None
         if dead is not None:
-            self.kills.append(f"{dead} stays dead")
+            self.kills.append(f"{dead} {STAYS_DEAD}")
             self.cut = self.cloud.hold_down(dead, rng)
             self.ever_cut |= self.cut
             plan += [(s, "evacuate") for s in chosen if self.before[s]["OS-EXT-SRV-ATTR:host"] == dead

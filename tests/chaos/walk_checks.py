@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from nova_lite.db import models
 from nova_lite.objects import migration, states
 from nova_lite.objects.instance import SHELVED_IMAGE
-from tests.chaos.walk import GONE, VERBS, Step, Walk
+from tests.chaos.walk import GONE, STAYS_DEAD, VERBS, Step, Walk
 from tests.chaos.walked import Walked
 
 # what is given back a little after the action that wanted it has ended, or at a look of conductor/leaked_resources.py
@@ -23,8 +23,13 @@ ASIDE = "_resize"
 _POWER = {"ACTIVE": states.RUNNING, "RESCUE": states.RUNNING, "PAUSED": states.POWER_PAUSED, "SHUTOFF": states.SHUTDOWN,
           "SUSPENDED": states.SHUTDOWN, "SHELVED": states.SHUTDOWN, "SOFT_DELETED": states.SHUTDOWN}
 # the only reasons for which kills alone may end an action in an error; volumes of files are made by the API's process
-_EXCUSES = re.compile("No valid host|stopped reporting|workers died|was given up|did not finish being created|still in use|"
-                      "\\[fake\\] fail")
+_EXCUSES = re.compile("No valid host|workers died|was given up|did not finish being created|still in use|\\[fake\\] fail")
+_DEAD_HOST = "stopped reporting"        # a reason only where a host stays dead: a host that comes back is not taken for dead
+
+
+def _is_excused(walk: Walk, fault: str) -> bool:
+    is_of_dead_host = _DEAD_HOST in fault and any(kill.endswith(STAYS_DEAD) for kill in walk.kills)
+    return is_of_dead_host or bool(_EXCUSES.search(fault))
 
 
 class Checks:
@@ -111,7 +116,7 @@ class Checks:
             fault = (rows[uuid]["fault"] or {}).get("message") if uuid in rows else None
             if now == "ERROR" and "fault" not in servers[uuid]:
                 yield f"{uuid} is in ERROR, and the API does not say why"
-            if now == "ERROR" and was != "ERROR" and not _EXCUSES.search(fault or ""):
+            if now == "ERROR" and was != "ERROR" and not _is_excused(walk, fault or ""):
                 yield f"{uuid} was {was}, is in ERROR with the fault {fault!r} after {[str(s) for s in steps]}"
             elif now not in may and now != "ERROR":
                 yield f"{uuid} was {was} and is {now} after {[str(s) for s in steps]}"
@@ -121,7 +126,7 @@ class Checks:
                 failed = action is not None and action["state"] == "error"
                 # what ends where it began leaves no fault: its events say why
                 told = step.verb in VERBS and not VERBS[step.verb].ends and not fault
-                if failed and not deleted and not told and uuid not in walk.cut and not _EXCUSES.search(fault or ""):
+                if failed and not deleted and not told and uuid not in walk.cut and not _is_excused(walk, fault or ""):
                     yield f"{step} failed with the fault {fault!r}; {uuid} was {was} and is {now}"
                 if action is not None and action["finish_time"] is None:
                     yield f"{step} has no end"

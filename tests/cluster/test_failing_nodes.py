@@ -11,6 +11,7 @@ import pytest
 import requests
 import sqlalchemy as sa
 
+from nova_lite import retry
 from tests.chaos import rounds
 from tests.chaos.walk import Walk
 from tests.chaos.walk_checks import Checks
@@ -22,7 +23,7 @@ from tests.support.fake_neutron import FakeNeutron
 
 T = TypeVar("T")
 SECONDS = {"kill": 20, "hang": 60, "cut": 60}
-RETRY_SECONDS = 60.0
+RETRIES = retry.every(0.5, timeout=60.0)
 BUSY = "503"      # what the API may say while the database or the broker changes
 
 
@@ -44,24 +45,13 @@ class RetryingClient(Compute):
 
     def request(self, method: str, path: str, version: str | None = None, **kwargs: Any) -> requests.Response:
         """See Compute."""
-        deadline = time.monotonic() + RETRY_SECONDS
-        while True:
-            answer = super().request(method, path, version, **kwargs)
-            if method != "GET" or str(answer.status_code) != BUSY or time.monotonic() > deadline:
-                return answer
-            time.sleep(0.5)
+        return retry.poll(lambda: super(RetryingClient, self).request(method, path, version, **kwargs),
+                          lambda answer: method != "GET" or str(answer.status_code) != BUSY, RETRIES)
 
 
 def _read_again(read: Callable[[], T]) -> T:
     """``read()``, again when its connection goes to the node that fails."""
-    deadline = time.monotonic() + RETRY_SECONDS
-    while True:
-        try:
-            return read()
-        except sa.exc.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+    return retry.on_error(read, sa.exc.OperationalError, RETRIES)
 
 
 class ClusterCloud(WalkCloud):

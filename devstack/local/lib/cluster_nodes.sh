@@ -154,7 +154,7 @@ maria_is_member() { # NODE
     maria_is_ready "$1" && node_sql "$1" -NBe "SHOW STATUS LIKE 'wsrep_cluster_size'" 2>/dev/null | grep -qw "$living"
 }
 
-# A node that was away: the next fault would else leave the cluster without a majority.
+# After a fault of a MariaDB node. A fault of another node before that would leave the cluster without a majority.
 wait_for_member() { # NODE
     case $1 in maria-*) wait_until "$1" 120 maria_is_member "$1" ;; esac
 }

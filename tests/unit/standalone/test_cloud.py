@@ -24,7 +24,7 @@ def test_the_api_opens_when_its_host_has_reported(tmp_path, monkeypatch):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     conf = conf_module.load(["--state-path", str(tmp_path / "state"), "--virt-driver", "fake", "--port", str(port),
-                             "--metadata-port", str(free_port())], cli_opts=options.CLI_OPTS)
+                             "--metadata-port", str(free_port())], config_files=[], cli_opts=options.CLI_OPTS)
     options.apply(conf)
     conf.set_override("connection", make_tables(f"sqlite:///{tmp_path}/cloud"), "database")
     cloud = StandaloneCloud(conf)
