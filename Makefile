@@ -64,8 +64,8 @@ tempest:
 scenario:
 	@devstack/local/scenario.sh $(SCENARIO_OPTIONS)
 
-# WORKERS=0: one after the other. Each file is one worker's, and real guests are all one's (tests/conftest.py); they wait more
-# than they work, so there are more of them than cores
+# WORKERS=0: one after the other. Each file is one worker's, and real guests are at most two's (tests/conftest.py); they wait
+# more than they work, so there are more of them than cores
 WORKERS ?= 3
 BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # green threads are the default of everything; what differs with native threads is run with those too

@@ -10,19 +10,21 @@ from typing import Any
 
 import pytest
 
-TWO_HOSTS = "tests/integration/test_two_hosts.py"
-FIRST = ("guests", TWO_HOSTS, "tests/integration/test_neighbour_faults.py")
+DRIVER, GUESTS, FAULTS = "hypervisor driver", "guests", "tests/integration/test_neighbour_faults.py"
+FIRST = (DRIVER, GUESTS, FAULTS)
 """The long ones, each of one worker; a worker that has done one takes files of the rest."""
-# who uses one of these boots real guests, which take all the power that a small machine has
+# a test that uses one of these boots real guests, which need most of the processors of a small machine
 _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 
 
 @functools.cache
 def _group(path: str) -> str:
-    """Tests of one file share what its fixtures start, so they stay together. All files with guests are one group, so that
-    they do not run side by side. The tests of two hosts are a group of their own, because they wait more than they work."""
+    """Tests of one file share what its fixtures start, so they stay together. The files with guests are two groups, so that
+    at most two of them run side by side: those of the hypervisor driver, and those of a whole cloud."""
     source = (pathlib.Path(__file__).parents[1] / path).read_text()
-    return "guests" if path != TWO_HOSTS and _GUESTS.search(source) else path
+    if not _GUESTS.search(source):
+        return path
+    return DRIVER if pathlib.Path(path).name.startswith("test_libvirt_") else GUESTS
 
 
 def _place(path: str) -> int:

@@ -32,7 +32,8 @@ def hypervisor(tmp_path_factory):
         yield host
 
 
-@pytest.fixture(scope="module", params=[MariaDB, PostgreSQL], ids=["mariadb", "postgresql"])
+@pytest.fixture(scope="module", params=[
+    pytest.param(MariaDB, id="mariadb"), pytest.param(PostgreSQL, id="postgresql", marks=pytest.mark.long)])
 def cloud(request, rabbit, hypervisor, tmp_path_factory):
     directory = tmp_path_factory.mktemp(request.param.__name__)
     database = request.param(directory / "database").start()

@@ -172,6 +172,7 @@ def _settled(user, server_id):
     return server if done else None
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_services_that_are_killed_in_the_middle_of_migrations(two_hosts, user, guest, ssh_key, kept):
     """The new host's daemon while the guest runs; the old one's and the conductor with a stopped guest, as that is faster."""
@@ -241,7 +242,7 @@ def _memory(host, server_id):
 
 def _by_post_copy(user, server_id, source, speed):
     """Begin a slow copy and force it: the rest follows with so many MiB a second."""
-    _slow(source, server_id, 1)
+    _slow(source, server_id, 3)
     source.virsh("migrate-setspeed", server_id, str(speed), "--postcopy")
     _migrate(user, server_id)
     move = _copying(user, server_id)
@@ -269,6 +270,7 @@ def test_a_forced_copy_goes_on_by_post_copy(two_hosts, user, guest, ssh_key):
     assert f"live migration: the guest runs on at {other.address}" in log
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_half_a_guest_never_runs_again(two_hosts, user, guest, ssh_key, kept):
     """The way between the hosts breaks while memory follows, and then the destination's half dies: what there is are the disks,
@@ -294,7 +296,7 @@ def test_half_a_guest_never_runs_again(two_hosts, user, guest, ssh_key, kept):
     _same_guest(two_hosts, guest, ssh_key, kept, other)
 
 
-@pytest.mark.parametrize("status", ["ACTIVE", "PAUSED"])
+@pytest.mark.parametrize("status", ["ACTIVE", pytest.param("PAUSED", marks=pytest.mark.long)])
 def test_a_daemon_killed_during_the_copy(two_hosts, user, guest, ssh_key, status):
     """The copy is libvirt's: it goes on, and whoever is started anew finds out where the guest is; a paused one after it has
     come."""
