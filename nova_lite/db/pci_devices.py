@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from nova_lite import units
 from nova_lite.db import models
 from nova_lite.objects.hardware import pci
-from nova_lite.objects.hardware.pci import PciDevice
+from nova_lite.objects.hardware.pci import PciDevice, Pool
 
 T = models.pci_devices
 _TOLD = ("vendor_id", "product_id", "dev_type", "numa_node", "parent")
@@ -40,11 +40,19 @@ def report(conn: sa.Connection, node_id: int, told: Sequence[Mapping[str, Any]])
         conn.execute(sa.insert(T), new)
 
 
-def offered(conn: sa.Connection) -> dict[int, list[PciDevice]]:
-    """node id -> its devices, taken or not, of all nodes that offer some, as :func:`take` sees them."""
-    found: dict[int, list[PciDevice]] = defaultdict(list)
-    for row in conn.execute(sa.select(T).where(_COUNTS).order_by(T.c.address)):
-        found[row.compute_node_id].append(_device(row))
+def free(conn: sa.Connection) -> dict[Pool, list[tuple[int, int]]]:
+    """Pool -> (node id, number of its free devices) for each node that has some. A device is not free while a server has its
+    physical function, or one of its virtual functions."""
+    other = T.alias()
+    related = sa.exists().where(other.c.compute_node_id == T.c.compute_node_id, other.c.consumer.is_not(None),
+                                sa.or_(other.c.address == T.c.parent, other.c.parent == T.c.address))
+    kind = [T.c[name] for name in pci.POOL_KEYS]
+    query = sa.select(T.c.compute_node_id, sa.func.count(), *kind).where(
+        T.c.consumer.is_(None), T.c.gone.is_(False), sa.or_(T.c.dev_type == pci.STANDARD, ~related)).group_by(
+        T.c.compute_node_id, *kind)
+    found: dict[Pool, list[tuple[int, int]]] = defaultdict(list)
+    for node_id, count, *values in conn.execute(query):
+        found[Pool(*values)].append((node_id, count))
     return dict(found)
 
 

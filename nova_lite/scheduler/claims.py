@@ -107,7 +107,7 @@ def look_up(conn: sa.Connection, spec: RequestSpec, moving: Sequence[str], barre
         hosts = {h: members.difference(moving) for h, members in db_claims.group_hosts(conn, spec.group).items()}
         group_hosts = {host: len(members) for host, members in hosts.items() if members}
     near, far = hinted_uuids(spec, "same_host"), hinted_uuids(spec, "different_host")
-    devices = pci_devices.offered(conn) if spec.flavor.pci_requests else {}
-    return Request(spec=spec, pci_devices=devices, group_hosts=group_hosts, barred_nodes=barred,
+    devices = pci_devices.free(conn) if spec.flavor.pci_requests else {}
+    return Request(spec=spec, pci_free=devices, group_hosts=group_hosts, barred_nodes=barred,
                    same_hosts=None if near is None else frozenset(db_claims.hosts_of(conn, near)),
                    different_hosts=None if far is None else frozenset(db_claims.hosts_of(conn, far)))

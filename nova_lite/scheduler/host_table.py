@@ -132,9 +132,12 @@ class HostTable:
             array = getattr(base, name).copy()
             array[where] = np.fromiter((number(row) for row in changed), dtype=kind, count=len(changed))
             arrays[name] = array
-        arrays["numa"] = base.numa.copy()
-        arrays["numa"][where] = [_text(row.numa_topology) for row in changed]
-        self._base = dataclasses.replace(base, **arrays)
+        numas = {row: _text(node.numa_topology) for row, node in zip(where.tolist(), changed, strict=True)}
+        kept: dict[str, Any] = {}
+        if any(base.numas[base.numa[row]] != text for row, text in numas.items()):
+            kept["numa"], kept["numas"] = _codes(
+                [numas.get(row, base.numas[position]) for row, position in enumerate(base.numa.tolist())])
+        self._base = dataclasses.replace(base, **arrays, **kept)
         return True
 
     def _read_services(self, conn: sa.Connection, full: bool) -> bool:
@@ -158,10 +161,9 @@ class HostTable:
         rows = [self._rows[node_id] for node_id in sorted(self._rows)]
         hosts = tuple(row.host for row in rows)
         rows_of = _positions(hosts)
-        kinds: dict[str, int] = {}
-        support = [kinds.setdefault(_text(row.supported_instances), len(kinds)) for row in rows]
-        groups: dict[str, int] = {}
-        trait = [groups.setdefault(_text(row.traits), len(groups)) for row in rows]
+        support, supports = _codes([_text(row.supported_instances) for row in rows])
+        trait, traits = _codes([_text(row.traits) for row in rows])
+        numa, numas = _codes([_text(row.numa_topology) for row in rows])
         zone, zones = self._zones(hosts)
         arrays: dict[str, Any] = {name: np.fromiter((number(row) for row in rows), dtype=kind, count=len(rows))
                                   for name, (kind, number) in _NUMBERS.items()}
@@ -169,9 +171,8 @@ class HostTable:
         self._take_services(Snapshot(
             hosts=hosts, nodes=tuple(row.hypervisor_hostname for row in rows),
             hypervisor_type=np.array([row.hypervisor_type for row in rows], dtype=object),
-            support=np.array(support, dtype=np.intp), supports=tuple(_supported(text) for text in kinds),
-            trait=np.array(trait, dtype=np.intp), traits=tuple(frozenset(json.loads(text) or ()) for text in groups),
-            numa=np.array([_text(row.numa_topology) for row in rows], dtype=object),
+            support=support, supports=tuple(_supported(text) for text in supports),
+            trait=trait, traits=tuple(frozenset(json.loads(text) or ()) for text in traits), numa=numa, numas=numas,
             up=nothing, enabled=nothing, zone=zone, zones=zones, rows_of=rows_of,
             aggregates=tuple(_aggregate(a, rows_of, len(rows)) for a in self._aggregates), **arrays))
 
@@ -179,9 +180,7 @@ class HostTable:
         of_host = {host: aggregate["metadata"][ZONE] for aggregate in self._aggregates
                    if (aggregate["metadata"] or {}).get(ZONE) for host in aggregate["hosts"]}
         default = self._conf.compute.default_availability_zone
-        codes: dict[str, int] = {}
-        zone = [codes.setdefault(of_host.get(host, default), len(codes)) for host in hosts]
-        return np.array(zone, dtype=np.intp), tuple(codes)
+        return _codes([of_host.get(host, default) for host in hosts])
 
     def _take_services(self, base: Snapshot) -> None:
         found = [self._services.get(host) for host in base.hosts]
@@ -193,6 +192,13 @@ class HostTable:
 
 def _kind(row: Any) -> tuple[str, ...]:
     return row.host, row.hypervisor_hostname, row.hypervisor_type, _text(row.supported_instances), _text(row.traits)
+
+
+def _codes(texts: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Each text as a position in the tuple of all that differ."""
+    codes: dict[str, int] = {}
+    positions = [codes.setdefault(text, len(codes)) for text in texts]
+    return np.array(positions, dtype=np.intp), tuple(codes)
 
 
 def _text(value: Any) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nova_lite.objects.hardware.pci import PciDevice
+from nova_lite.objects.hardware.pci import Pool
 from nova_lite.objects.scheduling import RequestSpec
 
 AFFINITY, ANTI_AFFINITY = "affinity", "anti-affinity"
@@ -18,8 +18,8 @@ class Request:
 
     ``group_hosts`` counts, for each host, the group's members that are not part of this request. ``same_hosts`` and
     ``different_hosts`` are the hosts of the servers that the hints name (None: no such hint). ``barred_nodes`` are ids of
-    nodes whose claim failed although they seemed to have room. ``pci_devices`` are those of each node, by its id, when the
-    flavor asks for some.
+    nodes whose claim failed although they seemed to have room. ``pci_free``: pool -> (node id, number of free devices), when
+    the flavor asks for devices.
     """
 
     spec: RequestSpec
@@ -27,7 +27,7 @@ class Request:
     same_hosts: frozenset[str] | None = None
     different_hosts: frozenset[str] | None = None
     barred_nodes: frozenset[int] = frozenset()
-    pci_devices: Mapping[int, Sequence[PciDevice]] = field(default_factory=dict)
+    pci_free: Mapping[Pool, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def vcpus(self) -> int:

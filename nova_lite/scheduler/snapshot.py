@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from nova_lite.objects.hardware.pci import Pool
 from nova_lite.scheduler.request import Request
 
 _NO_ROWS = np.empty(0, dtype=np.intp)
@@ -25,13 +26,13 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Every array has one element per node, in the same order. Arrays are never changed but in a :meth:`working_copy`.
+    """Every array has one element per node, in the order of their ids. Arrays are never changed but in a :meth:`working_copy`.
 
-    ``trait`` holds positions in ``traits``, what hosts told of themselves; ``numa`` is JSON, a text of HostCells for each node.
+    ``trait`` holds positions in ``traits``, what hosts told of themselves, and ``numa`` in ``numas``, HostCells in JSON.
     ``*_capacity`` is (what there is - what is reserved) x allocation ratio, and the most that may be used; ``zone`` and
     ``support`` hold positions in ``zones`` and ``supports``, as thousands of hosts share a few values. ``supports`` are
     tuples of (architecture, hypervisor type, vm mode). ``group_members`` counts members of the request's server group,
-    ``placed`` those of the request that have found their place there.
+    ``placed`` those of the request that have found their place there; ``pci_free`` counts the free devices of each pool.
     """
 
     ids: np.ndarray
@@ -58,12 +59,14 @@ class Snapshot:
     trait: np.ndarray
     traits: tuple[frozenset[str], ...]
     numa: np.ndarray
+    numas: tuple[str, ...]
     zone: np.ndarray
     zones: tuple[str, ...]
     rows_of: Mapping[str, np.ndarray] = field(repr=False)
     aggregates: tuple[Aggregate, ...] = ()
     group_members: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     placed: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    pci_free: Mapping[Pool, np.ndarray] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -95,7 +98,16 @@ class Snapshot:
         for host, count in request.group_hosts.items():
             members[self.rows_of.get(host, _NO_ROWS)] = count
         copies = {name: getattr(self, name).copy() for name in _CONSUMED}
-        return dataclasses.replace(self, group_members=members, placed=np.zeros(self.size, dtype=np.int64), **copies)
+        return dataclasses.replace(self, group_members=members, placed=np.zeros(self.size, dtype=np.int64), **copies,
+                                   pci_free={pool: self._by_row(counts) for pool, counts in request.pci_free.items()})
+
+    def _by_row(self, counts: Sequence[tuple[int, int]]) -> np.ndarray:
+        """(node id, number) as one number for each row; nodes that are not here are passed over."""
+        known = np.zeros(self.size, dtype=np.int64)
+        ids, numbers = np.array(counts, dtype=np.int64).reshape(-1, 2).T
+        here = np.isin(ids, self.ids)
+        known[np.searchsorted(self.ids, ids[here])] = numbers[here]
+        return known
 
     def consume(self, row: int, request: Request) -> None:
         """Count one more instance of this request on a node. Only for a working copy."""

@@ -29,12 +29,14 @@ from nova_lite.db import (
     instances,
     migration,
     models,
+    pci_devices,
     periodic_tasks,
     services,
 )
 from nova_lite.db.core import Database
 from nova_lite.objects import states
 from nova_lite.objects.action import COMPUTE
+from nova_lite.objects.hardware import pci
 from nova_lite.units import utcnow
 from tests.support.engines import MariaDB, PostgreSQL
 from tests.support.process import BIN
@@ -116,14 +118,29 @@ def test_a_deadlock_within_a_savepoint_is_tried_again(db):
         assert len({instances.get(connection, server).display_description for server in servers}) == 1
 
 
-def test_claims_of_many_schedulers_at_once_never_exceed_the_node(db):
+def _node(connection: sa.Connection) -> int:
     now = utcnow()
+    return connection.execute(sa.insert(models.compute_nodes).values(
+        uuid=str(uuid.uuid4()), host="h", hypervisor_hostname="h", hypervisor_type="QEMU", hypervisor_version=1, vcpus=4,
+        memory_mb=1000, local_gb=1000, cpu_allocation_ratio=4.0, created_at=now, updated_at=now)).inserted_primary_key[0]
 
-    def node(connection: sa.Connection) -> int:
-        return connection.execute(sa.insert(models.compute_nodes).values(
-            uuid=str(uuid.uuid4()), host="h", hypervisor_hostname="h", hypervisor_type="QEMU", hypervisor_version=1, vcpus=4,
-            memory_mb=1000, local_gb=1000, cpu_allocation_ratio=4.0, created_at=now, updated_at=now)).inserted_primary_key[0]
-    node_id = db.write(node)
+
+def test_free_devices_of_a_node_are_counted(db):
+    card = pci.PciDevice("0000:04:00.0", "8086", "1572", pci.PHYSICAL)
+    parts = [pci.PciDevice(f"0000:04:02.{n}", "8086", "154c", pci.VIRTUAL, parent=card.address) for n in range(2)]
+    whole = [pci.PciDevice(f"0000:05:00.{n}", "10de", "1eb8") for n in range(3)]
+    node_id = db.write(_node)
+    db.write(pci_devices.report, node_id, [device.to_primitive() for device in (card, *parts, *whole)])
+    asked = [{"alias": "nic", "count": 1, "specs": [{"dev_type": pci.VIRTUAL}]},
+             {"alias": "gpu", "count": 2, "specs": [{"vendor_id": "10de"}]}]
+    assert db.write(claims.claim_many, [claims.Claim(str(uuid.uuid4()), node_id, 1, 1, 1, asked)])
+    with db.read() as conn:
+        assert pci_devices.free(conn) == {pci.Pool("8086", "154c", pci.VIRTUAL): [(node_id, 1)],
+                                          pci.Pool("10de", "1eb8", pci.STANDARD): [(node_id, 1)]}
+
+
+def test_claims_of_many_schedulers_at_once_never_exceed_the_node(db):
+    node_id = db.write(_node)
     barrier = threading.Barrier(8)
 
     def work(_: int) -> int:

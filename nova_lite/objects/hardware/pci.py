@@ -22,6 +22,7 @@ STANDARD, PHYSICAL, VIRTUAL = "type-PCI", "type-PF", "type-VF"
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _ID = re.compile(r"[0-9a-f]{4}")
 _DEVICE_KEYS = ("vendor_id", "product_id", "address")
+POOL_KEYS = ("vendor_id", "product_id", "dev_type")
 _ALIAS_KEYS = ("name", "capability_type", "vendor_id", "product_id", "device_type", "numa_policy")
 
 
@@ -37,6 +38,15 @@ class PciDevice(Record):
     numa_node: int | None = None
     parent: str | None = None
     consumer: str | None = None
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Devices that no request can tell from each other."""
+
+    vendor_id: str
+    product_id: str
+    dev_type: str
 
 
 @dataclass(frozen=True)
@@ -159,7 +169,7 @@ def choose(devices: Sequence[PciDevice], asked: Iterable[Mapping[str, Any]]) -> 
         for _ in range(int(request["count"])):
             busy = {d.parent for d in devices if d.parent and d.address in taken}
             device = next((d for d in devices if d.address not in taken | busy and d.parent not in taken
-                           and any(_is_meant(d, meant) for meant in request["specs"])), None)
+                           and is_meant(d, request)), None)
             if device is None:
                 return None
             taken.add(device.address)
@@ -167,7 +177,7 @@ def choose(devices: Sequence[PciDevice], asked: Iterable[Mapping[str, Any]]) -> 
     return chosen
 
 
-def _is_meant(device: PciDevice, meant: Mapping[str, str]) -> bool:
-    if device.dev_type == PHYSICAL and "dev_type" not in meant:
-        return False
-    return all(getattr(device, name) == value for name, value in meant.items())
+def is_meant(device: PciDevice | Pool, request: Mapping[str, Any]) -> bool:
+    """Whether a request may be met with this device, or with those of this pool."""
+    return any(all(getattr(device, name) == value for name, value in meant.items()) for meant in request["specs"]
+               if device.dev_type != PHYSICAL or "dev_type" in meant)

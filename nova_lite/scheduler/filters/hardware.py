@@ -31,9 +31,10 @@ class NUMATopologyFilter(Filter):
 
     def mask(self, snapshot: Snapshot, request: Request) -> np.ndarray:
         demand = hardware.demand(request.spec.flavor, request.spec.image)
-        if demand is None:
+        if demand is None or not snapshot.size:
             return snapshot.everything()
-        return np.array([_fits(demand, text) for text in snapshot.numa], dtype=bool)
+        fits = np.array([_fits(demand, text) for text in snapshot.numas], dtype=bool)
+        return fits[snapshot.numa]
 
 
 @functools.lru_cache(maxsize=20_000)

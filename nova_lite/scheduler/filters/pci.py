@@ -18,8 +18,14 @@ class PciPassthroughFilter(Filter):
         asked = request.spec.flavor.pci_requests
         if not asked:
             return snapshot.everything()
-        mask = snapshot.nothing()
-        for row in np.flatnonzero(np.isin(snapshot.ids, list(request.pci_devices))):       # few hosts have any
-            before = int(snapshot.placed[row]) if snapshot.placed.size else 0       # of this request
-            mask[row] = pci.choose(request.pci_devices[int(snapshot.ids[row])], asked * (before + 1)) is not None
-        return mask
+        free = {pool: counts.copy() for pool, counts in snapshot.pci_free.items()}
+        fits = snapshot.everything()
+        for each in asked:
+            missing = (snapshot.placed + 1) * int(each["count"])    # those of this request that are there take theirs, too
+            for pool, left in free.items():
+                if pci.is_meant(pool, each):
+                    taken = np.minimum(left, missing)
+                    left -= taken
+                    missing -= taken
+            fits &= missing == 0
+        return fits

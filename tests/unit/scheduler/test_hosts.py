@@ -1,4 +1,6 @@
 """What hosts report, in the database and in the host table."""
+import json
+
 import pytest
 import sqlalchemy as sa
 
@@ -108,3 +110,20 @@ def test_a_table_kept_by_changes_equals_one_read_anew(cloud):
         for name in ("vcpus", "vcpus_capacity", "hypervisor_version", "enabled", "zone", "support"):
             assert getattr(kept, name).tolist() == getattr(anew, name).tolist()
         assert [(a.name, a.mask.tolist()) for a in kept.aggregates] == [(a.name, a.mask.tolist()) for a in anew.aggregates]
+
+
+def test_the_table_sees_numa_nodes_that_changed(cloud):
+    one, two = [{"id": 0, "cpus": "0-3"}], [{"id": 0, "cpus": "0-3", "pinned": "0"}]
+    for host in ("h1", "h2", "h3"):
+        cloud.add(host, numa_topology=one)
+    table = HostTable(cloud.conf)
+
+    def told():
+        with cloud.db.read() as conn:
+            seen = table.snapshot(conn)
+        return len(seen.numas), [json.loads(seen.numas[position]) for position in seen.numa]
+    assert told() == (1, [one, one, one])
+    cloud.add("h2", numa_topology=two)
+    assert told() == (2, [one, two, one])
+    cloud.add("h2", numa_topology=one)
+    assert told() == (1, [one, one, one])

@@ -113,6 +113,35 @@ def test_a_card_and_its_parts_are_not_shared_when_one_of_them_is_offered_no_more
     assert claim("b", second)
 
 
+def test_a_card_with_a_part_in_use_is_not_free_and_the_reverse(cloud):
+    card = pci.PciDevice("0000:04:00.0", "8086", "1572", pci.PHYSICAL)
+    parts = [pci.PciDevice(f"0000:04:02.{n}", "8086", "154c", pci.VIRTUAL, parent=card.address) for n in range(2)]
+    node = cloud.add("h1", pci_devices=[device.to_primitive() for device in (card, *parts)])
+    pools = {kind: pci.Pool("8086", product, kind) for product, kind in (("1572", pci.PHYSICAL), ("154c", pci.VIRTUAL))}
+
+    def free():
+        with cloud.db.read() as conn:
+            return pci_devices.free(conn)
+    assert free() == {pools[pci.PHYSICAL]: [(node, 1)], pools[pci.VIRTUAL]: [(node, 2)]}
+    for kind, left in ((pci.VIRTUAL, {pools[pci.VIRTUAL]: [(node, 1)]}), (pci.PHYSICAL, {})):
+        asked = [{"alias": "nic", "count": 1, "specs": [{"dev_type": kind}]}]
+        assert cloud.db.write(claims.claim_many, [claims.Claim("a", node, 1, 1, 1, asked)]) == {"a"}
+        assert free() == left
+        cloud.db.write(claims.release, "a")
+
+
+def test_two_names_for_one_device_need_two(cloud):
+    for host, buses in (("h1", (1,)), ("h2", (1, 2, 3))):
+        cloud.add(host, pci_devices=_devices(*buses))
+    wanted, servers = _spec(), uuids(2)
+    wanted.flavor.pci_requests = [{"alias": "exact", "count": 1, "specs": [{"vendor_id": "10de", "product_id": "1eb8"}]},
+                                  {"alias": "any", "count": 1, "specs": [{"product_id": "ffff"}, {"vendor_id": "10de"}]}]
+    placer = Placer(cloud.conf, cloud.db)
+    assert [s.host for s in placer.place(wanted, servers[:1])[servers[0]]] == ["h2"]
+    with pytest.raises(exception.NoValidHost, match="2 hosts, PciPassthroughFilter left 0"):
+        placer.place(wanted, servers[1:])
+
+
 def test_what_was_taken_since_the_look_is_not_taken_again(cloud, monkeypatch):
     """Should a database hold no lock: the write itself takes only what is free."""
     node = cloud.add("h1", pci_devices=_devices(1, 2))

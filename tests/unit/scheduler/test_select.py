@@ -42,7 +42,7 @@ def snapshot(hosts, aggregates=()):
         hypervisor_type=np.array(["QEMU"] * len(hosts), dtype=object),
         support=np.array([kinds.index(h["support"]) for h in hosts], dtype=int), supports=tuple((k,) for k in kinds),
         trait=np.arange(len(hosts)), traits=tuple(frozenset(h["traits"]) for h in hosts),
-        numa=np.array([json.dumps(h["numa"]) for h in hosts], dtype=object),
+        numa=np.arange(len(hosts)), numas=tuple(json.dumps(h["numa"]) for h in hosts),
         up=column("up", bool), enabled=column("enabled", bool),
         zone=np.array([zones.index(h["zone"]) for h in hosts], dtype=int), zones=tuple(zones),
         rows_of={h: np.array(r) for h, r in rows_of.items()},
