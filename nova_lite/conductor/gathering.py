@@ -10,10 +10,36 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from oslo_log import log
+
 from nova_lite import retry
 
+LOG = log.getLogger(__name__)
 Q = TypeVar("Q")
 A = TypeVar("A")
+
+
+def one_by_one_after_error(answer: Callable[[list[Q]], Sequence[A]],
+                           is_for_all: Callable[[Exception], bool]) -> Callable[[list[Q]], Sequence[A | Exception]]:
+    """``answer``, for a :class:`Gatherer`: one question that raises an error must not cost the others their answers. After an
+    error each question is answered alone, unless the error ``is_for_all``."""
+    def alone(question: Q) -> A | Exception:
+        try:
+            return answer([question])[0]
+        except Exception as error:
+            if is_for_all(error):
+                raise
+            return error
+
+    def answer_all(questions: list[Q]) -> Sequence[A | Exception]:
+        try:
+            return answer(questions)
+        except Exception as error:
+            if len(questions) == 1 or is_for_all(error):
+                raise
+            LOG.warning("%s questions are answered one by one: %s", len(questions), error)
+        return [alone(question) for question in questions]
+    return answer_all
 
 
 class _Batch(Generic[Q, A]):

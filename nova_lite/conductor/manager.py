@@ -19,6 +19,7 @@ from nova_lite.conductor.confirmer import Confirmer
 from nova_lite.conductor.deferred_cleanup import INTERVAL as DEFERRED_INTERVAL
 from nova_lite.conductor.deferred_cleanup import DeferredCleanup
 from nova_lite.conductor.expiry import Expiry
+from nova_lite.conductor.gathering import Gatherer, one_by_one_after_error
 from nova_lite.conductor.leaked_resources import LeakedResources
 from nova_lite.conductor.leases import Leases
 from nova_lite.conductor.periodic import PeriodicTasks, Task
@@ -37,6 +38,7 @@ from nova_lite.db import (
     clock,
     cloud,
     console_auth_tokens,
+    core,
     host_keys,
     instances,
     networks,
@@ -59,6 +61,7 @@ from nova_lite.runtime.rpc_senders import Senders
 from nova_lite.volume import base as volume_base
 
 LOG = log.getLogger(__name__)
+LOOKS_SECONDS = 0.5     # for which looks of hosts are gathered: each host looks once a minute
 # verbs that release one volume at a conductor. An attach is done here only when its request died: no guest has that volume
 _WITH_ONE_VOLUME = (WithoutHost.DETACH, WithoutHost.UNDO)
 
@@ -93,6 +96,9 @@ class ConductorManager:
                                 self.bus_health)
         # two batches take all threads: one is written while the next is gathered
         self.heartbeats = heartbeats.Heartbeats(conf, self.db, lambda: max(1, conf.executor_thread_pool_size // 2), clock)
+        self.looks: Gatherer[power_states.Look, dict[str, Any]] = Gatherer(
+            one_by_one_after_error(self._compare, core.is_unavailable), LOOKS_SECONDS,
+            lambda: max(1, conf.executor_thread_pool_size // 4), clock)
         self.sweeper = Sweeper(conf, self.db, self.bus_health)
         self.tasks = Tasks(Tools(conf, self.db, self.leases, scheduler, self.compute, self.conductor,
                                  self.bus_health))
@@ -276,7 +282,7 @@ class ConductorManager:
                 mine.remove(action)
             else:
                 actions.release(conn, [action.id], self.lease_seconds, died=True)
-        here, of_guests = server_states.with_guests(conn, host, guests)
+        [(here, of_guests)] = server_states.with_guests(conn, [(host, guests)])
         # guests that the database does not know are left alone
         unexpected = power_states.unexpected_guests(conn, of_guests, host)
         return {"cloud": cloud.find_id(conn), "actions": [a.id for a in mine],
@@ -291,8 +297,11 @@ class ConductorManager:
 
     def sync_power_states(self, context: RequestContext, host: str, states: dict[str, int]) -> dict[str, Any]:
         """See :meth:`ConductorAPI.sync_power_states`."""
+        return self.looks.ask(power_states.Look(host, states))
+
+    def _compare(self, looks: list[power_states.Look]) -> list[dict[str, Any]]:
         with self.db.read() as conn:
-            return power_states.compare(conn, host, states)
+            return power_states.compare(conn, looks)
 
     def not_wanted(self, context: RequestContext, host: str, instance_uuids: list[str]) -> list[str]:
         """See :meth:`ConductorAPI.not_wanted`."""

@@ -1,7 +1,7 @@
 """Differences between the guests of a host and its servers: power states, missing guests and guests that must not be there."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -33,6 +33,13 @@ class UnexpectedGuests(NamedTuple):
 
     remove: dict[str, bool]
     unexplained: list[str]
+
+
+class Look(NamedTuple):
+    """The power states of all guests of a host, as it has read them."""
+
+    host: str
+    found: Mapping[str, int]
 
 
 def unexpected_guests(conn: sa.Connection, found: Mapping[str, ServerState], host: str,
@@ -71,9 +78,16 @@ def for_host(state: ServerState) -> dict[str, Any]:
             **_FOR_OLDER_HOSTS}
 
 
-def _evacuated(conn: sa.Connection, host: str, uuids: Collection[str]) -> dict[str, bool]:
-    """``moves.evacuated``, for servers that are or were at a host."""
-    found = moves.evacuated(conn, host, uuids)
+def _evacuated(conn: sa.Connection, host: str, uuids: Collection[str],
+               evacuations: Sequence[moves.Evacuation] | None = None) -> dict[str, bool]:
+    """Those of the servers that are or were at a host, and are being evacuated to another one; True: it has begun.
+    ``evacuations``: those of these servers, and maybe of more, when the caller has read them."""
+    if evacuations is None:
+        evacuations = moves.evacuations(conn, uuids)
+    found: dict[str, bool] = {}
+    for server, new_host, has_begun in evacuations:
+        if server in uuids and new_host != host:
+            found[server] = found.get(server, False) or has_begun
     its = host_access.of_host(conn, host, found) | host_access.formerly_of_host(conn, host, found)
     return {uuid: begun for uuid, begun in found.items() if uuid in its}
 
@@ -101,15 +115,22 @@ def _must_stay_off(state: ServerState, host: str) -> bool:
         states.SOFT_DELETED, states.SHELVED)
 
 
-def compare(conn: sa.Connection, host: str, found: Mapping[str, int]) -> dict[str, Any]:
-    """The differences between the guests of a host and its servers; see ``ConductorAPI.sync_power_states``.
+def compare(conn: sa.Connection, looks: Sequence[Look]) -> list[dict[str, Any]]:
+    """For each host, the differences between its guests and its servers; see ``ConductorAPI.sync_power_states``. Hosts without
+    a difference cost three queries, however many they are.
 
     The guests may have changed since the host read their states, so nothing is written here. The host reads the state of each
     guest of ``look`` again when no operation works on it, and reports it (:func:`sync`). Before it turns a guest off or removes
     it, it asks for that guest again. So one query for evacuations is enough here.
     """
-    here, of_guests = server_states.with_guests(conn, host, found)
-    evacuated = _evacuated(conn, host, found)
+    servers = server_states.with_guests(conn, [(look.host, look.found) for look in looks])
+    evacuations = moves.evacuations(conn, {uuid for look in looks for uuid in look.found})
+    return [_compare(conn, look.host, look.found, *states, _evacuated(conn, look.host, look.found, evacuations))
+            for look, states in zip(looks, servers, strict=True)]
+
+
+def _compare(conn: sa.Connection, host: str, found: Mapping[str, int], here: Mapping[str, ServerState],
+             of_guests: Mapping[str, ServerState], evacuated: Mapping[str, bool]) -> dict[str, Any]:
     running = [uuid for uuid, state in found.items() if state not in (states.NOSTATE, states.SHUTDOWN)]
     off = {uuid for uuid in running if uuid in evacuated or (uuid in here and _must_stay_off(here[uuid], host))}
     at_rest = [one for one in here.values() if one.task_state is None and one.vm_state != states.ERROR]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -106,17 +106,23 @@ def from_or_to(conn: sa.Connection, host: str, instance_uuids: Collection[str]) 
         T.c.instance_uuid.in_(sorted(instance_uuids)), sa.or_(T.c.source_compute == host, T.c.dest_compute == host))))
 
 
-def evacuated(conn: sa.Connection, host: str, instance_uuids: Collection[str]) -> dict[str, bool]:
-    """Those of the servers that are being built again on another host, because theirs was down: no other host may run them.
-    True: the new host has begun with what it found, so the guests of other hosts may be removed."""
+class Evacuation(NamedTuple):
+    """A server that is being built again on ``host``, because its own was down: no other host may run it. When the new host
+    ``has_begun`` with what it found, the guests of other hosts may be removed."""
+
+    server: str
+    host: str
+    has_begun: bool
+
+
+def evacuations(conn: sa.Connection, instance_uuids: Collection[str]) -> list[Evacuation]:
+    """Those of the servers that have one that has chosen its host."""
     if not instance_uuids:
-        return {}
-    found: dict[str, bool] = {}
-    for server, status in conn.execute(sa.select(T.c.instance_uuid, T.c.status).where(
-            T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.migration_type == objects.EVACUATION,
-            T.c.status.not_in(objects.ENDED), T.c.dest_compute.is_not(None), T.c.dest_compute != host)):
-        found[server] = found.get(server, False) or status != objects.ACCEPTED
-    return found
+        return []
+    query = sa.select(T.c.instance_uuid, T.c.dest_compute, T.c.status).where(
+        T.c.instance_uuid.in_(sorted(instance_uuids)), T.c.migration_type == objects.EVACUATION,
+        T.c.status.not_in(objects.ENDED), T.c.dest_compute.is_not(None))
+    return [Evacuation(server, host, status != objects.ACCEPTED) for server, host, status in conn.execute(query)]
 
 
 def list_all(conn: sa.Connection, filters: Mapping[str, Any] | None = None, host: str | None = None,

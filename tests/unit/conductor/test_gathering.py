@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nova_lite.conductor.gathering import Gatherer
+from nova_lite.conductor.gathering import Gatherer, one_by_one_after_error
 from tests.support.clock import ManualClock
 
 LONG = 600.0        # seconds: a batch of these tests is answered because it is full
@@ -113,3 +113,29 @@ def test_green_and_native_threads_are_gathered(mode):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
                           env={"NOVA_LITE_CONCURRENCY": mode, "PATH": "/usr/bin:/bin"})
     assert done.stdout.strip() == "[40, 40] True 42", done.stderr
+
+
+def test_an_error_over_one_question_is_that_questions_alone():
+    asked = []
+
+    def halve(numbers):
+        asked.append(sorted(numbers))
+        if any(n % 2 for n in numbers):
+            raise ValueError("odd")
+        return [n // 2 for n in numbers]
+    answers = ask_all(Gatherer(one_by_one_after_error(halve, lambda error: False), LONG, limit=lambda: 4), [2, 4, 7, 8])
+    assert answers[:2] + answers[3:] == [1, 2, 4]
+    assert isinstance(answers[2], ValueError)
+    assert sorted(asked) == [[2], [2, 4, 7, 8], [4], [7], [8]]
+
+
+def test_an_error_for_all_is_raised_for_all_at_once():
+    asked = []
+
+    def fail(numbers):
+        asked.append(sorted(numbers))
+        raise ConnectionError
+    answers = ask_all(Gatherer(one_by_one_after_error(fail, lambda error: isinstance(error, ConnectionError)), LONG,
+                               limit=lambda: 3), range(3))
+    assert [type(answer) for answer in answers] == [ConnectionError] * 3
+    assert asked == [[0, 1, 2]]

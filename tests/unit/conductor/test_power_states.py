@@ -1,10 +1,12 @@
 """Guests that change by themselves: servers follow them, unless somebody works on the server."""
 import dataclasses
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
 
+from nova_lite.conductor import power_states
 from nova_lite.context import admin_context
 from nova_lite.db import moves
 from nova_lite.objects import migration, states
@@ -259,3 +261,29 @@ def test_a_host_learns_the_id_alone_of_a_deleted_server_that_was_never_its_own(c
     [sent] = cloud.rpc.host_started(ADMIN, other, "owner", [server])["remove"]
     assert (sent["uuid"], sent["id"], sent["project_id"], sent["display_name"]) == (server, cloud.get(server).id, "", "")
     assert (sent["host"], sent["network_info"], sent["block_devices"]) == (None, [], [])
+
+
+def test_looks_of_many_hosts_cost_a_few_queries(cloud):
+    for n in range(5):
+        cloud.add_host(f"more-{n}")
+    servers = {server: cloud.get(server).host for server in (cloud.active() for _ in range(6))}
+    off = next(server for server, host in servers.items() if host == "more-3")
+    looks = [power_states.Look(host, {server: states.SHUTDOWN if server == off else states.RUNNING
+                                      for server, its in servers.items() if its == host}) for host in cloud.hosts]
+    queries = []
+    with cloud.db.read() as conn:
+        sa.event.listen(conn, "before_cursor_execute", lambda *args: queries.append(args[2]))
+        answers = power_states.compare(conn, looks)
+    assert len([query for query in queries if query.startswith("SELECT")]) == 2     # no guest is unknown to its host
+    assert {look.host: answer["look"] for look, answer in zip(looks, answers, strict=True) if any(answer.values())} == {
+        "more-3": [off]}
+
+
+def test_a_host_that_reports_nonsense_costs_no_other_host_its_answer(cloud):
+    server = cloud.active()
+    looks = [power_states.Look("h1", {server: states.RUNNING}), power_states.Look("h2", {server: states.RUNNING, 7: "x"})]
+    with ThreadPoolExecutor() as pool:
+        good, bad = [pool.submit(cloud.conductor.looks.ask, look) for look in looks]
+        assert not any(good.result().values())
+        with pytest.raises(TypeError):
+            bad.result()
