@@ -15,14 +15,25 @@ class TcpProxy:
         self.port: int = self._listener.getsockname()[1]
         self._silent: set[socket.socket] = set()
         self._open: list[socket.socket] = []
+        self._passes = threading.Event()
+        self._passes.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def silence(self) -> None:
         """What is connected now hears nothing any more; who connects later is served."""
         self._silent.update(self._open)
 
+    def hold(self) -> None:
+        """Bytes wait, as in a network that loses its packets."""
+        self._passes.clear()
+
+    def let_go(self) -> None:
+        """Bytes go on."""
+        self._passes.set()
+
     def close(self) -> None:
         """End all connections."""
+        self._passes.set()
         for one in [self._listener, *self._open]:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -32,7 +43,11 @@ class TcpProxy:
         with contextlib.suppress(OSError):          # closed
             while True:
                 client = self._listener.accept()[0]
-                server = socket.create_connection(("127.0.0.1", self._upstream))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._upstream))
+                except ConnectionRefusedError:      # the server is away
+                    client.close()
+                    continue
                 self._open += [client, server]
                 for source, target in ((client, server), (server, client)):
                     threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
@@ -40,6 +55,7 @@ class TcpProxy:
     def _pass(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                self._passes.wait()
                 if source not in self._silent:
                     target.sendall(data)
             if source not in self._silent:
