@@ -588,6 +588,17 @@ def test_a_copy_of_the_disk_of_a_guest_that_runs_or_not(driver, conf, hypervisor
     assert not leftover.exists()
 
 
+def test_a_paused_guest_that_lost_its_power_is_not_unpaused(driver, instance, fetch):
+    driver.spawn(instance, [], FILES, fetch)
+    driver.pause(instance)
+    driver.power_off(instance, 0)
+    with pytest.raises(exception.DriverRefusal, match="it has ended meanwhile, start it"):
+        driver.unpause(instance)
+    assert driver.power_state(instance) == states.SHUTDOWN
+    driver.power_on(instance, [])
+    assert driver.power_state(instance) == states.RUNNING
+
+
 def _check_copy(driver, instance, kept):
     with driver.snapshot(instance) as copy:
         assert copy.disk_format == "qcow2"

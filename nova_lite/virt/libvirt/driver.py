@@ -372,7 +372,10 @@ class LibvirtDriver:
     def unpause(self, instance: Instance) -> None:
         """Let the CPUs run."""
         with self._working(instance, states.RUNNING):
-            self._guest(instance).unpause()
+            guest = self._guest(instance)
+            if not guest.is_active():
+                raise exception.DriverRefusal(what="Unpausing the guest", reason="it has ended meanwhile, start it")
+            guest.unpause()
             self.unquiesce(instance)
 
     def suspend(self, instance: Instance) -> None:
