@@ -109,7 +109,7 @@ walk: install
 
 # not part of `make test`, which has to end within an hour; each file by itself, as clouds of two hosts have the names of the process
 guest-test: install
-	@failed=0; for file in $$(grep -l 'pytest\.mark\.long' tests/integration/*.py); do \
+	@failed=0; for file in $$(grep -l 'pytest\.mark\.long' tests/integration/*.py tests/chaos/*.py); do \
 		NOVA_LITE_LONG_TESTS=1 $(PYTEST) -m long $$file || failed=1; \
 	done; exit $$failed
 
