@@ -40,7 +40,7 @@ PCI = dataclasses.replace(SPEC, flavor=dataclasses.replace(SPEC.flavor, pci_requ
     {"alias": "gpu", "count": 1, "specs": [{"vendor_id": "10de", "product_id": "1eb8"}]}]))
 NUMA_SHAPES = 64        # that many different states of NUMA nodes there are among the hosts
 SIZES = 1, 20, 1000     # servers in one request
-FEW = 5                 # calls of which the median is told when each is about many servers
+FEW = 5                 # calls that are measured of the largest size
 
 
 def fill(conn: sa.Connection, count: int) -> None:
@@ -106,10 +106,10 @@ def measure(url: str, count: int, repeat: int) -> dict[str, Any]:
         def times(number: int) -> int:
             return repeat if number < max(SIZES) else min(repeat, FEW)
 
-        few = [n for n in SIZES if n <= 2 * count]      # what the small clouds have room for, devices included
+        sizes = [n for n in SIZES if n <= 2 * count]    # a small cloud has room, and devices, for no more
         return {"hosts": count, "first_read_ms": round(first, 1), "full_read_ms": full,
-                **{f"select_{kind}{n}_ms": median_ms(times(n), partial(choose, kind, n)) for kind in requests for n in few},
-                **{f"place_{n}_ms": median_ms(times(n), partial(place, SPEC, n)) for n in few},
+                **{f"select_{kind}{n}_ms": median_ms(times(n), partial(choose, kind, n)) for kind in requests for n in sizes},
+                **{f"place_{n}_ms": median_ms(times(n), partial(place, SPEC, n)) for n in sizes},
                 "place_pci_1_ms": median_ms(repeat, partial(place, PCI, 1)),
                 "max_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
     finally:

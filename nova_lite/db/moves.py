@@ -116,7 +116,7 @@ class Evacuation(NamedTuple):
 
 
 def evacuations(conn: sa.Connection, instance_uuids: Collection[str]) -> list[Evacuation]:
-    """Those of the servers that have one that has chosen its host."""
+    """The evacuations of these servers that have not ended, and whose new host is chosen."""
     if not instance_uuids:
         return []
     query = sa.select(T.c.instance_uuid, T.c.dest_compute, T.c.status).where(

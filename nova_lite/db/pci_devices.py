@@ -46,7 +46,7 @@ def free(conn: sa.Connection) -> dict[Pool, list[tuple[int, int]]]:
     other = T.alias()
     related = sa.exists().where(other.c.compute_node_id == T.c.compute_node_id, other.c.consumer.is_not(None),
                                 sa.or_(other.c.address == T.c.parent, other.c.parent == T.c.address))
-    kind = [T.c[name] for name in pci.POOL_KEYS]
+    kind = T.c.vendor_id, T.c.product_id, T.c.dev_type
     query = sa.select(T.c.compute_node_id, sa.func.count(), *kind).where(
         T.c.consumer.is_(None), T.c.gone.is_(False), sa.or_(T.c.dev_type == pci.STANDARD, ~related)).group_by(
         T.c.compute_node_id, *kind)

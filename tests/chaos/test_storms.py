@@ -63,30 +63,38 @@ class Fleet(Services):
     @contextlib.contextmanager
     def without_broker(self) -> Iterator[None]:
         self.rabbit.stop()
-        yield
-        self.rabbit.start()
+        try:
+            yield
+        finally:
+            self.rabbit.start()
 
     @contextlib.contextmanager
     def without_database(self) -> Iterator[None]:
         self.maria.close()
-        yield
-        self.maria.start()
+        try:
+            yield
+        finally:
+            self.maria.start()
 
     @contextlib.contextmanager
     def without(self, *names: str) -> Iterator[None]:
         """These processes are killed."""
         for name in names:
             self.processes[name].kill(signal.SIGKILL)
-        yield
-        for name in names:
-            self.processes[name].start()
+        try:
+            yield
+        finally:
+            for name in names:
+                self.processes[name].start()
 
     @contextlib.contextmanager
     def parted(self) -> Iterator[None]:
         """Half of the hosts and the broker do not hear each other."""
         self.way.hold()
-        yield
-        self.way.let_go()
+        try:
+            yield
+        finally:
+            self.way.let_go()
 
     # what there is --------------------------------------------------------------------------------------------------------
     def hosts_up(self) -> set[str]:

@@ -592,7 +592,7 @@ def test_a_paused_guest_that_lost_its_power_is_not_unpaused(driver, instance, fe
     driver.spawn(instance, [], FILES, fetch)
     driver.pause(instance)
     driver.power_off(instance, 0)
-    with pytest.raises(exception.DriverRefusal, match="it has ended meanwhile, start it"):
+    with pytest.raises(exception.DriverRefusal, match="it does not run, start the server"):
         driver.unpause(instance)
     assert driver.power_state(instance) == states.SHUTDOWN
     driver.power_on(instance, [])

@@ -22,7 +22,6 @@ STANDARD, PHYSICAL, VIRTUAL = "type-PCI", "type-PF", "type-VF"
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _ID = re.compile(r"[0-9a-f]{4}")
 _DEVICE_KEYS = ("vendor_id", "product_id", "address")
-POOL_KEYS = ("vendor_id", "product_id", "dev_type")
 _ALIAS_KEYS = ("name", "capability_type", "vendor_id", "product_id", "device_type", "numa_policy")
 
 

@@ -374,7 +374,7 @@ class LibvirtDriver:
         with self._working(instance, states.RUNNING):
             guest = self._guest(instance)
             if not guest.is_active():
-                raise exception.DriverRefusal(what="Unpausing the guest", reason="it has ended meanwhile, start it")
+                raise exception.DriverRefusal(what="Unpausing the guest", reason="it does not run, start the server")
             guest.unpause()
             self.unquiesce(instance)
 
