@@ -262,7 +262,9 @@ def hosts(openstack: Openstack) -> None:
 def aggregates(openstack: Openstack) -> None:
     """aggregate create, set, unset, add host, remove host, cache image, list, show, delete; the zone that it makes."""
     name = new_name("aggregate")
-    host = openstack("compute", "service", "list", "--service", "nova-compute")[-1]["Host"]
+    hosts = [service["Host"] for service in openstack("compute", "service", "list", "--service", "nova-compute")]
+    # a host that has servers may not get into another zone
+    host = next(host for host in hosts if not openstack("server", "list", "--all-projects", "--host", host))
     openstack("aggregate", "create", "--zone", f"{name}-z", "--property", "a=1", name)
     try:
         openstack("aggregate", "set", "--property", "b=2", name, parse=False)
