@@ -133,7 +133,7 @@ def _still_wanted(work: Work) -> Checker:
 
 
 def _tell_arrival(work: Work) -> None:
-    """A host that misses this call serves the disks until the move is confirmed or reverted."""
+    """A host that misses this call stops serving the disks at its next comparison (``recovery.drop_left_behind``)."""
     if _move(work).source_compute != work.host.name:
         work.ask_other_host("arrived")
 

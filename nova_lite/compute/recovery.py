@@ -15,6 +15,7 @@ from nova_lite.objects import states
 from nova_lite.objects.instance import Instance
 
 LOG = log.getLogger(__name__)
+_COPYING = (states.RESIZE_PREP, states.RESIZE_MIGRATING)
 
 
 class Found(NamedTuple):
@@ -64,8 +65,8 @@ class Findings:
 
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
     """Remove what a move has left of a server here, when the server is at rest on another host or deleted; also its guest, if
-    it is here. When the server is at rest on this host, with its guest, only the files that were set aside are removed. Runs in
-    the server's queue."""
+    it is here. When the server is at rest on this host, with its guest, only the files that were set aside are removed. Disks
+    that the new host has copied are served no more. Runs in the server's queue."""
     context = admin_context()
     try:
         guests = host.driver.power_states()
@@ -80,8 +81,17 @@ def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
         elif uuid in guests and uuid in host.conductor.settled_here(context, host.name, [uuid]):
             LOG.info("removing files that a move has set aside here", extra={"instance_uuid": uuid})
             host.driver.drop_aside(Instance.from_primitive(host.conductor.get_instance(context, uuid)))
+        elif host.driver.offers_disks(uuid):
+            _withdraw_disks(host, Instance.from_primitive(host.conductor.get_instance(context, uuid)))
     except Exception:
         LOG.exception("the removal failed; the next comparison tries again", extra={"instance_uuid": uuid})
+
+
+def _withdraw_disks(host: Host, server: Instance) -> None:
+    """Serve the disks of a server no more when its new host has copied them: this daemon may have missed the message."""
+    if server.task_state not in _COPYING:
+        LOG.info("its disks are not served any more: the new host has copied them", extra={"instance_uuid": server.uuid})
+        host.driver.withdraw_disks(server)
 
 
 def remove(host: Host, server: Instance) -> None:

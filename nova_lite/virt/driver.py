@@ -252,6 +252,9 @@ class ComputeDriver(Protocol):
     def offer_disks(self, instance: Instance) -> DiskOffer:
         """The old host: serve the disks that were set aside. Raises OSError."""
 
+    def offers_disks(self, instance_uuid: str) -> bool:
+        """The old host: whether the disks are served, or files of that are left."""
+
     def withdraw_disks(self, instance: Instance) -> None:
         """The old host: serve them no more."""
 

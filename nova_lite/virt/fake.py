@@ -253,10 +253,17 @@ class FakeDriver:
         """There is nothing to copy."""
         self._act("offer_disks", instance)
         self._known("offer_disks", instance, ASIDE)
+        self._set(instance.uuid + ASIDE, {**self._guests[instance.uuid + ASIDE], "is_offered": True})
         return DiskOffer(self.conf.my_ip, 0)
 
+    def offers_disks(self, instance_uuid: str) -> bool:
+        """Nothing is served, but the offer is noted."""
+        return bool(self._guests.get(instance_uuid + ASIDE, {}).get("is_offered"))
+
     def withdraw_disks(self, instance: Instance) -> None:
-        """Nothing is served."""
+        """The note is removed."""
+        if self.offers_disks(instance.uuid):
+            self._set(instance.uuid + ASIDE, {**self._guests[instance.uuid + ASIDE], "is_offered": False})
 
     def receive_guest(self, instance: Instance, offer: DiskOffer | None, fetch_image: Fetcher, move: str,
                       check: Checker = wanted) -> None:

@@ -115,7 +115,9 @@ def _go(old, new, instance, fetch, power_on=False):
     assert old.offer_disks(instance) == offer       # the same process, the same key
     for _ in range(2):
         new.receive_guest(instance, offer, fetch, MOVE)
+    assert old.offers_disks(instance.uuid)
     old.withdraw_disks(instance)
+    assert not old.offers_disks(instance.uuid)
     for _ in range(2):
         new.finish_move(_resized(instance), [], fetch, power_on)
     return offer

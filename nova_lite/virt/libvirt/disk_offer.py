@@ -43,6 +43,11 @@ class DiskServer:
         self._pid_file = directory / "offer.pid"
         self._state = directory / "offer.json"
 
+    @property
+    def has_files(self) -> bool:
+        """Whether a process serves the files, or has left its own files."""
+        return any(path.exists() for path in (self._state, self._pid_file, self._keys))
+
     def offer(self, names: list[str], disk_format: str, made_on: str | None) -> DiskOffer:
         """Serve the files with these names, unless they are served already. Raises as :func:`images.base_of`. ``disk_format``
         is the format in which this host made the root disk: only a qcow2 disk has a base image, whatever a guest has written

@@ -296,6 +296,10 @@ class LibvirtDriver:
         """By QEMU's storage daemon."""
         return self._moves.offer(instance)
 
+    def offers_disks(self, instance_uuid: str) -> bool:
+        """By the files of the storage daemon."""
+        return self._moves.offers(instance_uuid)
+
     def withdraw_disks(self, instance: Instance) -> None:
         """The storage daemon ends."""
         self._moves.withdraw(instance)

@@ -133,6 +133,11 @@ class Moves:
         offer = self._server(aside).offer(names, self._disks.format_of(aside), aside.base)
         return dataclasses.replace(offer, disks=[*offer.disks, *self._disks.names(instance.uuid)], pool=self._disks.identity)
 
+    def offers(self, instance_uuid: str) -> bool:
+        """Whether the disks are served, or files of that are left."""
+        aside = self._aside(instance_uuid)
+        return aside.is_of(self._host) and self._server(aside).has_files
+
     def withdraw(self, instance: Instance) -> None:
         """Serve it no more."""
         aside = self._aside(instance.uuid)

@@ -8,6 +8,7 @@ from nova_lite.context import admin_context
 from nova_lite.db import moves
 from nova_lite.objects import action as objects
 from nova_lite.objects import migration, states
+from nova_lite.rpc.compute import ComputeAPI
 
 
 @pytest.fixture
@@ -135,3 +136,33 @@ def test_a_guest_that_does_not_start_again_keeps_no_other_from_it(lasting):
     lasting.add_host("h1")
     for server in servers:
         lasting.wait(server, states.STOPPED)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_host_that_misses_the_arrival_stops_serving_at_a_comparison(make_cloud, monkeypatch, tmp_path, restarts):
+    monkeypatch.setattr(ComputeAPI, "arrived", lambda *_: None)
+    cloud = make_cloud("h1", "h2", fake__state_file=str(tmp_path / "guests"))
+    server = cloud.active()
+    source = cloud.get(server).host
+    cloud.operate(server, "migrate", {"flavor": cloud.get(server).flavor.to_primitive()})
+    cloud.wait(server, states.RESIZED)
+    assert cloud.hosts[source].host.driver.offers_disks(server)
+    if restarts:
+        cloud.end_host(source)
+        cloud.add_host(source)
+    cloud.sync(source)
+    cloud.wait_for(lambda: not cloud.hosts[source].host.driver.offers_disks(server))
+    assert cloud.hosts[source].host.driver.left_behind() == {server}
+
+
+@pytest.mark.parametrize("task_state", [states.RESIZE_PREP, states.RESIZE_MIGRATING])
+def test_a_comparison_serves_the_disks_on_while_they_are_copied(make_cloud, monkeypatch, task_state):
+    monkeypatch.setattr(ComputeAPI, "arrived", lambda *_: None)
+    cloud = make_cloud("h1", "h2")
+    server = cloud.active()
+    source = cloud.get(server).host
+    cloud.operate(server, "migrate", {"flavor": cloud.get(server).flavor.to_primitive()})
+    cloud.wait(server, states.RESIZED)
+    cloud.set(server, task_state=task_state)
+    recovery.drop_left_behind(cloud.hosts[source].host, server)
+    assert cloud.hosts[source].host.driver.offers_disks(server)
