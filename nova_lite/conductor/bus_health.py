@@ -19,13 +19,14 @@ LOOK_SECONDS = 2.0      # the hosts in a scheduler's memory may be this much old
 class BusHealth:
     """Since when this conductor has received the reports of hosts without a break.
 
-    When the broker, the database or the conductor itself was away, every host seems to be silent. So hosts get time to report
-    again before their silence counts.
+    When the broker, the database or the conductor itself was away, every host seems to be silent. So the silence of a host
+    counts when the host has had ``service_down_time`` to report again, which is the time that each host has at any moment.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, ping: Callable[[float], None]) -> None:
         self._conf, self._db, self._ping = conf, db, ping
         self._interval = conf.compute.report_interval
+        self._two_reports = 2 * self._interval + 1
         self.since = self._last = time.monotonic()
 
     def check(self) -> None:
@@ -41,16 +42,25 @@ class BusHealth:
 
     def grace(self) -> float:
         """Seconds that hosts still have to report; 0.0: a host that is silent now is dead."""
+        due = max(self._conf.compute.service_down_time, self._two_reports)
+        return max(0.0, due - self.heard_for())
+
+    def heard_for(self) -> float:
+        """Seconds for which this conductor has received reports without a break; 0.0: it does not receive any now."""
         now = time.monotonic()
-        due = 2 * self._interval + 1
-        return due if self._is_old(now) else max(0.0, self.since + due - now)
+        return 0.0 if self._is_old(now) else now - self.since
+
+    def is_steady(self) -> bool:
+        """Whether the hosts that lost nothing but their connection have reported again, most of them. The others have
+        :meth:`grace`."""
+        return self.heard_for() >= self._two_reports
 
     def hosts_may_report(self, asked_at: datetime.datetime) -> bool:
         """Whether a scheduler that was asked at ``asked_at`` may have found no host only because hosts have not reported yet
-        since an outage. Hosts count that have reported since the scheduler read them."""
+        since an outage. Hosts that have reported since the scheduler read them count until :meth:`is_steady`."""
         if not self.grace():
             return False
-        seconds = (units.utcnow() - asked_at).total_seconds() + LOOK_SECONDS
+        seconds = 0.0 if self.is_steady() else (units.utcnow() - asked_at).total_seconds() + LOOK_SECONDS
         with self._db.read() as conn:
             return services.hosts_may_report(conn, self._conf.compute.service_down_time, seconds)
 

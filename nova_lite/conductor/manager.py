@@ -135,7 +135,7 @@ class ConductorManager:
         """What one conductor does for all. Beside each task: why a second run at the same time does no harm."""
         return [
             # the actions are read under a lock, without those that are locked. A conductor that hears no hosts gives nobody up
-            Task("sweep", self.conf.conductor.sweep_interval, self._sweep, is_fit=lambda: not self.bus_health.grace()),
+            Task("sweep", self.conf.conductor.sweep_interval, self._sweep, is_fit=self.bus_health.is_steady),
             # a claim is released if it is older than the search, and made under the lock of its server; sums are made under
             # the lock of their node
             Task("reconcile", RECONCILE_INTERVAL, self.reconciler.run),

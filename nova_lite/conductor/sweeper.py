@@ -57,8 +57,11 @@ class Sweeper:
     def _sweep(self, conn: sa.Connection) -> Sweep:
         found = Sweep()
         expired = actions.expired(conn)
-        alive = self._alive_hosts(conn, {a.host for a in expired if a.stage == objects.COMPUTE and a.host})
+        hosts = {a.host for a in expired if a.stage == objects.COMPUTE and a.host}
+        alive, silent = self._alive_hosts(conn, hosts), self._silent_since_outage(conn, hosts)
         for action in expired:
+            if action.state == objects.RUNNING and action.stage == objects.COMPUTE and action.host in silent:
+                continue
             try:
                 with conn.begin_nested():
                     self._decide(conn, found, action, action.state == objects.RUNNING, alive)
@@ -226,6 +229,14 @@ class Sweeper:
         left = {row["host"]: max(grace, limit - (now - row["last_seen_at"]).total_seconds())
                 for row in services.of_hosts(conn, wanted) if not row["forced_down"]}
         return {host: seconds for host, seconds in left.items() if seconds > 0}
+
+    def _silent_since_outage(self, conn: sa.Connection, wanted: set[str]) -> set[str]:
+        """The hosts that could not renew their leases, and still have time to do so."""
+        if not self.bus_health.grace():
+            return set()
+        now, heard_for = clock.read(conn), datetime.timedelta(seconds=self.bus_health.heard_for())
+        return {row["host"] for row in services.of_hosts(conn, wanted)
+                if not row["forced_down"] and now - row["last_seen_at"] > heard_for}
 
     def settle_orphans(self) -> int:
         """Set servers in a transient state without any open action to ERROR: no worker will ever finish them."""

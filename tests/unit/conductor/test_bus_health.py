@@ -26,29 +26,30 @@ def clock(monkeypatch):
     return made
 
 
-def test_hosts_have_two_reports_of_time_after_a_start_and_after_each_outage(clock, cloud):
+def test_hosts_have_the_time_of_service_down_time_after_a_start_and_after_each_outage(clock, cloud):
     answers = []
 
     def ping(timeout):
         assert timeout == 10
         if answers:
             raise answers.pop()
+    cloud.conf.set_override("service_down_time", 60, group="compute")
     bus_health = module.BusHealth(cloud.conf, cloud.db, ping)
-    assert bus_health.grace() == 21
-    for _ in range(3):
+    assert (bus_health.grace(), bus_health.is_steady()) == (60, False)
+    for left, is_steady in ((50, False), (40, False), (30, True), (20, True), (10, True), (0, True)):
         clock.now += 10
         bus_health.check()
-    assert bus_health.grace() == 0
+        assert (bus_health.grace(), bus_health.is_steady()) == (left, is_steady)
     answers += [TimeoutError(), TimeoutError()]
     for _ in range(2):
         clock.now += 10
         with pytest.raises(TimeoutError):
             bus_health.check()
-    assert bus_health.grace() == 21        # deaf
+    assert (bus_health.grace(), bus_health.is_steady()) == (60, False)      # it receives nothing
     clock.now += 10
     bus_health.check()
     clock.now += 5
-    assert bus_health.grace() == 16
+    assert (bus_health.grace(), bus_health.is_steady()) == (55, False)
 
 
 def _listening(cloud, since=None):

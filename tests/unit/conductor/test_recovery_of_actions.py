@@ -310,7 +310,11 @@ def test_after_an_outage_hosts_get_time_to_report(cloud):
     cloud.conductor.bus_health.since = time.monotonic()        # nobody heard anything until now
     cloud.expire(action_id)
     cloud.sweep()
-    cloud.wait(server, states.STOPPED)                      # it needed nothing but a wake-up
+    assert cloud.action(action_id).owner == "silent"        # it could not renew its lease
+    cloud.report(host)
+    cloud.sweep()
+    cloud.wait(server, states.STOPPED)
+    cloud.silence(host)
     cloud.hosts[host]._stopping.set()                       # as good as dead
     action_id = cloud.begin(server, "start")
     cloud.expire(action_id)

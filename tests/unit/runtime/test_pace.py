@@ -58,9 +58,9 @@ def test_a_run_that_failed_by_its_time_limit_is_not_begun_again_at_once(clock):
     assert runs(clock, pace, [False] * 4, lasts=10.0) == [0.75, 1.5, 3.0, 3.75]
 
 
-def test_a_host_reports_again_before_it_counts_as_dead(clock):
-    """Conductors give hosts two intervals when the broker is back (``BusHealth``). A report that is lost just before fails
-    after 10 s."""
+def test_a_host_reports_again_before_conductors_sweep(clock):
+    """Conductors sweep two intervals after the broker is back (``BusHealth.is_steady``). A report that is lost just before
+    fails after 10 s."""
     for number in itertools.chain((0.0, 0.999), (random.Random(3).random() for _ in range(50))):
         pace = Pace(10.0, clock, lambda number=number: number)
         runs(clock, pace, [True] + [False] * 9, lasts=10.0)
