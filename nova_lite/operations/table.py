@@ -1,6 +1,6 @@
 """The table of verbs: one row for each operation on a server. ``verb.py`` explains the columns.
 
-The preconditions are those of Nova's compute API (reference states_policies.md C4, C5).
+The preconditions are those of Nova's compute API (``nova/compute/api.py`` of Nova 34).
 """
 from __future__ import annotations
 

@@ -50,9 +50,10 @@ def _noticing_silence() -> Iterator[None]:
 
 
 class ConductorAPI(rpc.Client):
-    """Messages to whichever conductor takes them. Every call may be made twice: a lost answer is asked for again.
+    """Messages to whichever conductor takes them. A call whose answer is lost is made again, so a conductor may get it twice.
 
-    What concerns an action raises LeaseLost when another worker has it. All raise ConductorAway.
+    A call about an action raises LeaseLost when another worker has the action. Each call that is made again raises
+    ConductorAway in the end. A call that is "not repeated" raises the error of the message bus.
     """
 
     topic = rpc.CONDUCTOR
@@ -80,7 +81,7 @@ class ConductorAPI(rpc.Client):
             before_pause=tell)
 
     def ping(self, timeout: float) -> None:
-        """Ask any conductor for an answer; raises a MessagingException of oslo.messaging without one."""
+        """Ask any conductor for an answer. Not repeated: raises a MessagingException of oslo.messaging without one."""
         self.call(admin_context(), "ping", timeout=timeout)
 
     def wait_until_there(self, stopping: threading.Event) -> bool:
@@ -315,13 +316,14 @@ class ConductorAPI(rpc.Client):
     # the metadata service: asked once, as the guest asks again by itself --------------------------------------------
     def instance_by_address(self, context: RequestContext, address: str,
                             network_id: str | None = None) -> dict[str, Any] | None:
-        """The server that has a fixed address on the embedded network."""
+        """The server that has a fixed address on the embedded network. Not repeated."""
         return self.call(context, "instance_by_address", timeout=TIMEOUT, address=address, network_id=network_id)
 
     def instance_metadata(self, context: RequestContext, instance_uuid: str) -> dict[str, Any] | None:
-        """The server, or None when there is none."""
+        """The server, or None when there is none. Not repeated."""
         return self.call(context, "instance_metadata", timeout=TIMEOUT, instance_uuid=instance_uuid)
 
     def set_server_password(self, context: RequestContext, instance_uuid: str, password: str) -> None:
-        """Keep a password that a guest encrypted for its user. Raises Conflict when there is one, InstanceNotFound."""
+        """Keep a password that a guest encrypted for its user. Not repeated. Raises Conflict when there is one,
+        InstanceNotFound."""
         self.call(context, "set_server_password", timeout=TIMEOUT, instance_uuid=instance_uuid, password=password)

@@ -7,8 +7,8 @@ handlers ask, stand in the module's ``RULES: list[Rule]``.
 
 A handler is a plain function ``handler(req, **path_parameters)``: it gets an :class:`~nova_lite.api.openstack.wsgi.Request`
 and, where the path has ``{server_id}``, the server itself as ``instance`` in place of that parameter. It answers a dictionary
-(JSON), None (no body) or a ``webob.Response``. For an action ``req.body`` is the whole body, ``req.argument`` what stands under
-the action's key.
+(JSON), None (no body) or a ``webob.Response``. ``req.json_in`` is the validated body. For an action ``req.argument`` is the
+value of the action's key.
 """
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def response_at(route: Route, version: str) -> Schema | None:
 
 
 def at_version(table: Versioned | Schema | None, version: str) -> Schema | None:
-    """The schema of ``table`` that holds at microversion ``version``; a bare schema holds at all."""
+    """The schema of ``table`` that holds at microversion ``version``; a bare schema holds at each."""
     if not table:
         return table
     if not all(key.partition(".")[0].isdigit() for key in table):
