@@ -22,7 +22,7 @@ help:
 	@echo "make scenario     Tempest's scenarios with real guests on the cloud of make stack (SCENARIO_OPTIONS)"
 	@echo "make unit | functional | integration | chaos | security    some of them"
 	@echo "make walk         a random walk over all verbs while services are killed, 20 rounds (ROUNDS=5 SEED=7: that one again; GUESTS=real)"
-	@echo "make guest-test   what takes long: each verb on real guests while each service is killed, encryption on two hosts, fifty hosts in storms"
+	@echo "make guest-test   what takes long: each verb on real guests while each service is killed, encryption on two hosts"
 	@echo "make ceph-test    guests whose disks are in a Ceph pool, on a real one-node cluster of its own (installs Debian's packages)"
 	@echo "make two-hosts   each verb, moves and kills on the cloud of devstack/local/stack.sh --hosts 2 (MIGRATIONS=100)"
 	@echo "make cluster-test  clusters of RabbitMQ, MariaDB (Galera), PostgreSQL: each node fails while servers walk through all verbs"

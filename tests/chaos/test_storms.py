@@ -32,7 +32,7 @@ AWAY = 24.0             # seconds of each storm: hosts that are silent as long a
 UP, WHOLE = 90.0, 180.0     # seconds until all hosts have reported, and until nothing is under way; a noisy machine is slow
 DEATHS = re.compile("stopped reporting|No valid host")
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 class Fleet(Services):
