@@ -1,7 +1,7 @@
 """What a fleet of fake hosts costs one control plane: real RabbitMQ, database and services, as processes of this machine.
 
     python -m benchmarks.fleet [--hosts 100,200,300] [--wire host|shared] [--dilation 1] [--servers 0]
-                               [--builds 200] [--reps 20] [--storms kill,broker,conductor] [--plot FILE]
+                               [--builds 200] [--reps 20] [--no-steady] [--storms kill,broker,conductor] [--plot FILE]
 
 The cloud grows from size to size. Each has its steady cost measured, with nobody asking for anything; then builds and lists,
 if they are asked for. Tables go to stderr, JSON to stdout.
@@ -54,9 +54,10 @@ def main(argv: list[str]) -> None:
             cloud.close()
     run["problems"] = cloud.problems
     if run["sizes"]:
-        run["extrapolation"] = figures.extrapolate(run["sizes"])
+        if not arguments.no_steady:
+            run["extrapolation"] = figures.extrapolate(run["sizes"])
         print(figures.report(run), file=sys.stderr)
-        if arguments.plot:
+        if arguments.plot and not arguments.no_steady:
             figures.plot(run, arguments.plot)
     json.dump(run, sys.stdout, indent=1)
     print()
@@ -78,6 +79,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--conductors", type=int, default=1, help="its processes")
     parser.add_argument("--schedulers", type=int, default=1)
     parser.add_argument("--api-workers", type=int, default=1)
+    parser.add_argument("--no-steady", action="store_true", help="only what users ask for: builds, lists, storms")
     parser.add_argument("--window", type=float, default=60, help="seconds of the steady state; whole intervals are taken")
     parser.add_argument("--events", type=int, default=1000, help="heartbeats and looks that are measured one by one")
     parser.add_argument("--builds", type=int, default=0, help="servers to be built by requests of one, and by requests of 20")
@@ -98,7 +100,8 @@ def measure(cloud: Cloud, hosts: int, arguments: argparse.Namespace) -> dict[str
     """All figures of one size."""
     up = cloud.grow(hosts, arguments.patience)
     say(f"{hosts} hosts: up after {up:.0f} s")
-    found: dict[str, Any] = {"up_s": round(up, 1), **steady.measure(cloud, arguments.window, arguments.events)}
+    part = steady.background(cloud) if arguments.no_steady else steady.measure(cloud, arguments.window, arguments.events)
+    found: dict[str, Any] = {"up_s": round(up, 1), **part}
     if arguments.builds:
         found["builds"] = load.builds(cloud, arguments.builds, found["rates"])
     if arguments.reps:

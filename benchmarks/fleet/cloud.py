@@ -130,16 +130,19 @@ class Cloud:
 
     # the fleet ------------------------------------------------------------------------------------------------------
     def grow(self, count: int, patience: float) -> float:
-        """Start hosts until there are ``count``, one process after the other; seconds until all were up."""
-        began = time.monotonic()
+        """Start hosts until there are ``count``, all processes together; seconds until all were up."""
+        added: list[Fleet] = []
         while len(self.hosts) < count:
             fleet = self._fleet(len(self.fleets) + 1, min(self.plan.per_process, count - len(self.hosts)))
             self.servers.add(self.client, fleet.hosts)
-            fleet.process.start()
             self.fleets.append(fleet)
-            self.note_processes()
-            self.wait_up(patience)
-            self.servers.claim()
+            added.append(fleet)
+        began = time.monotonic()
+        for fleet in added:
+            fleet.process.start()
+        self.note_processes()
+        self.wait_up(patience)
+        self.servers.claim()
         return time.monotonic() - began
 
     def _fleet(self, number: int, count: int) -> Fleet:

@@ -64,10 +64,11 @@ def report(run: Mapping[str, Any]) -> str:
     parts = [f"Wire: {plan['wire']}; database: {plan['database']}; dilation: {plan['dilation']} (a heartbeat each "
              f"{10 * plan['dilation']} s); {plan['conductors']} conductor, {plan['schedulers']} scheduler, "
              f"{plan['api_workers']} API workers; {plan['servers']} servers a host from a script.",
-             "Held", _held(heads, results),
-             f"A second at real intervals ({'measured' if plan['dilation'] == 1 else 'composed of single events'}); CPU in ms",
-             _rates(heads, results), _extrapolated(results)]
-    for name in dict.fromkeys(name for result in results for name in result["events"]):
+             "Held", _held(heads, results)]
+    if all("real_rates" in result for result in results):
+        how = "measured" if plan["dilation"] == 1 else "composed of single events"
+        parts += [f"A second at real intervals ({how}); CPU in ms", _rates(heads, results), _extrapolated(results)]
+    for name in dict.fromkeys(name for result in results for name in result.get("events", {})):
         parts += [f"Each {name}; CPU in ms", table(["", *heads], [
             [shown, *(with_sum(result["events"].get(name, {})).get(shown, "") for result in results)] for shown in SHOWN])]
     for name, title in (("builds", "Builds"), ("requests", "Requests"), ("storms", "Storms")):

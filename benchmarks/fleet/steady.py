@@ -25,6 +25,14 @@ THREADS = 24            # conductors write together what comes at the same time;
 _KIND = re.compile(r"^nova_lite\.(reply|compute)\.")
 
 
+def background(cloud: Cloud) -> dict[str, Any]:
+    """What is held, and the rates of the next seconds, which are taken off the figures of builds and lists."""
+    with cloud.meter.window() as taken:
+        time.sleep(OWN_SECONDS)
+    return {"hosts": len(cloud.hosts), "rates": taken.rates(), "oldest_report_s": round(max(cloud.silences().values()), 1),
+            **census(cloud)}
+
+
 def measure(cloud: Cloud, window: float, events: int) -> dict[str, Any]:
     """All figures of the fleet as it is now, with nobody asking for anything."""
     plan, hosts = cloud.plan, len(cloud.hosts)
