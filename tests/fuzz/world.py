@@ -13,6 +13,8 @@ import requests
 from tests.support.client import Compute
 
 SERVERS, MANY, KINDS = 3, 20, ("server", "volume", "group", "keypair")
+QUOTAS = ("instances", "cores", "ram", "metadata_items", "injected_files", "injected_file_content_bytes",
+          "injected_file_path_bytes", "key_pairs", "server_groups", "server_group_members")
 NOBODY = str(uuid.uuid4())
 FIXED = {"agent_id": ["1"], "cell": ["nova"], "domain": ["x"], "certificate_id": ["root"], "before": ["2026-01-01", "x"],
          "alias": ["os-keypairs", "NMN"], "class_name": ["default", "x"], "console_id": ["1"], "rule_id": [str(uuid.uuid4())],
@@ -131,6 +133,7 @@ class World:
         for service in self.operator.ok("GET", "/os-services?binary=nova-compute")["services"]:
             if service["status"] != "enabled" or service["forced_down"]:
                 self.operator.ok("PUT", f"/os-services/{service['id']}", json={"status": "enabled", "forced_down": False})
+        self.operator.ok("PUT", "/os-quota-class-sets/default", "2.1", json={"quota_class_set": dict.fromkeys(QUOTAS, -1)})
         for project in self._projects():
             self.operator.request("DELETE", f"/os-quota-sets/{project}")
         for group in self.operator.ok("GET", "/os-aggregates")["aggregates"][20:]:
