@@ -100,6 +100,13 @@ class Upgrade:
             refused = [str(step) for step in pool.map(self.cloud.ask, wanted) if not 200 <= (step.status or 0) < 300]
         assert not refused, "\n".join(refused)
 
+    def evacuations_without_host(self) -> int:
+        """How many wait for a conductor."""
+        table = models.instance_actions.c
+        with self.cloud.engine.connect() as connection:
+            return connection.scalar(sa.select(sa.func.count()).where(
+                table.action == "evacuate", table.stage == "conductor", table.state.in_(("pending", "running")))) or 0
+
     def look(self, before: Any) -> None:
         """All has ended as it must, and what was quiet is as it was."""
         self.checks.settled()
@@ -186,6 +193,8 @@ class Upgrade:
 
 
 def _end(tale: Upgrade, before: Any) -> None:
+    # the first question may find no scheduler, and a host that counts as up again keeps its servers
+    wait_for("each evacuation to have its new host", lambda: not tale.evacuations_without_host(), 120, 0.5)
     tale.cloud.force_down(DOOMED, False)
     began = time.monotonic()
     tale.look(before)
