@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nova_lite.api.openstack import faults, links, loading, microversions, parameters
-from nova_lite.api.openstack.router import VERSION
+from nova_lite.api.openstack.microversions import VERSION
 from nova_lite.api.openstack.routes import Route
 from nova_lite.api.openstack.wsgi import Request
 

@@ -16,7 +16,6 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.api.openstack import body
-from nova_lite.db import core
 
 LOG = log.getLogger(__name__)
 NAMES = {400: "badRequest", 401: "unauthorized", 403: "forbidden", 404: "itemNotFound", 405: "badMethod",
@@ -81,6 +80,8 @@ def _read(error: Exception) -> tuple[int, str, list[tuple[str, str]]]:
         kept = [(name, value) for name, value in response.headerlist
                 if name.lower() not in ("content-type", "content-length")]
         return response.status_code, str(getattr(error, "detail", None) or getattr(error, "explanation", error)), kept
+    from nova_lite.db import core  # loads SQLAlchemy, 15 MiB, which the metadata API does not need otherwise
+
     if core.is_unavailable(error):
         LOG.exception("the database failed")
         return 503, "The database does not answer. Try again.", []

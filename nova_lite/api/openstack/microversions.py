@@ -12,12 +12,13 @@ from typing import Any
 import microversion_parse
 
 from nova_lite import exception
-from nova_lite.api.openstack.routes import as_tuple
 
 MIN = "2.1"
 MAX = "2.104"
 HEADER = "OpenStack-API-Version"
 LEGACY_HEADER = "X-OpenStack-Nova-API-Version"
+VERSION = "nova_lite.version"
+"""Key of the environ: the microversion of the request."""
 LEGACY_V2 = "nova_lite.legacy_v2"
 """Key of the environ: set for requests below /v2, which know no microversions."""
 
@@ -35,6 +36,13 @@ class NotServed(exception.InvalidGlobalAPIVersion):
 
 class InvalidVersionString(exception.Invalid):
     msg_fmt = "API Version String %(version)s is of invalid format. Must be of format MajorNum.MinorNum."
+
+
+@lru_cache(maxsize=1024)
+def as_tuple(version: str) -> tuple[int, int]:
+    """'2.47' -> (2, 47)."""
+    major, _, minor = version.partition(".")
+    return int(major), int(minor)
 
 
 def requested(environ: Mapping[str, Any]) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 from nova_lite import version as product
 from nova_lite.api.openstack import microversions
 from nova_lite.api.openstack import request_id as request_id_filter
+from nova_lite.api.openstack.microversions import as_tuple
 from nova_lite.api.openstack.registry import Entry, Registry
-from nova_lite.api.openstack.routes import as_tuple, at_version, response_at, status_at
+from nova_lite.api.openstack.routes import at_version, response_at, status_at
 
 _ERRORS = {"400": "what was sent is not right", "401": "no valid token", "403": "not allowed, or over quota",
            "404": "no such resource, or not at this microversion",

@@ -12,7 +12,8 @@ from oslo_log import log
 
 from nova_lite import exception
 from nova_lite.api.openstack import faults, microversions, validation
-from nova_lite.api.openstack.routes import Route, Schema, as_tuple, at_version, response_at, status_at
+from nova_lite.api.openstack.microversions import as_tuple
+from nova_lite.api.openstack.routes import Route, Schema, at_version, response_at, status_at
 from nova_lite.policies import third_party
 
 LOG = log.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 
 from oslo_log import log
 
-from nova_lite.api.openstack.router import VERSION
+from nova_lite.api.openstack.microversions import VERSION
 
 LOG = log.getLogger(__name__)
 # the token of a console opens it

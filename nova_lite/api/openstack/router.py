@@ -10,9 +10,9 @@ import webob.exc
 
 from nova_lite import exception
 from nova_lite.api.openstack import faults, links, microversions, validation
+from nova_lite.api.openstack.microversions import VERSION, as_tuple
 from nova_lite.api.openstack.registry import Bound, Entry, Registry
 from nova_lite.api.openstack.request_body import read_json
-from nova_lite.api.openstack.routes import as_tuple
 from nova_lite.api.openstack.wsgi import QUERY, Request
 from nova_lite.context import RequestContext
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CONTEXT = "nova_lite.context"
 """Key of the environ: the RequestContext that the authentication filters made."""
-VERSION = "nova_lite.version"
 """Key of the environ: the microversion of the answer, for the request log."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _NO_BODY = ("204", "304")

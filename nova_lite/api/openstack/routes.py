@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nova_lite.api.openstack.microversions import as_tuple
 from nova_lite.api.openstack.parameters import NULL
 from nova_lite.policies.base import Rule
 
@@ -127,10 +127,3 @@ def at_version(table: Versioned | Schema | None, version: str) -> Schema | None:
         if as_tuple(first) <= wanted:
             found = schema
     return found
-
-
-@lru_cache(maxsize=1024)
-def as_tuple(version: str) -> tuple[int, int]:
-    """'2.47' -> (2, 47)."""
-    major, _, minor = version.partition(".")
-    return int(major), int(minor)

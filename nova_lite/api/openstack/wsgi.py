@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import webob
 
 from nova_lite.api.openstack import links, validation
-from nova_lite.api.openstack.routes import Owned, as_tuple
+from nova_lite.api.openstack.microversions import as_tuple
+from nova_lite.api.openstack.routes import Owned
 from nova_lite.context import RequestContext
 from nova_lite.policies.base import Rule
 

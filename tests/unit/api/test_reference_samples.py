@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from nova_lite.api.openstack import registry
-from nova_lite.api.openstack.routes import Schema, as_tuple, at_version
+from nova_lite.api.openstack.microversions import as_tuple
+from nova_lite.api.openstack.routes import Schema, at_version
 from nova_lite.api.openstack.validation import Validator
 
 SAMPLES = pathlib.Path(__file__).parents[4] / "shared/reference/api_samples"

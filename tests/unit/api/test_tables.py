@@ -7,7 +7,8 @@ import re
 import pytest
 
 from nova_lite.api.openstack import microversions, registry, rules
-from nova_lite.api.openstack.routes import as_tuple, at_version, response_at
+from nova_lite.api.openstack.microversions import as_tuple
+from nova_lite.api.openstack.routes import at_version, response_at
 
 TABLE = registry.Registry(registry.load_modules(), check_schemas=True)
 NEWEST = (2, 104)

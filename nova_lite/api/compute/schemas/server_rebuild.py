@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_lite.api.compute.schemas import servers, servers_response
 from nova_lite.api.openstack import parameters as p
-from nova_lite.api.openstack.routes import as_tuple
+from nova_lite.api.openstack.microversions import as_tuple
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.openstack import parameters as p
-from nova_lite.api.openstack.routes import as_tuple
+from nova_lite.api.openstack.microversions import as_tuple
 from nova_lite.objects import states
 
 Json = dict[str, Any]

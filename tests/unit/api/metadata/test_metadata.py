@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import hmac
 import json
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -402,3 +404,14 @@ def test_the_paste_pipeline_serves_it_and_trusts_no_proxy_header(conductor, monk
     assert _get(app, "/openstack/latest/password", method="POST", body=b"x" * 1021).status_code == 400
     assert _get(app, "/openstack/latest/password", method="POST", body=b"x").status_code == 200
     assert _get(app, "/openstack/latest/password", method="POST", body=b"x").status_code == 409
+
+
+def test_the_service_does_not_load_the_database(tmp_path):
+    """It has none, and SQLAlchemy takes 15 MiB."""
+    config = tmp_path / "nova-lite.conf"
+    config.write_text(f"[DEFAULT]\ntransport_url = rabbit://nobody:nothing@127.0.0.1:1/\nstate_path = {tmp_path}\n")
+    program = ("import sys; import nova_lite.cmd; from nova_lite import conf; from nova_lite.api import wsgi; "
+               f"wsgi.loadapp(conf.load([], config_files=[{str(config)!r}]), 'metadata'); "
+               "print(sorted({'sqlalchemy', 'oslo_policy'} & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

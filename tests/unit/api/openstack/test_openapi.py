@@ -10,8 +10,8 @@ from nova_lite import conf as nova_conf
 from nova_lite import exception, manage
 from nova_lite.api.compute import openapi
 from nova_lite.api.openstack import microversions
+from nova_lite.api.openstack.microversions import as_tuple
 from nova_lite.api.openstack.registry import Registry, load_modules
-from nova_lite.api.openstack.routes import as_tuple
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.36", "2.75", microversions.MAX])

@@ -6,7 +6,8 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.api.openstack import formats, parameters
-from nova_lite.api.openstack.routes import as_tuple, at_version
+from nova_lite.api.openstack.microversions import as_tuple
+from nova_lite.api.openstack.routes import at_version
 from nova_lite.api.openstack.validation import Validator
 from tests.unit.api.conftest import Client, Make, fault
 
