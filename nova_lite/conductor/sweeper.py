@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -28,6 +29,13 @@ LOG = log.getLogger(__name__)
 MARGIN = 2.0
 AT_ONCE = 200       # servers without an action that one sweep settles
 _WAIT_THEMSELVES = [row.action for row in operations.VERBS.values() if row.follows_guest]   # until the server is idle
+
+
+class Life(NamedTuple):
+    """What is known of a host that counts as alive."""
+
+    seconds: float          # until it counts as dead without a further report
+    has_reported: bool      # since this conductor receives reports without a break
 
 
 class Sweep:
@@ -57,11 +65,8 @@ class Sweeper:
     def _sweep(self, conn: sa.Connection) -> Sweep:
         found = Sweep()
         expired = actions.expired(conn)
-        hosts = {a.host for a in expired if a.stage == objects.COMPUTE and a.host}
-        alive, silent = self._alive_hosts(conn, hosts), self._silent_since_outage(conn, hosts)
+        alive = self._alive_hosts(conn, {a.host for a in expired if a.stage == objects.COMPUTE and a.host})
         for action in expired:
-            if action.state == objects.RUNNING and action.stage == objects.COMPUTE and action.host in silent:
-                continue
             try:
                 with conn.begin_nested():
                     self._decide(conn, found, action, action.state == objects.RUNNING, alive)
@@ -79,7 +84,11 @@ class Sweeper:
         return found
 
     def _decide(self, conn: sa.Connection, found: Sweep, action: Action, died: bool,
-                alive: Mapping[str, float]) -> None:
+                alive: Mapping[str, Life]) -> None:
+        life = alive.get(action.host or "") if action.stage == objects.COMPUTE else None
+        if died and life is not None and not life.has_reported:      # the host could not renew the lease
+            actions.renew(conn, action.owner or "", [action.id], min(self.lease_seconds, life.seconds))
+            return
         LOG.info("action %s (%s) at %s has had no worker since %s", action.id, action.action, action.host or "the conductor",
                  action.lease_until, extra={"instance_uuid": action.instance_uuid})
         verb = operations.of(action)        # KeyError for a verb that only another version has
@@ -101,13 +110,13 @@ class Sweeper:
             self._api_is_dead(conn, found, action)
         elif action.host in alive:
             # if the host has just died, the next sweep finds the action as soon as the host counts as dead, not a lease later
-            actions.release(conn, [action.id], min(self.lease_seconds, alive[action.host or ""]), died)
+            actions.release(conn, [action.id], min(self.lease_seconds, alive[action.host or ""].seconds), died)
             found.compute.append(action)
         else:
             self._host_is_dead(conn, found, action)
 
     def _go_on_with_guest(self, conn: sa.Connection, found: Sweep, action: Action, died: bool,
-                          alive: Mapping[str, float]) -> None:
+                          alive: Mapping[str, Life]) -> None:
         if action.host not in alive:
             other = live_migrate.partner(conn, action)
             goes_on = live_migrate.after_death(action, self._alive_hosts(conn, {other} if other else set()), other,
@@ -217,26 +226,20 @@ class Sweeper:
         else:
             actions.release(conn, [action.id], self.lease_seconds, died=action.state == objects.RUNNING)
 
-    def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> dict[str, float]:
-        """Living host -> seconds until it counts as dead without a further report. While the message bus is silent, all hosts
-        count as alive."""
+    def _alive_hosts(self, conn: sa.Connection, wanted: set[str]) -> dict[str, Life]:
+        """The hosts of ``wanted`` that count as alive. While the message bus is silent, all hosts do."""
         if not wanted:
             return {}
         # A report is written a moment after the lease that it renews. So the limit is a little less than service_down_time,
         # else the lease of a dead host would be waited for twice. One late report must not make a host dead.
-        compute, now, grace = self.conf.compute, clock.read(conn), self.bus_health.grace()
+        compute, now = self.conf.compute, clock.read(conn)
         limit = max(compute.service_down_time - MARGIN, 2 * compute.report_interval + 1)
-        left = {row["host"]: max(grace, limit - (now - row["last_seen_at"]).total_seconds())
-                for row in services.of_hosts(conn, wanted) if not row["forced_down"]}
-        return {host: seconds for host, seconds in left.items() if seconds > 0}
-
-    def _silent_since_outage(self, conn: sa.Connection, wanted: set[str]) -> set[str]:
-        """The hosts that could not renew their leases, and still have time to do so."""
-        if not self.bus_health.grace():
-            return set()
-        now, heard_for = clock.read(conn), datetime.timedelta(seconds=self.bus_health.heard_for())
-        return {row["host"] for row in services.of_hosts(conn, wanted)
-                if not row["forced_down"] and now - row["last_seen_at"] > heard_for}
+        grace, heard_for = self.bus_health.grace(), self.bus_health.heard_for()
+        silences = {row["host"]: (now - row["last_seen_at"]).total_seconds()
+                    for row in services.of_hosts(conn, wanted) if not row["forced_down"]}
+        found = {host: Life(max(grace, limit - silence), not grace or silence <= heard_for)
+                 for host, silence in silences.items()}
+        return {host: life for host, life in found.items() if life.seconds > 0}
 
     def settle_orphans(self) -> int:
         """Set servers in a transient state without any open action to ERROR: no worker will ever finish them."""

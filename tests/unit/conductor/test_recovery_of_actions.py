@@ -311,7 +311,9 @@ def test_after_an_outage_hosts_get_time_to_report(cloud):
     cloud.expire(action_id)
     cloud.sweep()
     assert cloud.action(action_id).owner == "silent"        # it could not renew its lease
+    assert cloud.db.write(actions.expired) == []            # and takes no place among the actions of the next sweep
     cloud.report(host)
+    cloud.expire(action_id)
     cloud.sweep()
     cloud.wait(server, states.STOPPED)
     cloud.silence(host)
