@@ -66,7 +66,7 @@ class Findings:
 def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
     """Remove what a move has left of a server here, when the server is at rest on another host or deleted; also its guest, if
     it is here. When the server is at rest on this host, with its guest, only the files that were set aside are removed. Disks
-    that the new host has copied are served no more. Runs in the server's queue."""
+    that the new host has copied are not served any more. Runs in the server's queue."""
     context = admin_context()
     try:
         guests = host.driver.power_states()
@@ -88,7 +88,7 @@ def drop_left_behind(host: Host, uuid: str, _waited: bool = False) -> None:
 
 
 def _withdraw_disks(host: Host, server: Instance) -> None:
-    """Serve the disks of a server no more when its new host has copied them: this daemon may have missed the message."""
+    """Stop serving the disks of a server when its new host has copied them: this daemon may have missed the message."""
     if server.task_state not in _COPYING:
         LOG.info("its disks are not served any more: the new host has copied them", extra={"instance_uuid": server.uuid})
         host.driver.withdraw_disks(server)

@@ -19,8 +19,8 @@ LOOK_SECONDS = 2.0      # the hosts in a scheduler's memory may be this much old
 class BusHealth:
     """Since when this conductor has received the reports of hosts without a break.
 
-    When the broker, the database or the conductor itself was away, every host seems to be silent. So the silence of a host
-    counts when the host has had ``service_down_time`` to report again, which is the time that each host has at any moment.
+    When the broker, the database or the conductor itself was away, every host seems to be silent. So each host gets
+    ``service_down_time`` to report again before its silence counts.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, db: Database, ping: Callable[[float], None]) -> None:
@@ -51,13 +51,13 @@ class BusHealth:
         return 0.0 if self._is_old(now) else now - self.since
 
     def is_steady(self) -> bool:
-        """Whether the hosts that lost nothing but their connection have reported again, most of them. The others have
-        :meth:`grace`."""
+        """Whether this conductor has received reports for two intervals. Most living hosts have reported by then; the others
+        still have :meth:`grace`."""
         return self.heard_for() >= self._two_reports
 
     def hosts_may_report(self, asked_at: datetime.datetime) -> bool:
         """Whether a scheduler that was asked at ``asked_at`` may have found no host only because hosts have not reported yet
-        since an outage. Hosts that have reported since the scheduler read them count until :meth:`is_steady`."""
+        since an outage: a host is silent, or, before :meth:`is_steady`, a host has reported after the scheduler read it."""
         if not self.grace():
             return False
         seconds = 0.0 if self.is_steady() else (units.utcnow() - asked_at).total_seconds() + LOOK_SECONDS
