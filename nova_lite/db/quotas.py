@@ -8,7 +8,7 @@ that creators are serialised.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -38,16 +38,22 @@ def defaults(conn: sa.Connection, conf: cfg.ConfigOpts, class_name: str = "defau
 
 def limits_for(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str = "") -> dict[str, int]:
     """All limits by resource, for a project or (``user_id``) for one user of it."""
+    return _limits(conn, conf, project_id, user_id)[1]
+
+
+def _limits(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str) -> tuple[dict[str, int], dict[str, int]]:
+    """The limits of a project, and those of a user in it: without an override of the user they are equal."""
     if conf.quota.driver == KEYSTONE:
-        return _mirrored(conn, project_id)
-    limits = {name: getattr(conf.quota, name) for name in CONFIGURED} | INJECTED
+        mirrored = _mirrored(conn, project_id)
+        return mirrored, mirrored
+    of_project = {name: getattr(conf.quota, name) for name in CONFIGURED} | INJECTED
     # a class of another name does not follow the default one, as in Nova
     projects = {project_id} if project_id.startswith(_CLASS) else {"", project_id}
     query = sa.select(T.c.project_id, T.c.user_id, T.c.resource, T.c.hard_limit).where(
         T.c.project_id.in_(projects), T.c.user_id.in_({"", user_id}))
-    for _, _, resource, limit in sorted(conn.execute(query).all(), key=lambda row: (row[0] != "", row[1] != "")):
-        limits[resource] = limit
-    return limits
+    rows = sorted(conn.execute(query).all(), key=lambda row: (row.user_id != "", row.project_id != ""))
+    of_project |= {row.resource: row.hard_limit for row in rows if row.user_id == ""}
+    return of_project, of_project | {row.resource: row.hard_limit for row in rows if row.user_id != ""}
 
 
 def _mirrored(conn: sa.Connection, project_id: str) -> dict[str, int]:
@@ -95,25 +101,24 @@ def delete_limits(conn: sa.Connection, project_id: str, user_id: str = "") -> No
     conn.execute(query.where(T.c.user_id == user_id) if user_id else query)
 
 
-def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, int]:
-    """The usage of a project (or of one user of it): instances, cores, ram and server_groups. One query.
+def _usage_query(of_user: bool) -> sa.Select:
+    """What a project (``of_user``: one user of it) has of each resource that is counted per user, in one row.
 
     An index has all that the sum of the living servers needs. What does not count of it is subtracted: soft-deleted servers, of
     which there are few, until they are restored.
     """
     servers, groups = models.instances, models.server_groups
-    mine = [servers.c.project_id == project_id, servers.c.deleted == 0]
-    mine_too = [groups.c.project_id == project_id]
-    if user_id:
-        mine.append(servers.c.user_id == user_id)
-        mine_too.append(groups.c.user_id == user_id)
+    mine = [servers.c.project_id == sa.bindparam("project_id"), servers.c.deleted == 0]
+    mine_too = [groups.c.project_id == sa.bindparam("project_id")]
+    if of_user:
+        mine.append(servers.c.user_id == sa.bindparam("user_id"))
+        mine_too.append(groups.c.user_id == sa.bindparam("user_id"))
     living = _sums(*mine)
     soft_deleted = _sums(*mine, servers.c.vm_state == states.SOFT_DELETED,
                          sa.func.coalesce(servers.c.task_state, "") != states.RESTORING)
     group_count = sa.select(sa.func.count()).select_from(groups).where(*mine_too).scalar_subquery()
-    row = conn.execute(sa.select(*(living.c[name] - soft_deleted.c[name] for name in PER_USER_COUNTED[:3]), group_count)
-                       .select_from(living.join(soft_deleted, sa.true()))).one()
-    return dict(zip(PER_USER_COUNTED, map(int, row), strict=True))
+    return sa.select(*(living.c[name] - soft_deleted.c[name] for name in PER_USER_COUNTED[:3]), group_count) \
+        .select_from(living.join(soft_deleted, sa.true()))
 
 
 def _sums(*where: sa.ColumnElement[bool]) -> sa.Subquery:
@@ -121,6 +126,31 @@ def _sums(*where: sa.ColumnElement[bool]) -> sa.Subquery:
     servers = models.instances
     return sa.select(sa.func.count().label("instances"), sa.func.coalesce(sa.func.sum(servers.c.vcpus), 0).label("cores"),
                      sa.func.coalesce(sa.func.sum(servers.c.memory_mb), 0).label("ram")).where(*where).subquery()
+
+
+# every POST of a server asks this; making the query takes longer than the database needs for the answer
+_USAGE_OF_PROJECT, _USAGE_OF_USER = _usage_query(of_user=False), _usage_query(of_user=True)
+
+
+def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, int]:
+    """The usage of a project (or of one user of it): instances, cores, ram and server_groups. One query."""
+    if user_id:
+        row = conn.execute(_USAGE_OF_USER, {"project_id": project_id, "user_id": user_id}).one()
+    else:
+        row = conn.execute(_USAGE_OF_PROJECT, {"project_id": project_id}).one()
+    return dict(zip(PER_USER_COUNTED, map(int, row), strict=True))
+
+
+def _limits_and_usage(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str,
+                      user_id: str) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
+    """The limits that something new has to stay below, and what is used of them: the project's, then the user's.
+
+    A user without limits of its own is left out: it uses no more than its project.
+    """
+    of_project, of_user = _limits(conn, conf, project_id, user_id)
+    yield of_project, usage(conn, project_id)
+    if of_user != of_project:
+        yield of_user, usage(conn, project_id, user_id)
 
 
 def lock(conn: sa.Connection, project_id: str) -> None:
@@ -141,8 +171,7 @@ def check_servers(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, us
     """Raise TooManyInstances unless this much more fits; call it in the transaction that creates the servers."""
     lock(conn, project_id)
     wanted = {"instances": instances, "cores": cores, "ram": ram}
-    for user in ("", user_id):
-        limits, used = limits_for(conn, conf, project_id, user), usage(conn, project_id, user)
+    for limits, used in _limits_and_usage(conn, conf, project_id, user_id):
         overs = sorted(name for name, more in wanted.items() if more > 0 and 0 <= limits[name] < used[name] + more)
         if overs:
             raise exception.TooManyInstances(
@@ -158,8 +187,7 @@ def servers_that_fit(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str,
     """
     lock(conn, project_id)
     fit = max_count
-    for user in ("", user_id):
-        limits, used = limits_for(conn, conf, project_id, user), usage(conn, project_id, user)
+    for limits, used in _limits_and_usage(conn, conf, project_id, user_id):
         for name, each in (("instances", 1), ("cores", vcpus), ("ram", memory_mb)):
             if limits[name] >= 0 and each > 0:
                 fit = min(fit, max(0, limits[name] - used[name]) // each)
@@ -171,9 +199,8 @@ def servers_that_fit(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str,
 def check_server_groups(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str, user_id: str) -> None:
     """Raise QuotaLimitExceeded unless one more server group fits; call it in the transaction that creates the group."""
     lock(conn, project_id)
-    for user in ("", user_id):
-        limit = limits_for(conn, conf, project_id, user)["server_groups"]
-        if 0 <= limit <= usage(conn, project_id, user)["server_groups"]:
+    for limits, used in _limits_and_usage(conn, conf, project_id, user_id):
+        if 0 <= limits["server_groups"] <= used["server_groups"]:
             raise exception.QuotaLimitExceeded(what="server groups")
 
 
