@@ -24,7 +24,8 @@ _POWER = {"ACTIVE": states.RUNNING, "RESCUE": states.RUNNING, "PAUSED": states.P
           "SUSPENDED": states.SHUTDOWN, "SHELVED": states.SHUTDOWN, "SOFT_DELETED": states.SHUTDOWN}
 # the only reasons for which kills alone may end an action in an error; volumes of files are made by the API's process
 _EXCUSES = re.compile("No valid host|workers died|was given up|did not finish being created|still in use|\\[fake\\] fail")
-_SAME_VOLUME = re.compile("already attached to instance")      # two attaches at the same time chose one volume
+# two attaches at the same time chose one volume
+_SAME_VOLUME = re.compile("already attached to instance|status must be available to reserve")
 _DEAD_HOST = "stopped reporting"        # a reason only where a host stays dead: a host that comes back is not taken for dead
 
 
