@@ -24,8 +24,8 @@ _POWER = {"ACTIVE": states.RUNNING, "RESCUE": states.RUNNING, "PAUSED": states.P
           "SUSPENDED": states.SHUTDOWN, "SHELVED": states.SHUTDOWN, "SOFT_DELETED": states.SHUTDOWN}
 # the only reasons for which kills alone may end an action in an error; volumes of files are made by the API's process
 _EXCUSES = re.compile("No valid host|workers died|was given up|did not finish being created|still in use|\\[fake\\] fail")
-# two attaches at the same time chose one volume
-_SAME_VOLUME = re.compile("already attached to instance|status must be available to reserve")
+# two verbs at the same time wanted one volume: Cinder refuses the second one, and the API says so with 400, as Nova does
+_VOLUME_IN_USE = re.compile("already attached to instance|Volume [-0-9a-f]+ status must be available")
 _DEAD_HOST = "stopped reporting"        # a reason only where a host stays dead: a host that comes back is not taken for dead
 
 
@@ -107,7 +107,7 @@ class Checks:
         for step in walk.steps:
             if step.status is None or step.status < 300:
                 asked.setdefault(step.server, []).append(step)
-            elif step.status >= 500 or (step.status == 400 and not _SAME_VOLUME.search(step.text)):
+            elif step.status >= 500 or (step.status == 400 and not _VOLUME_IN_USE.search(step.text)):
                 yield f"the API said {step}"
         for uuid in {*servers, *walk.before, *asked} - {""}:
             steps, was = asked.get(uuid, []), walk.before[uuid]["status"] if uuid in walk.before else "ACTIVE"
