@@ -1,7 +1,7 @@
 """What a fleet of fake hosts costs one control plane: real RabbitMQ, database and services, as processes of this machine.
 
     python -m benchmarks.fleet [--hosts 100,200,300] [--wire host|shared] [--dilation 1] [--servers 0]
-                               [--builds 200] [--reps 20] [--no-steady] [--storms kill,broker,conductor] [--plot FILE]
+                               [--builds 200] [--reps 20] [--no-steady] [--storms kill=100,broker,conductor] [--plot FILE]
 
 The cloud grows from size to size. Each has its steady cost measured, with nobody asking for anything; then builds and lists,
 if they are asked for. Tables go to stderr, JSON to stdout.
@@ -85,9 +85,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--builds", type=int, default=0, help="servers to be built by requests of one, and by requests of 20")
     parser.add_argument("--reps", type=int, default=0, help="times that each list is asked for")
     parser.add_argument("--storms", type=lambda text: text.split(","), default=[],
-                        help="kill,broker,conductor: at the largest size, these go away and come back")
-    parser.add_argument("--outage", type=float, default=60, help="seconds that a broker or conductor is away; not dilated")
-    parser.add_argument("--patience", type=float, default=600, help="seconds to wait for hosts")
+                        help="kill=100,broker,conductor,database,partition,restarts: at the largest size, these go away "
+                             "and come back")
+    parser.add_argument("--outage", type=float, default=60, help="seconds that something is away; not dilated")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for hosts")
     parser.add_argument("--plot", type=pathlib.Path, help="write a plot there; needs matplotlib")
     return parser.parse_args(argv)
 
@@ -98,7 +99,7 @@ def _numbers(text: str) -> list[int]:
 
 def measure(cloud: Cloud, hosts: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """All figures of one size."""
-    up = cloud.grow(hosts, arguments.patience)
+    up = cloud.grow(hosts, arguments.timeout)
     say(f"{hosts} hosts: up after {up:.0f} s")
     part = steady.background(cloud) if arguments.no_steady else steady.measure(cloud, arguments.window, arguments.events)
     found: dict[str, Any] = {"up_s": round(up, 1), **part}
@@ -107,7 +108,7 @@ def measure(cloud: Cloud, hosts: int, arguments: argparse.Namespace) -> dict[str
     if arguments.reps:
         found["requests"] = load.requests(cloud, arguments.reps, found["rates"])
     if arguments.storms and hosts == max(arguments.hosts):
-        found["storms"] = storms.run(cloud, arguments.storms, arguments.outage, arguments.patience)
+        found["storms"] = storms.run(cloud, arguments.storms, arguments.outage, arguments.timeout)
     return found
 
 

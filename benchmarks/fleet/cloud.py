@@ -129,7 +129,7 @@ class Cloud:
         return [host for fleet in self.fleets for host in fleet.hosts]
 
     # the fleet ------------------------------------------------------------------------------------------------------
-    def grow(self, count: int, patience: float) -> float:
+    def grow(self, count: int, timeout: float) -> float:
         """Start hosts until there are ``count``, all processes together; seconds until all were up."""
         added: list[Fleet] = []
         while len(self.hosts) < count:
@@ -141,7 +141,7 @@ class Cloud:
         for fleet in added:
             fleet.process.start()
         self.note_processes()
-        self.wait_up(patience)
+        self.wait_up(timeout)
         self.servers.claim()
         return time.monotonic() - began
 
@@ -162,8 +162,8 @@ class Cloud:
             rows = conn.execute(sa.select(table.c.host, table.c.last_seen_at).where(table.c.binary == services.COMPUTE)).all()
         return {row.host: (now - row.last_seen_at).total_seconds() for row in rows}
 
-    def wait_up(self, patience: float, since: datetime.datetime | None = None) -> bool:
-        """Until all hosts that were started have reported (``since`` then). False after ``patience`` seconds."""
+    def wait_up(self, timeout: float, since: datetime.datetime | None = None) -> bool:
+        """Until all hosts that were started have reported (``since`` then). False after ``timeout`` seconds."""
         began, wanted = time.monotonic(), set(self.hosts)
         while True:
             silences = self.silences()
@@ -173,8 +173,8 @@ class Cloud:
             up = {host for host, silence in silences.items() if silence <= limit} & wanted
             if up == wanted:
                 return True
-            if time.monotonic() - began > patience:
-                self.problems.append(f"only {len(up)} of {len(wanted)} hosts were up after {patience:.0f} s")
+            if time.monotonic() - began > timeout:
+                self.problems.append(f"only {len(up)} of {len(wanted)} hosts were up after {timeout:.0f} s")
                 say(self.problems[-1])
                 return False
             for fleet in self.fleets:
