@@ -247,9 +247,9 @@ class BuildTask:
             completion.fail(conn, action, message)
         actions.add_events(conn, [(action_id, event) for action_id in held])
 
-    def _give_back_volumes(self, buried: list[Action]) -> None:
+    def _give_back_volumes(self, failed: list[Action]) -> None:
         with self.db.read() as conn:
-            found = instances.get_many(conn, [a.instance_uuid for a in buried], tags=False)
+            found = instances.get_many(conn, [a.instance_uuid for a in failed], tags=False)
         self.cleanup.give_back(i for i in found.values() if i.vm_state == states.ERROR and i.host is None)
 
     # the next host --------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_a_call_that_waited_too_long_for_a_thread_is_dropped(transport, busy, ca
 
 
 @pytest.mark.parametrize("waits", ["soon", None, True])
-def test_what_a_caller_says_of_its_patience_breaks_nothing(transport, busy, monkeypatch, waits):
+def test_what_a_caller_says_of_its_wait_breaks_nothing(transport, busy, monkeypatch, waits):
     """The message may be of another version."""
     busy.go_on.set()
     client = Client(transport)
