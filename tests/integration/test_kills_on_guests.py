@@ -144,6 +144,8 @@ def test_a_snapshot(two_hosts, user, marked, who):
     kill_at(two_hosts, user, marked, who, "image_snapshot", "image_pending_upload", "image_uploading")
     settled(two_hosts, user, marked)
     if who == "libvirtd here" and "backup job data missing" in _why_it_failed(user, marked, "createImage"):
+        user.action(marked, "reboot", {"type": "HARD"})     # ends the job, for the tests after this one
+        settled(two_hosts, user, marked)
         pytest.xfail("libvirt 9 that is killed just as it begins the copy remembers a job without an end (docs/operators.md)")
     image = user.ok("GET", f"/images/{answer['image_id']}", "2.1")["image"]
     assert image["status"] == "ACTIVE"
