@@ -197,13 +197,17 @@ def test_the_quota_of_ports_is_used_up(cloud: FaultyCloud) -> None:
     project = cloud.neighbours.project_id("demo")
     used = len(cloud.neighbours.call("GET", "neutron", "/v2.0/ports", "demo")["ports"])
     cloud.neighbours.call("PUT", "neutron", f"/v2.0/quotas/{project}", "admin", json={"quota": {"port": used + 2}})
+    servers: list[str] = []
+    ended: dict[str, dict[str, Any] | None] = {}
     try:
-        servers = [cloud.boot().json()["server"]["id"] for _ in range(5)]
-        ended = cloud.settled(servers)
+        for together in (1, 1, 3):      # Neutron counts a port twice for a moment: ports made together may be refused too soon
+            some = [cloud.boot().json()["server"]["id"] for _ in range(together)]
+            servers += some
+            ended |= cloud.settled(some)
     finally:
         cloud.neighbours.call("DELETE", "neutron", f"/v2.0/quotas/{project}", "admin")
     failed = {s: state["fault"]["message"] for s, state in ended.items() if state and state["status"] == "ERROR"}
-    assert len(failed) == 3
+    assert set(failed) == set(servers[2:])
     for message in failed.values():
         assert "Neutron: Quota exceeded" in message, message
     cloud.delete(servers)
