@@ -128,7 +128,7 @@ def _sums(*where: sa.ColumnElement[bool]) -> sa.Subquery:
                      sa.func.coalesce(sa.func.sum(servers.c.memory_mb), 0).label("ram")).where(*where).subquery()
 
 
-# every POST of a server asks this; making the query takes longer than the database needs for the answer
+# built once, because each POST of a server runs the first one
 _USAGE_OF_PROJECT, _USAGE_OF_USER = _usage_query(of_user=False), _usage_query(of_user=True)
 
 
@@ -143,9 +143,9 @@ def usage(conn: sa.Connection, project_id: str, user_id: str = "") -> dict[str, 
 
 def _limits_and_usage(conn: sa.Connection, conf: cfg.ConfigOpts, project_id: str,
                       user_id: str) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
-    """The limits that something new has to stay below, and what is used of them: the project's, then the user's.
+    """Limits and usage that something new has to fit into: those of the project, then those of the user in it.
 
-    A user without limits of its own is left out: it uses no more than its project.
+    A user without limits of its own is left out, because it uses no more than its project does.
     """
     of_project, of_user = _limits(conn, conf, project_id, user_id)
     yield of_project, usage(conn, project_id)

@@ -138,7 +138,7 @@ def _why_it_failed(user, server, action):
 
 
 def _end_job(two_hosts, user, server):
-    """What docs/operators.md says against a job without an end."""
+    """End the job that libvirt 9 keeps, as docs/operators.md says."""
     user.action(server, "reboot", {"type": "HARD"})
     wait_for("the reboot", lambda: user.server(server)["OS-EXT-STS:task_state"] is None, 120)
     if user.server(server)["status"] == "SHUTOFF":

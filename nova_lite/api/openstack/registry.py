@@ -149,7 +149,7 @@ class Registry:
         if mapper is None:
             mapper = self._mappers[words[0], len(words)] = routes.Mapper(explicit=True, register=False)
             mapper.minimization = False
-            mapper.urlcache = None      # for URLs that Routes makes, and ours makes none: 25 KiB in each of 90 mappers
+            mapper.urlcache = None      # a cache of generated URLs, 25 KiB each: the API generates none by Routes
         names = [word.strip("{}") for word in words if word.startswith("{")]
         mapper.connect(None, path, requirements=dict.fromkeys(names, "[^/]+"), **{_PATH: path})
 
