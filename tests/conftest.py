@@ -1,4 +1,4 @@
-"""How tests are given to several workers (``-n 3 --dist loadfile --no-loadscope-reorder``)."""
+"""How tests are given to several workers (``-n 4 --dist loadfile --no-loadscope-reorder``)."""
 from __future__ import annotations
 
 import functools

@@ -364,6 +364,7 @@ def _matches(row: Row, key: str, values: list[str]) -> bool:
 class _Handler(BaseHTTPRequestHandler):
     neutron: FakeNeutron
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True      # headers and body are sent apart
 
     def _serve(self) -> None:
         url = urlsplit(self.path)

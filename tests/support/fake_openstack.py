@@ -145,6 +145,7 @@ class _Server(ThreadingHTTPServer):
 def _serve(handler: Handler, released: threading.Event, host: str, port: int = 0) -> _Server:
     class Requests(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True      # headers and body are sent apart
 
         def _any(self) -> None:
             answer = handler(Call(self.command, self.path, CaseInsensitiveDict(self.headers.items()), self._body()))

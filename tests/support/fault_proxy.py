@@ -134,6 +134,7 @@ class FaultProxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True      # headers and body are sent apart
 
             def _any(self) -> None:
                 body = _body(self)

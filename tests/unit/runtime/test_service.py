@@ -29,7 +29,7 @@ class Echo:
 
     def __init__(self, directory: pathlib.Path, mode: str, workers: int = 1, env: dict[str, str] | None = None,
                  extra: str = "", default: str = "") -> None:
-        self.port = free_port()
+        self.port, self.workers = free_port(), workers
         self.config = directory / "echo.conf"
         self.text = (f"[DEFAULT]\ntransport_url = fake://\n{default}\n[api]\nlisten = 127.0.0.1\nport = {self.port}\n"
                      f"workers = {workers}\n{extra}\n")
@@ -50,7 +50,7 @@ class Echo:
 
     def ready(self) -> bool:
         assert self.process.alive(), self.log()
-        return "is ready" in self.log()
+        return self.log().count("is ready") >= self.workers
 
     def get(self, path: str, **options: object) -> requests.Response:
         return requests.get(self.url + path, timeout=10, **options)  # type: ignore[arg-type]

@@ -104,6 +104,7 @@ def test_a_new_host_whose_guest_may_run_is_waited_for(cloud, server, deleted):
     assert sorted(a["id"] for a in cloud.attachments()) == made
     with cloud.db.read() as conn:
         assert f"Compute host {first} stopped reporting" in str([e["details"] for e in actions.events_of(conn, action)])
+    cloud.services.compute.clock = FastClock(skips=3600.0)
     refused = cloud.admin.fault("POST", f"/servers/{server}/action", 409, {"evacuate": {}})     # it could go elsewhere
     assert f"in the middle of its evacuation to {first}" in refused
     if deleted:
