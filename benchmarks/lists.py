@@ -152,8 +152,15 @@ def _fill(cloud: Cloud) -> None:
         order = sa.select(T.c.uuid).where(T.c.deleted == 0).order_by(T.c.created_at.desc(), T.c.id.desc()).limit(1)
         cloud.middle, cloud.last = (conn.execute(order.offset(place)).scalar_one()
                                     for place in (cloud.servers // 2, max(0, cloud.servers - PAGE - 1)))
-        if conn.dialect.name != "sqlite":
-            conn.exec_driver_sql("ANALYZE TABLE instances" if "my" in conn.dialect.name else "ANALYZE")
+    _gather_statistics(cloud.db)
+
+
+def _gather_statistics(db: Database) -> None:
+    """As the database does by itself after a while. PostgreSQL reads an index alone only where it has vacuumed."""
+    statement = {"mysql": "ANALYZE TABLE instances", "postgresql": "VACUUM ANALYZE"}.get(db.engine.dialect.name)
+    if statement:
+        with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            conn.exec_driver_sql(statement)
 
 
 def _insert(conn: sa.Connection, servers: list[dict[str, Any]], hosts: dict[str, None]) -> None:

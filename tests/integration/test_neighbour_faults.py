@@ -41,6 +41,8 @@ def healed(cloud: FaultyCloud) -> Iterator[None]:
     cloud.goes_on()         # what one test has broken is no fault of the next
     yield
     cloud.proxies.heal()
+    if left := sorted(cloud.living() - cloud.spare()):      # by a test that failed
+        cloud.delete(left)
 
 
 def _fail(proxy: FaultProxy, fault: str) -> None:
