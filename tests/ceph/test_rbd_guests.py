@@ -258,6 +258,24 @@ def test_a_build_that_was_killed_is_completed_or_removed(ceph, drivers, hypervis
     _check_clean(ceph, drivers, hypervisor)
 
 
+def test_a_rename_over_which_the_daemon_died_is_done(ceph):
+    """``rbd rename`` writes the object of the new name before the list of the pool."""
+    pool = rbd.Pool(POOL, str(ceph.conf), "nova")
+    for name in ("half.part", "other"):
+        pool.create(name, 1 << 20)
+    ceph.run("rados", "--pool", POOL, "cp", "rbd_id.half.part", "rbd_id.half")
+    pool.remove("half.part")
+    pool.create("half.part", 2 << 20)
+    try:
+        pool.rename("half.part", "half")
+        assert (ceph.images(POOL), pool.size("half")) == (["half", "other"], 2 << 20)
+        with pytest.raises(exception.VirtDriverError, match="already exists"):
+            pool.rename("half", "other")
+    finally:
+        for name in ceph.images(POOL):
+            pool.remove(name)
+
+
 def test_a_removal_over_which_the_daemon_dies_is_finished(ceph, drivers, hypervisor, instance, monkeypatch):
     """The server may be deleted by others meanwhile: no guest and no action leads to what is left."""
     class Killed(BaseException):

@@ -5,6 +5,7 @@ import json
 import pathlib
 import secrets
 import threading
+import time
 import uuid
 from typing import Any
 
@@ -13,6 +14,7 @@ import requests
 from tests.support.client import Compute
 
 SERVERS, MANY, KINDS = 3, 20, ("server", "volume", "group", "keypair")
+CLEARED = 60.0      # seconds
 QUOTAS = ("instances", "cores", "ram", "metadata_items", "injected_files", "injected_file_content_bytes",
           "injected_file_path_bytes", "key_pairs", "server_groups", "server_group_members")
 NOBODY = str(uuid.uuid4())
@@ -29,11 +31,23 @@ class Keeper:
         self.client, self.volumes, self.mark = client, volumes, mark
         self.ids: dict[str, str] = {}
 
+    def clear(self) -> None:
+        """Delete the servers and volumes of an earlier run, which count against quotas. What cannot be deleted stays."""
+        deadline = time.monotonic() + CLEARED
+        while servers := self.client.ok("GET", "/servers")["servers"]:
+            for server in servers:
+                self.client.request("DELETE", f"/servers/{server['id']}")
+            if time.monotonic() > deadline:
+                break
+            time.sleep(1)
+        self._delete_surplus_volumes()
+
     def refill(self, keep: bool = False) -> None:
         """Make what is missing; ``keep``: what is gone must not be."""
         surplus = [s["id"] for s in self.client.ok("GET", "/servers")["servers"] if s["id"] not in self.ids.values()]
         for server in surplus[MANY:]:
             self.client.request("DELETE", f"/servers/{server}")
+        self._delete_surplus_volumes()
         for number in range(SERVERS):
             self._ensure(f"server{number}", "/servers/{}", self._server, keep)
         self._ensure("group0", "/os-server-groups/{}", self._group, keep)
@@ -63,6 +77,11 @@ class Keeper:
         body = {"keypair": {"name": name, "public_key": f"{public} {self.mark}"}}
         self.client.ok("POST", "/os-keypairs", "2.1", json=body)
         return name
+
+    def _delete_surplus_volumes(self) -> None:
+        for volume in self._volume_call("GET", "").json()["volumes"]:
+            if volume["id"] not in self.ids.values():       # one in use is refused
+                self._volume_call("DELETE", volume["id"])
 
     def _volume(self) -> str:
         answer = self._volume_call("POST", "", json={"volume": {"name": f"{self.mark}-v", "size": 1}})
@@ -95,8 +114,9 @@ class World:
 
     def __enter__(self) -> World:
         self._repair()
-        self.own.refill()
-        self.other.refill()
+        for keeper in (self.own, self.other):
+            keeper.clear()
+            keeper.refill()
         self.before = self.other.snapshot()
         self.write()
         self._thread.start()

@@ -18,7 +18,7 @@ from nova_lite.virt.libvirt import copying, images
 QUERY_SECONDS = 60.0            # for calls that copy nothing: else a call would wait for ever while the cluster is away
 CLUSTER_SECONDS = 10.0          # for questions about the cluster: a host's signs of life wait for the answer
 WHILE_BUSY = retry.every(2.0, timeout=60.0)     # Ceph notices half a minute later that a killed QEMU has closed an image
-_NOT_THERE, _BUSY = 2, 16       # exit statuses of rbd: errnos
+_NOT_THERE, _BUSY, _EXISTS = 2, 16, 17       # exit statuses of rbd: errnos
 
 
 class Pool:
@@ -70,8 +70,18 @@ class Pool:
         self._rbd("resize", "--no-progress", "--allow-shrink", "--size", f"{size}B", self._spec(image), lasts=True)
 
     def rename(self, old: str, new: str) -> None:
-        """``new`` is not there."""
-        self._rbd("rename", self._spec(old), self._spec(new))
+        """No image is called ``new``."""
+        def rename() -> None:
+            self._rbd("rename", self._spec(old), self._spec(new))
+
+        try:
+            rename()
+        except _Failed as error:
+            if error.status != _EXISTS or new in self.images(new):
+                raise
+            # a rename that was killed has written the object of the new name, and not the list of the pool
+            _run("rados", self._who, "--pool", self.name, "rm", f"rbd_id.{new}", seconds=QUERY_SECONDS)
+            rename()
 
     def remove(self, image: str) -> None:
         """With its snapshots; one of which a killed process has made only half, too. Waits for a process that was killed
