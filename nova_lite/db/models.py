@@ -171,12 +171,13 @@ instances = sa.Table(
     sa.Column("deleted_at", Time),
     sa.Column("deleted", Id, nullable=False, default=0),
     # pages of lists (db/instance_list.py) are found in one of these alone, and in its order
-    sa.Index("ix_instances_list", "deleted", "created_at", "id", "uuid", "display_name", "addresses"),
-    sa.Index("ix_instances_project_list", "project_id", "deleted", "created_at", "id", "uuid", "display_name", "addresses"),
-    sa.Index("ix_instances_display_name", "deleted", "display_name", "created_at", "id"),
-    sa.Index("ix_instances_host", "deleted", "host", "created_at", "id"),
+    sa.Index("ix_instances_list", "deleted", "created_at", "id", "uuid", "display_name", "addresses", "vm_state"),
+    sa.Index("ix_instances_project_list", "project_id", "deleted", "created_at", "id", "uuid", "display_name", "addresses",
+             "vm_state"),
+    sa.Index("ix_instances_display_name", "deleted", "display_name", "created_at", "id", "vm_state"),
+    sa.Index("ix_instances_host", "deleted", "host", "created_at", "id", "vm_state"),
     sa.Index("ix_instances_vm_state", "deleted", "vm_state", "created_at", "id"),
-    sa.Index("ix_instances_updated_at", "updated_at", "deleted", "created_at", "id"),
+    sa.Index("ix_instances_updated_at", "updated_at", "deleted", "created_at", "id", "vm_state"),
     sa.Index("ix_instances_usage", "project_id", "uuid", "launched_at", "terminated_at"),
     sa.Index("ix_instances_quotas", "project_id", "deleted", "user_id", "vcpus", "memory_mb"),
     sa.Index("ix_instances_task_state", "deleted", "task_state"),      # Sweeper.settle_orphans
