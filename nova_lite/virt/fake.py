@@ -352,8 +352,9 @@ class FakeDriver:
         self._change("resume", instance, RUNNING)
 
     def console_output(self, instance: Instance, length: int | None) -> str:
-        """A few lines that name the guest."""
-        self._known("console_output", instance)
+        """A few lines that name the guest; nothing where there is none, as there is no log of it."""
+        if instance.uuid not in self._guests:
+            return ""
         lines = [f"fake guest {instance.display_name}: line {n}" for n in range(1, CONSOLE_LINES)]
         lines.append(f"{instance.hostname or instance.uuid} login:")
         return "\n".join(lines if length is None else lines[-length:] if length > 0 else [])

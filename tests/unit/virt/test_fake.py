@@ -73,6 +73,7 @@ def test_an_operation_on_a_guest_that_is_not_there_fails_by_name():
 
 def test_the_console_names_the_guest_and_is_cut_to_length():
     driver = make()
+    assert driver.console_output(server(), 2) == ""         # no guest, no log
     spawn(driver, "u1")
     assert driver.console_output(server(), 2).splitlines()[-1] == "web login:"
     assert len(driver.console_output(server(), 2).split("\n")) == 2      # clients count like that
