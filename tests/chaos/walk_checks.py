@@ -24,8 +24,10 @@ _POWER = {"ACTIVE": states.RUNNING, "RESCUE": states.RUNNING, "PAUSED": states.P
           "SUSPENDED": states.SHUTDOWN, "SHELVED": states.SHUTDOWN, "SOFT_DELETED": states.SHUTDOWN}
 # the only reasons for which kills alone may end an action in an error; volumes of files are made by the API's process
 _EXCUSES = re.compile("No valid host|workers died|was given up|did not finish being created|still in use|\\[fake\\] fail")
-# two verbs at the same time wanted one volume: Cinder refuses the second one, and the API says so with 400, as Nova does
+# two verbs at the same time wanted one volume or port. The second one is refused, as Nova does it: with 400 for a volume, with
+# 500 for a port when the host finds that another server has it
 _VOLUME_IN_USE = re.compile("already attached to instance|Volume [-0-9a-f]+ status must be available")
+_PORT_IN_USE = re.compile("Failed to attach a network interface to [-0-9a-f]+: Port ([-0-9a-f]+) is still in use")
 _DEAD_HOST = "stopped reporting"        # a reason only where a host stays dead: a host that comes back is not taken for dead
 
 
@@ -100,14 +102,13 @@ class Checks:
         rows = connection.execute(sa.select(table, nodes.c.host).join(nodes, nodes.c.id == table.c.compute_node_id)).mappings()
         return Counter((r["instance_uuid"], r["host"], r["vcpus"], r["memory_mb"]) for r in rows)
 
-    @staticmethod
-    def _ends(walk: Walk, servers: dict[str, Any], rows: dict[str, Any], actions: dict[str, Any]) -> Iterator[str]:
+    def _ends(self, walk: Walk, servers: dict[str, Any], rows: dict[str, Any], actions: dict[str, Any]) -> Iterator[str]:
         """Each server is where a verb leads, or where it was, or in ERROR with the reason."""
         asked: dict[str, list[Step]] = {}
         for step in walk.steps:
             if step.status is None or step.status < 300:
                 asked.setdefault(step.server, []).append(step)
-            elif step.status >= 500 or (step.status == 400 and not _VOLUME_IN_USE.search(step.text)):
+            elif (step.status == 400 or step.status >= 500) and not self._wanted_by_two(step):
                 yield f"the API said {step}"
         for uuid in {*servers, *walk.before, *asked} - {""}:
             steps, was = asked.get(uuid, []), walk.before[uuid]["status"] if uuid in walk.before else "ACTIVE"
@@ -135,6 +136,13 @@ class Checks:
                 if step.status and len(steps) == 1 and action and not failed and step.verb in VERBS and VERBS[step.verb].ends \
                         and now not in VERBS[step.verb].ends:
                     yield f"{step} was done, they say, and {uuid}, {was} before, is {now}"
+
+    def _wanted_by_two(self, step: Step) -> bool:
+        port = _PORT_IN_USE.search(step.text)
+        if step.status != 500 or port is None:
+            return step.status == 400 and bool(_VOLUME_IN_USE.search(step.text))
+        has = self.cloud.ports().get(port[1])
+        return has is not None and has.server not in (None, "", step.server)
 
     @staticmethod
     def _moves(rows: dict[str, Any], moves: list[Any]) -> Iterator[str]:
