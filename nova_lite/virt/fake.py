@@ -352,7 +352,7 @@ class FakeDriver:
         self._change("resume", instance, RUNNING)
 
     def console_output(self, instance: Instance, length: int | None) -> str:
-        """A few lines that name the guest; nothing where there is none, as there is no log of it."""
+        """A few lines that name the guest; empty without a guest, as a guest that never ran has no log."""
         if instance.uuid not in self._guests:
             return ""
         lines = [f"fake guest {instance.display_name}: line {n}" for n in range(1, CONSOLE_LINES)]

@@ -79,7 +79,7 @@ class Keeper:
         return name
 
     def _delete_surplus_volumes(self) -> None:
-        for volume in self._volume_call("GET", "").json()["volumes"]:
+        for volume in self._volume_call("GET", "").json().get("volumes", ()):
             if volume["id"] not in self.ids.values():       # one in use is refused
                 self._volume_call("DELETE", volume["id"])
 

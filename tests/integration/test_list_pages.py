@@ -86,14 +86,14 @@ def test_a_page_reads_its_rows_only(db, asked, is_first):
 
 SEARCHES = pytest.mark.parametrize(("asked", "count"), [
     ({"ip": {4: "^10.0.3.7$"}}, 1), ({"patterns": {"display_name": "ver-77"}}, 20),
-    ({"patterns": {"display_name": "r-7[78]$"}}, 40), ({"sort": [("updated_at", "asc")]}, PAGE)], ids=str)
+    ({"patterns": {"display_name": "r-7[78]$"}}, 40)], ids=str)
 
 
 @SEARCHES
 def test_a_search_reads_each_entry_of_an_index_once(db, asked, count):
     found, read = cost(db, lambda conn: instance_list.rows(conn, _query(**asked), COLUMNS))
     assert found == count
-    assert read < COUNT + 10 * PAGE
+    assert COUNT < read < COUNT + 10 * PAGE
 
 
 @SEARCHES

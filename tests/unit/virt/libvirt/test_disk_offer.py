@@ -212,6 +212,7 @@ def test_directories_with_commas_in_their_names(make_host, fetch):
     assert sorted(p.name for p in new.guest.iterdir()) == ["disk", "disk.eph0", "disk.eph1", "disk.swap", "guest.json"]
     for name in ("disk.eph0", "disk.eph1", "disk.swap"):
         copy, source = new.guest / name, old.root / f"{made.uuid}_resize" / name
+        assert copy.stat().st_size == source.stat().st_size
         assert subprocess.run(["qemu-img", "compare", "-f", "raw", "-F", "raw", copy, source], check=False).returncode == 0
 
 
