@@ -64,9 +64,9 @@ tempest:
 scenario:
 	@devstack/local/scenario.sh $(SCENARIO_OPTIONS)
 
-# WORKERS=0: one after the other. Each file is one worker's, and real guests are at most two's (tests/conftest.py); they wait
+# WORKERS=0: one after the other. Each file is one worker's, and real guests are at most three's (tests/conftest.py); they wait
 # more than they work, so there are more of them than cores
-WORKERS ?= 4
+WORKERS ?= 5
 BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # green threads are the default of everything; what differs with native threads is run with those too
 # each part is run whatever became of the one before: one run tells all that is broken
