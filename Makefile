@@ -64,15 +64,15 @@ tempest:
 scenario:
 	@devstack/local/scenario.sh $(SCENARIO_OPTIONS)
 
-# WORKERS=0: one after the other. Each file is one worker's, and real guests are at most three's (tests/conftest.py); they wait
+# WORKERS=0: one after the other. Each file is one worker's, and real guests are at most two's (tests/conftest.py); they wait
 # more than they work, so there are more of them than cores
-WORKERS ?= 5
+WORKERS ?= 4
 BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # green threads are the default of everything; what differs with native threads is run with those too
 # each part is run whatever became of the one before: one run tells all that is broken
 test: install neighbours
 	@failed=0; \
-	$(PYTEST) -n $(WORKERS) tests/unit || failed=1; \
+	$(PYTEST) -n $(WORKERS) --dist worksteal tests/unit || failed=1; \
 	NOVA_LITE_CONCURRENCY=threading $(BESIDE) tests/functional || failed=1; \
 	$(BESIDE) tests/chaos tests/functional tests/integration tests/security || failed=1; \
 	exit $$failed
@@ -84,7 +84,7 @@ neighbours:
 	@STACK_DIR=$(NEIGHBOURS) devstack/local/stack.sh --api-only --neighbours-only --install-only
 
 unit: install
-	$(PYTEST) -n $(WORKERS) tests/unit
+	$(PYTEST) -n $(WORKERS) --dist worksteal tests/unit
 
 functional: install
 	NOVA_LITE_CONCURRENCY=eventlet $(PYTEST) tests/functional

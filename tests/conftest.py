@@ -1,4 +1,4 @@
-"""How tests are given to several workers (``-n 5 --dist loadfile --no-loadscope-reorder``)."""
+"""How tests are given to several workers (``-n 4 --dist loadfile --no-loadscope-reorder``)."""
 from __future__ import annotations
 
 import functools
@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-DRIVER, GUESTS = "hypervisor driver", "guests"
-ENCRYPTED = "tests/integration/test_libvirt_encrypted_disks.py"
-FAULTS = "tests/integration/test_neighbour_faults.py"
-FIRST = (GUESTS, DRIVER, FAULTS, ENCRYPTED)
+DRIVER, GUESTS, FAULTS = "hypervisor driver", "guests", "tests/integration/test_neighbour_faults.py"
+FIRST = (DRIVER, GUESTS, FAULTS)
 """The long ones, each of one worker; a worker that has done one takes files of the rest."""
 # a test that uses one of these boots real guests, which need most of the processors of a small machine
 _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
@@ -21,10 +19,10 @@ _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 
 @functools.cache
 def _group(path: str) -> str:
-    """Tests of one file share what its fixtures start, so they stay together. The files with guests are three groups, so that
-    at most three of them run side by side: those of the hypervisor driver, its longest one, and those of a whole cloud."""
+    """Tests of one file share what its fixtures start, so they stay together. The files with guests are two groups, so that
+    at most two of them run side by side: those of the hypervisor driver, and those of a whole cloud."""
     source = (pathlib.Path(__file__).parents[1] / path).read_text()
-    if path == ENCRYPTED or not _GUESTS.search(source):
+    if not _GUESTS.search(source):
         return path
     return DRIVER if pathlib.Path(path).name.startswith("test_libvirt_") else GUESTS
 

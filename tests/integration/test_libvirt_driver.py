@@ -268,10 +268,12 @@ def test_a_suspend_goes_on_with_the_save_of_a_daemon_that_was_killed(driver, hyp
     pid = _qemu_pid(instance)
     libvirt = load_libvirt()
     domain = libvirt.open(hypervisor.uri).lookupByUUIDString(instance.uuid)
+    image = hypervisor.directory / "lib" / "qemu" / "save" / f"{domain.name()}.save"
     with subprocess.Popen(["virsh", "-c", hypervisor.uri, "managedsave", "--running", instance.uuid]) as first:
-        saving = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_SAVE]
-        wait_for("the save", lambda: domain.state() == saving, 20, interval=0.0)
+        # a look at the file takes so little time that the save does not end before it
+        wait_for("the save", image.exists, 20, interval=0.0)
         os.kill(pid, signal.SIGSTOP)
+        assert domain.state() == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_SAVE]
         again = threading.Timer(1.0, os.kill, (pid, signal.SIGCONT))
         again.start()
         driver.suspend(instance)
