@@ -27,6 +27,7 @@ _EXCUSES = re.compile("No valid host|workers died|was given up|did not finish be
 # two verbs at the same time wanted one volume or port. The second one is refused, as Nova does it: with 400 for a volume, with
 # 500 for a port when the host finds that another server has it
 _VOLUME_IN_USE = re.compile("already attached to instance|Volume [-0-9a-f]+ status must be available")
+_VOLUME_IN_A_STEP = re.compile("Invalid volume: volume [-0-9a-f]+ is in the middle of '(attach|detach|swap)_volume'")
 _PORT_IN_USE = re.compile("Failed to attach a network interface to [-0-9a-f]+: Port ([-0-9a-f]+) is still in use")
 _DEAD_HOST = "stopped reporting"        # a reason only where a host stays dead: a host that comes back is not taken for dead
 
@@ -108,7 +109,7 @@ class Checks:
         for step in walk.steps:
             if step.status is None or step.status < 300:
                 asked.setdefault(step.server, []).append(step)
-            elif (step.status == 400 or step.status >= 500) and not self._wanted_by_two(step):
+            elif (step.status == 400 or step.status >= 500) and not self._wanted_by_two(walk, step):
                 yield f"the API said {step}"
         for uuid in {*servers, *walk.before, *asked} - {""}:
             steps, was = asked.get(uuid, []), walk.before[uuid]["status"] if uuid in walk.before else "ACTIVE"
@@ -137,7 +138,10 @@ class Checks:
                         and now not in VERBS[step.verb].ends:
                     yield f"{step} was done, they say, and {uuid}, {was} before, is {now}"
 
-    def _wanted_by_two(self, step: Step) -> bool:
+    def _wanted_by_two(self, walk: Walk, step: Step) -> bool:
+        """Whether another verb of the round wanted the same volume or port."""
+        if step.status == 400 and _VOLUME_IN_A_STEP.search(step.text):
+            return any(other is not step and other.server == step.server and "volume" in other.verb for other in walk.steps)
         port = _PORT_IN_USE.search(step.text)
         if step.status != 500 or port is None:
             return step.status == 400 and bool(_VOLUME_IN_USE.search(step.text))
