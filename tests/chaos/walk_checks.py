@@ -142,9 +142,11 @@ class Checks:
         """Whether another verb of the round wanted the same volume or port."""
         if step.status == 400 and _VOLUME_IN_A_STEP.search(step.text):
             return any(other is not step and other.server == step.server and "volume" in other.verb for other in walk.steps)
+        if step.status == 400:
+            return bool(_VOLUME_IN_USE.search(step.text))
         port = _PORT_IN_USE.search(step.text)
         if step.status != 500 or port is None:
-            return step.status == 400 and bool(_VOLUME_IN_USE.search(step.text))
+            return False
         has = self.cloud.ports().get(port[1])
         return has is not None and has.server not in (None, "", step.server)
 
