@@ -22,7 +22,7 @@ help:
 	@echo "make scenario     Tempest's scenarios with real guests on the cloud of make stack (SCENARIO_OPTIONS)"
 	@echo "make unit | functional | integration | chaos | security    some of them"
 	@echo "make walk         a random walk over all verbs while services are killed, 20 rounds (ROUNDS=5 SEED=7: that one again; GUESTS=real)"
-	@echo "make guest-test   what takes long: each verb on real guests while each service is killed, encryption on two hosts"
+	@echo "make guest-test   what takes long: each verb on real guests while each service is killed, each failure of each neighbour"
 	@echo "make ceph-test    guests whose disks are in a Ceph pool, on a real one-node cluster of its own (installs Debian's packages)"
 	@echo "make two-hosts   each verb, moves and kills on the cloud of devstack/local/stack.sh --hosts 2 (MIGRATIONS=100)"
 	@echo "make cluster-test  clusters of RabbitMQ, MariaDB (Galera), PostgreSQL: each node fails while servers walk through all verbs"
@@ -64,16 +64,15 @@ tempest:
 scenario:
 	@devstack/local/scenario.sh $(SCENARIO_OPTIONS)
 
-# WORKERS=0: one after the other. Each file is one worker's, and real guests are at most two's (tests/conftest.py); they wait
-# more than they work, so there are more of them than cores
-WORKERS ?= 4
+# WORKERS=0 UNIT_WORKERS=0: one after the other. Each file is one worker's, and real guests are at most two's (tests/conftest.py);
+# they wait more than they work, so there are more of them than cores, and more than of unit tests, which wait less
+WORKERS ?= 5
+UNIT_WORKERS ?= 4
 BESIDE = $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# green threads are the default of everything; what differs with native threads is run with those too
 # each part is run whatever became of the one before: one run tells all that is broken
 test: install neighbours
 	@failed=0; \
-	$(PYTEST) -n $(WORKERS) --dist worksteal tests/unit || failed=1; \
-	NOVA_LITE_CONCURRENCY=threading $(BESIDE) tests/functional || failed=1; \
+	$(PYTEST) -n $(UNIT_WORKERS) --dist worksteal tests/unit || failed=1; \
 	$(BESIDE) tests/chaos tests/functional tests/integration tests/security || failed=1; \
 	exit $$failed
 
@@ -84,15 +83,11 @@ neighbours:
 	@STACK_DIR=$(NEIGHBOURS) devstack/local/stack.sh --api-only --neighbours-only --install-only
 
 unit: install
-	$(PYTEST) -n $(WORKERS) --dist worksteal tests/unit
-
-functional: install
-	NOVA_LITE_CONCURRENCY=eventlet $(PYTEST) tests/functional
-	NOVA_LITE_CONCURRENCY=threading $(PYTEST) tests/functional
+	$(PYTEST) -n $(UNIT_WORKERS) --dist worksteal tests/unit
 
 integration: install neighbours
 
-integration chaos security: install
+functional integration chaos security: install
 	$(PYTEST) tests/$@
 
 # `make test` takes three rounds of it, always the same ones; GUESTS=real: on two libvirt hosts, of which it takes none
@@ -107,8 +102,8 @@ endif
 walk: install
 	$(WALK)
 
-# not part of `make test`, which has to end within an hour; each file by itself, as clouds of two hosts have the names of the process
-guest-test: install
+# not part of `make test`, which has to end within 20 minutes; each file by itself, as clouds of two hosts have the names of the process
+guest-test: install neighbours
 	@failed=0; for file in $$(grep -l 'pytest\.mark\.long' tests/integration/*.py tests/chaos/*.py); do \
 		NOVA_LITE_LONG_TESTS=1 $(PYTEST) -m long $$file || failed=1; \
 	done; exit $$failed

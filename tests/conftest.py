@@ -1,4 +1,4 @@
-"""How tests are given to several workers (``-n 4 --dist loadfile --no-loadscope-reorder``)."""
+"""How tests are given to several workers (``-n 5 --dist loadfile --no-loadscope-reorder``)."""
 from __future__ import annotations
 
 import functools
@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-DRIVER, GUESTS, FAULTS = "hypervisor driver", "guests", "tests/integration/test_neighbour_faults.py"
-FIRST = (DRIVER, GUESTS, FAULTS)
-"""The long ones, each of one worker; a worker that has done one takes files of the rest."""
+DRIVER, GUESTS = "hypervisor driver", "guests"
+FIRST = (DRIVER, GUESTS, *(f"tests/{name}.py" for name in (
+    "integration/test_neighbour_faults", "integration/test_stock_clients", "integration/test_broker_layout",
+    "chaos/test_storms", "integration/test_operators_symptoms", "security/test_http_servers",
+    "integration/test_fleet_benchmark")))
+"""Those of more than a minute, the longest first, so that no worker begins one when the others have nothing left to do."""
 # a test that uses one of these boots real guests, which need most of the processors of a small machine
 _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 
@@ -20,11 +23,13 @@ _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 @functools.cache
 def _group(path: str) -> str:
     """Tests of one file share what its fixtures start, so they stay together. The files with guests are two groups, so that
-    at most two of them run side by side: those of the hypervisor driver, and those of a whole cloud."""
+    at most two of them run side by side: those of the hypervisor driver, and those of a whole cloud. Both take equally long
+    with one file of the driver among the latter."""
     source = (pathlib.Path(__file__).parents[1] / path).read_text()
     if not _GUESTS.search(source):
         return path
-    return DRIVER if pathlib.Path(path).name.startswith("test_libvirt_") else GUESTS
+    name = pathlib.Path(path).name
+    return DRIVER if name.startswith("test_libvirt_") and name != "test_libvirt_interfaces.py" else GUESTS
 
 
 def _place(path: str) -> int:

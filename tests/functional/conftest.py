@@ -1,6 +1,6 @@
 """The whole cloud in one process (nova-lite-standalone with the fake hypervisor) behind real HTTP.
 
-``NOVA_LITE_CONCURRENCY`` picks green or native threads for the cloud; `make functional` runs this directory once with each.
+Each test is run with green threads, which are the default, and with native ones.
 """
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ import pytest
 from tests.support.cloud import Standalone
 
 
+@pytest.fixture(scope="session", params=["eventlet", "threading"])
+def concurrency(request):
+    """The environment of the cloud."""
+    return {"NOVA_LITE_CONCURRENCY": request.param}
+
+
 @pytest.fixture(scope="session")
-def standalone(tmp_path_factory):
-    cloud = Standalone(tmp_path_factory.mktemp("standalone"), None, "--virt-driver", "fake", "--set", "quota.instances=200",
-                       "--set", "quota.cores=200", "--set", "quota.ram=-1")
+def standalone(tmp_path_factory, concurrency):
+    cloud = Standalone(tmp_path_factory.mktemp("standalone"), concurrency, "--virt-driver", "fake",
+                       "--set", "quota.instances=200", "--set", "quota.cores=200", "--set", "quota.ram=-1")
     try:
         yield cloud.start()
     finally:

@@ -18,9 +18,10 @@ def certificate(tmp_path):
     return tmp_path / "cert.pem"
 
 
-def test_the_standalone_cloud_serves_https(certificate, tmp_path, monkeypatch):
+def test_the_standalone_cloud_serves_https(certificate, tmp_path, concurrency, monkeypatch):
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
-    cloud = Standalone(tmp_path / "cloud", None, "--virt-driver", "fake", "--demo", "--set", f"api.tls_cert_file={certificate}",
+    cloud = Standalone(tmp_path / "cloud", concurrency, "--virt-driver", "fake", "--demo",
+                       "--set", f"api.tls_cert_file={certificate}",
                        "--set", f"api.tls_key_file={certificate.with_name('key.pem')}")
     assert cloud.url.startswith("https://")
     try:

@@ -30,6 +30,9 @@ KEY = "5ec2e7" * 10 + "0f0e"
 SPECS = {"hw:ephemeral_encryption": "true", "hw:ephemeral_encryption_format": "luks"}
 FLAVOR = Flavor("1", "locked", 128, 1, 1, swap=16, ephemeral_gb=1, extra_specs=SPECS)
 LARGER = Flavor("2", "larger", 128, 1, 2, swap=32, ephemeral_gb=2, extra_specs=SPECS)
+# QEMU works for two seconds to make a disk, so a test has no more of them than it looks at
+TWO_DISKS = dataclasses.replace(FLAVOR, swap=0)
+ONE_DISK, ONE_LARGER = (dataclasses.replace(one, swap=0, ephemeral_gb=0) for one in (FLAVOR, LARGER))
 MOVE = str(uuid.uuid4())
 MARK = b"what-the-guest-wrote"      # put together by the guest, so that its script in the config drive does not hold it
 WRITE = b"""#!/bin/sh
@@ -213,6 +216,7 @@ def test_what_a_guest_writes_is_in_no_file_of_its_host(drivers, hypervisor, inst
 
 def test_a_rescue_is_encrypted_too(drivers, hypervisor, instance, tmp_path, empty):
     driver, directory = drivers[0], _directory(tmp_path, "one", instance)
+    instance.flavor = ONE_DISK
     driver.spawn(instance, [], _files(), empty)
     _Opened(tmp_path, directory / "disk").write(1 << 20, ord("A"))
     for properties in ({}, {"hw_rescue_device": "disk", "hw_rescue_bus": "virtio"}):
@@ -267,12 +271,13 @@ def test_disks_move_and_grow_and_come_back(drivers, hypervisor, instance, tmp_pa
 
 def test_a_resize_on_its_own_host(drivers, instance, tmp_path, empty):
     driver, directory = drivers[0], _directory(tmp_path, "one", instance)
+    instance.flavor = ONE_DISK
     driver.spawn(instance, [], _files(), empty)
     driver.power_off(instance, 0)
     _Opened(tmp_path, directory / "disk").write(8 << 20, ord("A"))
     driver.set_aside(instance, [], 0, MOVE)
     driver.receive_guest(instance, None, empty, MOVE)
-    driver.finish_move(dataclasses.replace(instance, flavor=LARGER), [], empty, True)
+    driver.finish_move(dataclasses.replace(instance, flavor=ONE_LARGER), [], empty, True)
     assert driver.power_state(instance) == states.RUNNING
     size, seen = _Opened(tmp_path, directory / "disk").read()
     assert size == 2 << 30
@@ -282,6 +287,7 @@ def test_a_resize_on_its_own_host(drivers, instance, tmp_path, empty):
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_rebuild_makes_new_disks(drivers, instance, tmp_path, empty, keeps):
     driver, directory = drivers[0], _directory(tmp_path, "one", instance)
+    instance.flavor = TWO_DISKS
     driver.spawn(instance, [], _files(), empty)
     driver.power_off(instance, 0)
     for name in ("disk", "disk.eph0"):
@@ -310,7 +316,7 @@ def test_a_guest_that_runs_moves_where_its_disks_are_seen(hypervisor, other_hype
         made.append(virt_driver.load(conf, name))
         made[-1].init_host(lambda *_: None)
     (here, there), secret = made, encryption.secret_uuid(instance, "disks")
-    instance.host = "a"
+    instance.host, instance.flavor = "a", ONE_DISK
     try:
         here.spawn(instance, [], _files(), empty)
         plan = there.live.check(instance, here.live.facts(instance), None, False)
@@ -338,6 +344,7 @@ def test_a_guest_that_runs_moves_where_its_disks_are_seen(hypervisor, other_hype
 
 def test_without_its_key_nothing_is_made_and_nothing_starts(drivers, instance, tmp_path, empty, monkeypatch):
     driver = drivers[0]
+    instance.flavor = ONE_DISK
     with pytest.raises(exception.BuildFailed, match="no key"):
         driver.spawn(dataclasses.replace(instance, system_metadata={}), [], _files(), empty)
     with pytest.raises(exception.BuildFailed, match="not in the key manager"):
