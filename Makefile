@@ -8,7 +8,7 @@ STATE ?= /var/lib/nova_lite
 override STATE := $(abspath $(STATE))
 PYTEST := $(BIN)/python -m pytest
 RUN_OPTIONS ?=
-# containers like to set it; then each of the tests' many processes compiles what it imports
+# many containers set it. Each of the many processes of the tests would then compile again what it imports
 unexport PYTHONDONTWRITEBYTECODE
 # browsers find the guests' screens there; 0: nowhere
 CONSOLE_PORT ?= 6080

@@ -15,7 +15,7 @@ FIRST = (DRIVER, GUESTS, *(f"tests/{name}.py" for name in (
     "integration/test_neighbour_faults", "integration/test_stock_clients", "integration/test_broker_layout",
     "chaos/test_storms", "integration/test_operators_symptoms", "security/test_http_servers",
     "integration/test_fleet_benchmark")))
-"""Those of more than a minute, the longest first, so that no worker begins one when the others have nothing left to do."""
+"""The long ones, the longest first: no worker begins one of them when the others have nothing left to do."""
 # a test that uses one of these boots real guests, which need most of the processors of a small machine
 _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 
@@ -23,8 +23,8 @@ _GUESTS = re.compile(r"\b(tiny_image|LibvirtHost|two_hosts|kill_libvirtd)\b")
 @functools.cache
 def _group(path: str) -> str:
     """Tests of one file share what its fixtures start, so they stay together. The files with guests are two groups, so that
-    at most two of them run side by side: those of the hypervisor driver, and those of a whole cloud. Both take equally long
-    with one file of the driver among the latter."""
+    at most two of them run side by side: those of the hypervisor driver, and those of a whole cloud. One file of the driver
+    is with the latter, so that both groups take equally long."""
     source = (pathlib.Path(__file__).parents[1] / path).read_text()
     if not _GUESTS.search(source):
         return path

@@ -26,7 +26,7 @@ CAUSES = {"stop": r"it cannot be reached|the connection broke|its answer broke o
           "error": r"it answered 500", "hang": r"no answer within \d+ s|too many requests wait|it takes long"}
 NAMES = {"glance": "Glance", "neutron": "Neutron", "keystone": "Keystone", "cinder": "Cinder"}
 EACH_ONCE = [("glance", "hang"), ("neutron", "stop"), ("cinder", "error"), ("keystone", "hang")]
-"""Each neighbour and each failure; all of the product in ``make guest-test``."""
+"""``make test`` has each neighbour and each failure at least once. ``make guest-test`` has all other pairs."""
 
 
 @pytest.fixture(scope="module")

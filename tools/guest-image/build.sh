@@ -118,8 +118,8 @@ cp "$root/bin/busybox" "$initrd/bin/"
 install -m 755 "$here/initrd-init" "$initrd/init"
 (cd "$initrd" && find . | sort | cpio --quiet -o -H newc) | gzip -6 > "$root/boot/initrd"
 cp "$pkg/boot/vmlinuz-$version" "$root/boot/vmlinuz"
-# no_timer_check: emulated on a busy machine, the timer ticks too late for the check, and the kernel panics. The four after it
-# save a fifth of an emulated boot
+# no_timer_check: emulated on a busy machine, the timer ticks too late for the check, and the kernel panics. The four options
+# after it make an emulated boot a fifth shorter
 cat > "$root/boot/extlinux.conf" <<'CONF'
 DEFAULT tiny
 PROMPT 0
