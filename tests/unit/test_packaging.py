@@ -49,10 +49,6 @@ def test_nobody_is_told_to_install_us_from_an_index():
     assert [path for path in texts if "nova-lite[" in path.read_text()] == []
 
 
-def test_lines_of_the_readme_are_short():
-    assert [line for line in (ROOT / "README.md").read_text().splitlines() if len(line) > 128] == []
-
-
 def _service(unit: pathlib.Path) -> configparser.SectionProxy:
     parsed = configparser.ConfigParser(strict=False, interpolation=None)
     parsed.optionxform = str        # type: ignore[assignment]
