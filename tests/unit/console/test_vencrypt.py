@@ -38,17 +38,19 @@ def server(pki):
     """Makes VNC servers; ``own`` is their certificate."""
     made = []
 
-    def make(own=pki.server, **values):
-        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=pki.file)
-        tls.verify_mode = ssl.CERT_REQUIRED
-        tls.load_cert_chain(*own)
-        made.append(rfb.VncServer(tls))
-        for name, value in values.items():
-            setattr(made[-1], name, value)
+    def make(own=pki.server):
+        made.append(rfb.VncServer(_context(pki, own)))
         return made[-1]
     yield make
     for one in made:
         one.close()
+
+
+def _context(pki, own):
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=pki.file)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_cert_chain(*own)
+    return tls
 
 
 class Process:
@@ -107,6 +109,9 @@ def test_the_way_through(server, proxy):
 def test_what_is_not_tls_is_no_console(server, proxy, stranger, pki):
     """One line that says what is wrong, and nothing plain."""
     wrong_name = pki.sign("elsewhere", "192.0.2.1", "host7.example.org")
+    console = server()
+    running = proxy(console)
+    lines = []
     for values, told in (({"types": b"\x01"}, "offers none (only the security types 1)"),
                          ({"types": b"\x02\x01"}, "offers none (only the security types 2, 1)"),
                          ({"types": b""}, "refuses all security types: busy"),
@@ -114,15 +119,15 @@ def test_what_is_not_tls_is_no_console(server, proxy, stranger, pki):
                          ({"vencrypt": b"\x00\x01"}, "offers VeNCrypt 0.1"),
                          ({"version": b"RFB 003.003\n"}, "not RFB 3.8"), ({"version": b"SSH-2.0-srv\n"}, "not RFB 3.8"),
                          ({"result": b"\0\0\0\1\0\0\0\2no"}, "refuses the connection: no"),
-                         ({"own": stranger.server}, "CERTIFICATE_VERIFY_FAILED"), ({"own": wrong_name}, "127.0.0.1")):
-        console = server(**values)
-        running = proxy(console)
+                         ({"tls": _context(pki, stranger.server)}, "CERTIFICATE_VERIFY_FAILED"),
+                         ({"tls": _context(pki, wrong_name)}, "127.0.0.1")):
+        console.behave(**values)
         with running.open() as client:
             assert client.receive() is None, values
-        [line] = [line for line in running.log.read_text().splitlines() if "is not reached" in line]
-        assert told in line, values
-        assert console.connections == 1
-        running.stop()
+        *before, line = [line for line in running.log.read_text().splitlines() if "is not reached" in line]
+        assert (before, told in line) == (lines, True), values
+        lines.append(line)
+        assert console.connections == len(lines)
 
 
 def test_who_shows_no_certificate_or_a_strange_one(server, proxy, stranger):
