@@ -211,10 +211,10 @@ def test_a_guest_that_floods_the_metadata_service_stops_nobody_else(cloud, tmp_p
 
         def ssh(command: str) -> str:
             return at.run(*SSH, "-i", str(key), f"root@{address}", command, check=False).stdout.strip()
-        wait_for("ssh", lambda: ssh("hostname") == "flood", 60)
+        wait_for("ssh", lambda: ssh("hostname") == "flood", 180)
         before = _memory()
         ssh(f"cat >flood <<'END'\n{FLOOD}END\nsh flood >/dev/null 2>&1 </dev/null &")
-        wait_for("the flood", lambda: int(ssh("ps | grep -c '[n]c 169'") or 0) > 100, 60)
+        wait_for("the flood", lambda: int(ssh("ps | grep -c '[n]c 169'") or 0) > 100, 180)
         end, longest = time.monotonic() + 20, 0.0
         while time.monotonic() < end:
             asked = time.monotonic()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CONTEXT = "nova_lite.context"
 """Key of the environ: the RequestContext that the authentication filters made."""
-"""Key of the environ: the microversion of the answer, for the request log."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _NO_BODY = ("204", "304")
 
