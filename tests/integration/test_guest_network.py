@@ -109,7 +109,7 @@ class Guest:
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", tiny_image(), disk, "300M"], check=True)
         at.ip("tuntap", "add", vif.devname, "mode", "tap")
         at.ip("link", "set", vif.devname, "master", bridge, "up")
-        command = ["ip", "netns", "exec", at.netns, "qemu-system-x86_64", "-accel", "tcg,tb-size=32", "-m", "128",
+        command = ["ip", "netns", "exec", at.netns, "qemu-system-x86_64", "-accel", "tcg,tb-size=32", "-m", "256",
                    "-nodefaults", "-display", "none", "-drive", f"file={disk},if=virtio",
                    "-serial", f"file:{self.console_file}",
                    "-netdev", f"tap,id=n,ifname={vif.devname},script=no,downscript=no",
