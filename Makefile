@@ -142,7 +142,7 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo pyproject.toml
 	$(BIN)/shellcheck -x devstack/plugin.sh devstack/settings devstack/local/*.sh devstack/local/lib/*.sh
-	@! grep -nE '^.{129}' README.md || { echo "README.md: lines of at most 128 characters, please"; exit 1; }
+	@! grep -nE '^.{129}' README.md || { echo "README.md: these lines have more than 128 characters"; exit 1; }
 
 genconfig: install
 	$(BIN)/oslo-config-generator --config-file etc/nova_lite/config-generator.conf

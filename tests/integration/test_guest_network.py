@@ -109,6 +109,7 @@ class Guest:
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", tiny_image(), disk, "300M"], check=True)
         at.ip("tuntap", "add", vif.devname, "mode", "tap")
         at.ip("link", "set", vif.devname, "master", bridge, "up")
+        # 128 MiB are too few for the processes of FLOOD
         command = ["ip", "netns", "exec", at.netns, "qemu-system-x86_64", "-accel", "tcg,tb-size=32", "-m", "256",
                    "-nodefaults", "-display", "none", "-drive", f"file={disk},if=virtio",
                    "-serial", f"file:{self.console_file}",
@@ -211,10 +212,10 @@ def test_a_guest_that_floods_the_metadata_service_stops_nobody_else(cloud, tmp_p
 
         def ssh(command: str) -> str:
             return at.run(*SSH, "-i", str(key), f"root@{address}", command, check=False).stdout.strip()
-        wait_for("ssh", lambda: ssh("hostname") == "flood", 180)
+        wait_for("ssh", lambda: ssh("hostname") == "flood", 60)
         before = _memory()
         ssh(f"cat >flood <<'END'\n{FLOOD}END\nsh flood >/dev/null 2>&1 </dev/null &")
-        wait_for("the flood", lambda: int(ssh("ps | grep -c '[n]c 169'") or 0) > 100, 180)
+        wait_for("the flood", lambda: int(ssh("ps | grep -c '[n]c 169'") or 0) > 100, 60)
         end, longest = time.monotonic() + 20, 0.0
         while time.monotonic() < end:
             asked = time.monotonic()

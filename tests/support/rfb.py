@@ -6,7 +6,6 @@ import socket
 import ssl
 import struct
 import threading
-from typing import Any
 
 from tests.support.websocket import WebSocket
 
@@ -59,8 +58,7 @@ class VncServer:
     types, subtypes, version, vencrypt, result = bytes([19]), [260], VERSION, b"\x00\x02", bytes(4)
 
     def __init__(self, tls: ssl.SSLContext) -> None:
-        self._first_tls = self.tls = tls
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.tls, self._listener = tls, socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.errors: list[Exception] = []
         self.connections = 0
@@ -68,12 +66,6 @@ class VncServer:
 
     def close(self) -> None:
         self._listener.close()
-
-    def behave(self, **values: Any) -> None:
-        """Towards the next connection: as at first but for these attributes."""
-        for name in ("types", "subtypes", "version", "vencrypt", "result"):
-            setattr(self, name, values.get(name, getattr(VncServer, name)))
-        self.tls = values.get("tls", self._first_tls)
 
     def _serve(self) -> None:
         while True:

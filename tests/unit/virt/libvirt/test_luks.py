@@ -37,7 +37,7 @@ def _opens(path, passphrase, tmp_path):
 def _instead(monkeypatch, tmp_path, program, script):
     """Another program of this name; REAL in its script is the right one."""
     wrapper = tmp_path / "bin" / program
-    wrapper.parent.mkdir()
+    wrapper.parent.mkdir(exist_ok=True)
     wrapper.write_text("#!/bin/bash\n" + script.replace("REAL", shutil.which(program)))
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
@@ -81,33 +81,42 @@ def test_also_across_the_network(tmp_path, kind):
     assert _opens(path, "the-right-one", tmp_path)
 
 
-def test_a_header_of_which_killed_runs_wrote_a_part_is_written_anew(tmp_path, monkeypatch):
-    """Three writes, a flush after each: qemu-io of each run ends after so many of these. The last has written all of it."""
-    path, disk = _file(tmp_path)
-    steps, seen = tmp_path / "steps", []
+def _killed(tmp_path, monkeypatch, disk, steps, passphrase):
+    """A run whose qemu-io is killed after so many of its six steps: three writes, a flush after each."""
     with monkeypatch.context() as patch:
         _instead(patch, tmp_path, "qemu-io", f"""
 case "$*" in *"write -s"*) ;; *) exec REAL "$@" ;; esac
 words=() seen=0
 for word in "$@"; do
     [ "$word" = -c ] && seen=$((seen + 1))
-    [ $seen -gt $(cat {steps}) ] && case "$word" in driver=*) ;; *) continue ;; esac
+    [ $seen -gt {steps} ] && case "$word" in driver=*) ;; *) continue ;; esac
     words+=("$word")
 done
 REAL "${{words[@]}}"
 exit 137
 """)
-        for count in (1, 3, 5):
-            steps.write_text(str(count))
-            with pytest.raises(exception.VirtDriverError, match="Writing the LUKS header"):
-                luks.make_ready(disk, KEY, f"of-run-{count}")
-            seen.append(path.read_bytes())
-            assert any(seen[-1])
-            assert path.stat().st_size == SIZE
-    assert len(set(seen)) == 3
-    luks.make_ready(disk, KEY, "of-the-next-run")
-    assert path.read_bytes() == seen[-1]
-    assert _opens(path, "of-run-5", tmp_path)
+        with pytest.raises(exception.VirtDriverError, match="Writing the LUKS header"):
+            luks.make_ready(disk, KEY, passphrase)
+
+
+def test_a_header_that_killed_runs_wrote_in_part_is_written_anew(tmp_path, monkeypatch):
+    path, disk = _file(tmp_path)
+    for steps in (1, 3):
+        before = path.read_bytes()
+        _killed(tmp_path, monkeypatch, disk, steps, "of-a-killed-run")
+        assert path.read_bytes() != before
+    luks.make_ready(disk, KEY, "the-right-one")
+    assert _opens(path, "the-right-one", tmp_path)
+    assert path.stat().st_size == SIZE
+
+
+def test_a_header_that_a_killed_run_wrote_in_full_stays(tmp_path, monkeypatch):
+    path, disk = _file(tmp_path)
+    _killed(tmp_path, monkeypatch, disk, 5, "of-the-killed-run")
+    written = path.read_bytes()
+    luks.make_ready(disk, KEY, "another")
+    assert path.read_bytes() == written
+    assert _opens(path, "of-the-killed-run", tmp_path)
 
 
 def test_a_volume_with_other_data_is_never_overwritten(tmp_path):
