@@ -1,9 +1,10 @@
 """RabbitMQ by oslo.messaging's driver, with few connections and queues of our own.
 
-A process has one connection that receives, and some that send. An RPC server has one queue where oslo.messaging's has three:
-nova_lite addresses one compute host, any conductor, or any scheduler, and never all of them. This module, ``rabbit_queues.py``
-and ``rabbit_receiver.py`` are all that knows the inside of oslo.messaging's driver. ``tests/unit/rpc/test_rabbit.py`` fails
-when a new version changes what they need.
+A process has one connection that receives, and some that send. The server of a conductor or scheduler has one more, which
+receives no faster than the server works. An RPC server has one queue where oslo.messaging's has three: nova_lite addresses one
+compute host, any conductor, or any scheduler, and never all of them. This module, ``rabbit_queues.py`` and
+``rabbit_receiver.py`` are all that knows the inside of oslo.messaging's driver. ``tests/unit/rpc/test_rabbit.py`` fails when a
+new version changes what they need.
 """
 from __future__ import annotations
 
@@ -58,6 +59,42 @@ def _set_defaults(conf: cfg.ConfigOpts, values: dict[str, Any]) -> None:
             conf.set_default(name, value, group=GROUP)
 
 
+class _Connection(impl_rabbit.Connection):     # type: ignore[misc]
+    """Lets the broker drop calls that no server takes in time."""
+
+    def topic_send(self, exchange_name: str, topic: str, msg: Any, timeout: float | None = None, **options: Any) -> None:
+        """``timeout``: seconds for which the caller waits; None for a cast."""
+        super().topic_send(exchange_name, topic, msg, timeout=timeout and timeout * rpc.TAKEN_WITHIN, **options)
+
+
+class _Message(amqpdriver.AMQPIncomingMessage):     # type: ignore[misc]
+    """Takes room of its listener until a thread begins with the message."""
+
+    def __init__(self, listener: _Listener, *arguments: Any) -> None:
+        super().__init__(listener, *arguments)
+        listener.room.acquire()
+
+    def acknowledge(self) -> None:
+        """The server calls this once, before all else."""
+        self.listener.room.release()
+
+
+class _Listener(amqpdriver.RpcAMQPListener):    # type: ignore[misc]
+    """Receives as long as there is room for messages that wait for a thread. The others stay in the queue, where other servers
+    take them, or the broker drops them."""
+
+    message_cls = _Message
+
+    def __init__(self, driver: Driver, share: Share, room: int) -> None:
+        super().__init__(driver, share)
+        self.room = threading.Semaphore(room)
+
+    def stop(self) -> None:
+        """Receive no more. The messages that are here are given to threads meanwhile: the receiver may wait for room."""
+        self.conn.stop_consuming()
+        super().stop()
+
+
 class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
     """See the module."""
 
@@ -65,6 +102,7 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
                  allowed_remote_exmods: Sequence[str]) -> None:
         register(conf)
         super().__init__(conf, url, default_exchange, allowed_remote_exmods)
+        self._connection_pool.connection_cls = _Connection
         self._lock = threading.Lock()
         self._receivers: dict[str, Receiver] = {}       # those that a user of this kind may join
         # who waits for a connection waits here: the pool would warn each time
@@ -76,11 +114,26 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
     def listen(self, target: messaging.Target, batch_size: int, batch_timeout: float | None) -> base.Listener:
         """Receive the messages of an RPC server."""
         of_host = target.topic in rpc.ADDRESSED
-        share = self.share("server")
-        listener = amqpdriver.RpcAMQPListener(self, share)
-        share.declare_server_queue(self._get_exchange(target), f"{target.topic}.{target.server}" if of_host else target.topic,
-                                   listener, of_host)
+        if of_host:
+            key, share = f"{target.topic}.{target.server}", self.share("server")
+            listener = amqpdriver.RpcAMQPListener(self, share)
+        else:
+            key, threads = target.topic, self.conf.executor_thread_pool_size
+            # a receiver that waits for room must not keep back the answers to its own server's calls
+            share = self._receiver(threads).share()
+            assert share is not None        # the receiver is new
+            listener = _Listener(self, share, threads)
+        share.declare_server_queue(self._get_exchange(target), key, listener, of_host)
         return base.PollStyleListenerAdapter(listener, batch_size, batch_timeout)
+
+    def _receiver(self, on_the_way: int = 0) -> Receiver:
+        """``on_the_way``: how many messages may be on their way to it at a time; 0: all."""
+        lent = super()._get_connection(common.PURPOSE_LISTEN)
+        if on_the_way and not self.conf[GROUP].rabbit_qos_prefetch_count:
+            # oslo.messaging sets it anew for each new connection to the broker
+            lent.connection.rabbit_qos_prefetch_count = on_the_way
+            lent.connection._set_qos(lent.connection.channel)
+        return Receiver(lent)
 
     def share(self, use: str) -> Share:
         """Of a receiver that has no share for this use yet."""
@@ -89,7 +142,7 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
             receiver = self._receivers.pop(use, None)
             share = receiver.share() if receiver is not None else None
             while share is None:
-                receiver = self._receivers[other] = Receiver(super()._get_connection(common.PURPOSE_LISTEN))
+                receiver = self._receivers[other] = self._receiver()
                 share = receiver.share()
             return share
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+import time
 
 import oslo_messaging as messaging
 import pytest
@@ -35,6 +36,19 @@ class Manager:
         return f"{what} to you"
 
 
+class Busy(Manager):
+    """Works on the first message until the test lets it go on."""
+
+    def __init__(self):
+        super().__init__()
+        self.works, self.go_on = threading.Event(), threading.Event()
+
+    def tell(self, context, what):
+        self.works.set()
+        assert self.go_on.wait(60)
+        super().tell(context, what)
+
+
 class HostClient(rpc.Client):
     topic = rpc.COMPUTE
 
@@ -62,12 +76,13 @@ class Bus:
         self._transports.append(made)
         return made
 
-    def serve(self, transport, topic, name):
-        manager = Manager()
-        server = rpc.get_server(transport, topic, name, [manager])
+    def serve(self, transport, topic, name, manager=None, threads=8):
+        made = manager or Manager()
+        server = rpc.get_server(transport, topic, name, [made])
+        transport.conf.set_override("executor_thread_pool_size", threads)
         server.start()
         self.servers.append(server)
-        return manager.heard
+        return made.heard if manager is None else manager
 
     def queues(self):
         return {name for name in memory.Channel.queues if name.startswith(f"{self.exchange}.")}
@@ -76,6 +91,7 @@ class Bus:
         for server in self.servers:
             server.stop()
             server.wait()
+        self.servers.clear()
         for transport in self._transports:
             transport.cleanup()
 
@@ -105,7 +121,9 @@ def test_errors_cross_with_their_type(bus):
         HostClient(transport).call(admin_context(), "ask", server="h1", what=None)
 
 
-def test_a_process_has_one_connection_that_receives_and_a_host_one_that_sends(bus, monkeypatch):
+@pytest.mark.parametrize(("client_class", "server", "connections"), [
+    (HostClient, "h1", ["listen", "send"]), (AnyClient, None, ["listen", "listen", "send"])])
+def test_few_connections_of_a_process_receive_and_one_of_a_host_sends(bus, monkeypatch, client_class, server, connections):
     made = []
     plain = rabbit.impl_rabbit.Connection.__init__
 
@@ -114,14 +132,30 @@ def test_a_process_has_one_connection_that_receives_and_a_host_one_that_sends(bu
         plain(self, conf, url, purpose, **options)
     monkeypatch.setattr(rabbit.impl_rabbit.Connection, "__init__", count)
     transport = bus.transport()
-    bus.serve(transport, rpc.COMPUTE, "h1")
-    client = HostClient(transport)
-    threads = [threading.Thread(target=client.call, args=(admin_context(), "ask", "h1"), kwargs={"what": n}) for n in range(8)]
+    bus.serve(transport, client_class.topic, "h1")
+    client = client_class(transport)
+    threads = [threading.Thread(target=client.call, args=(admin_context(), "ask", server), kwargs={"what": n}) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert sorted(made) == ["listen", "send"]
+    assert sorted(made) == connections
+
+
+def test_what_a_busy_server_has_no_thread_for_is_left_to_others(bus):
+    busy, other = bus.transport(), bus.transport()
+    first, client = bus.serve(busy, rpc.CONDUCTOR, "c1", Busy(), threads=1), AnyClient(other)
+    client.cast(admin_context(), "tell", what="first")
+    assert first.works.wait(60)
+    for number in range(20):
+        client.cast(admin_context(), "tell", what=number)
+    time.sleep(0.5)     # the busy one takes what it takes
+    second = bus.serve(other, rpc.CONDUCTOR, "c2", threads=1)
+    taken = [second.get(timeout=60) for _ in range(16)]
+    first.go_on.set()
+    assert taken == sorted(taken)
+    bus.close()
+    assert first.heard.qsize() + second.qsize() + len(taken) == 21
 
 
 def test_a_server_that_has_stopped_takes_nothing_and_calls_are_still_answered(bus):
