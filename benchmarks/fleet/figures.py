@@ -81,6 +81,8 @@ def _held(heads: Sequence[str], results: Sequence[Mapping[str, Any]]) -> str:
     rows: list[list[object]] = [["all up after, s", *(result["up_s"] for result in results)],
                                 ["oldest report, s", *(result["oldest_report_s"] for result in results)],
                                 ["connections", *(result["connections"] for result in results)]]
+    if all("paced" in result for result in results):
+        rows.append(["heartbeats a second at the real pace", *(result["paced"] for result in results)])
     for part, name in (("queues", "queues"), ("memory_mib", "MiB")):
         for kind in results[-1][part]:
             rows.append([f"{name}: {kind}", *(result[part].get(kind, 0) for result in results)])

@@ -1,6 +1,7 @@
 """What a fleet costs that has nothing to do, and what single events cost."""
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import time
@@ -21,6 +22,7 @@ from nova_lite.virt.fake import FakeDriver
 
 FULL_EVERY = 30         # heartbeats with an inventory: compute/manager.py
 OWN_SECONDS = 60        # one run of the longest frequent task of a conductor
+PACED, PACED_SECONDS, PACED_THREADS = "heartbeat at the real pace", 20, 256
 THREADS = 24            # conductors write together what comes at the same time; a client has 30 connections
 _KIND = re.compile(r"^nova_lite\.(reply|compute)\.")
 
@@ -50,21 +52,23 @@ def measure(cloud: Cloud, window: float, events: int) -> dict[str, Any]:
         own = None
         result["real_rates"] = rates
     else:
-        with cloud.hosts_stopped(), cloud.meter.window() as alone:
-            time.sleep(OWN_SECONDS)
-        own = result["own_rates"] = alone.rates()
+        with cloud.hosts_stopped():
+            with cloud.meter.window() as alone:
+                time.sleep(OWN_SECONDS)
+            own = result["own_rates"] = alone.rates()
+            paced, result["paced"] = heartbeats_at_real_pace(cloud, own)
         time.sleep(plan.report_interval)
     result["events"] = single_events(cloud, events, rates)
     if own is not None:
         beats = hosts * seconds / plan.report_interval
-        result["events"]["heartbeat of a daemon"] = everything.per_event(beats, own)
+        result["events"] |= {PACED: paced, "heartbeat of a daemon, dilated": everything.per_event(beats, own)}
         result["real_rates"] = real_rates(own, result["events"], hosts)
     return result
 
 
 def real_rates(own: Values, events: dict[str, Values], hosts: int) -> Values:
     """A second, if hosts reported and looked as often as in production: the sum of what was measured apart."""
-    beat, full, look = (events[name] for name in ("heartbeat of a daemon", "heartbeat with inventory", "look"))
+    beat, full, look = (events[name] for name in (PACED, "heartbeat with inventory", "look"))
     inventory = {name: (full[name] - events["heartbeat"][name]) / FULL_EVERY for name in own}
     return {name: own[name] + hosts / REPORT * (beat[name] + inventory[name]) + hosts / LOOK * look[name] for name in own}
 
@@ -100,6 +104,45 @@ def single_events(cloud: Cloud, count: int, background: Values) -> dict[str, Val
     finally:
         transport.cleanup()
     return found
+
+
+def heartbeats_at_real_pace(cloud: Cloud, own: Values) -> tuple[Values, float]:
+    """What each heartbeat takes when as many come a second as in production, and how many this process sent a second: fewer,
+    where the machine is too slow. The hosts stand still. Conductors write together what comes at the same time, so each
+    heartbeat takes less than one of a dilated fleet."""
+    transport = rpc.get_transport(cloud.conf)
+    conductor, context = ConductorAPI(transport), admin_context()
+
+    def beat(host: str) -> object:
+        return conductor.heartbeat(context, {"owner": "benchmark", "actions": [], "host": host})
+
+    try:
+        _all(beat, cloud.hosts, THREADS)            # opens the connections
+        with cloud.meter.window() as taken:
+            sent = _paced(beat, cloud.hosts, len(cloud.hosts) / REPORT, PACED_SECONDS)
+    finally:
+        transport.cleanup()
+    say(f"{sent / taken.seconds:.0f} heartbeats a second")
+    return taken.per_event(sent, own), sent / taken.seconds
+
+
+def _paced(send: Callable[[str], object], hosts: Sequence[str], rate: float, seconds: float) -> int:
+    """Send ``rate`` messages a second, from host after host; returns how many. What cannot be sent in time is left out."""
+    numbers, began = itertools.count(), time.monotonic()
+
+    def work(_thread: int) -> int:
+        sent = 0
+        for number in numbers:
+            due = number / rate
+            if max(due, time.monotonic() - began) > seconds:
+                break
+            time.sleep(max(0.0, began + due - time.monotonic()))
+            send(hosts[number % len(hosts)])
+            sent += 1
+        return sent
+
+    with ThreadPoolExecutor(PACED_THREADS) as pool:
+        return sum(pool.map(work, range(PACED_THREADS)))
 
 
 def _all(send: Callable[[str], object], hosts: Sequence[str], count: int) -> None:
