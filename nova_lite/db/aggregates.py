@@ -6,7 +6,7 @@ Changes of zones are serialised (by the row lock of :func:`_lock_zones`), so tha
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,6 +32,11 @@ def _with_hosts(conn: sa.Connection, rows: Collection[sa.Row]) -> list[dict[str,
 def list_all(conn: sa.Connection) -> list[dict[str, Any]]:
     """All aggregates, each with ``hosts``. Two queries."""
     return _with_hosts(conn, conn.execute(sa.select(T).order_by(T.c.id)).all())
+
+
+def versions(conn: sa.Connection) -> Sequence[sa.Row]:
+    """A value to compare: each change of an aggregate or of its hosts changes it, whatever the clock of the writer shows."""
+    return conn.execute(sa.select(T.c.id, T.c.updated_at).order_by(T.c.id)).all()
 
 
 def get(conn: sa.Connection, number: int) -> dict[str, Any]:

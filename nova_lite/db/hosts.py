@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nova_lite import units
-from nova_lite.db import models, pci_devices, services
+from nova_lite.db import clock, models, pci_devices, services
 
 NODES = models.compute_nodes
 SERVICES = models.services
@@ -110,30 +110,24 @@ def nodes_by_id(conn: sa.Connection, ids: Sequence[int]) -> Sequence[sa.Row]:
 
 
 def compute_services(conn: sa.Connection, since: datetime.datetime | None = None) -> Sequence[sa.Row]:
-    """host, disabled, forced_down, last_seen_at, updated_at of all compute services, or of those changed since.
-
-    A heartbeat moves only last_seen_at: to follow it, ask for all.
-    """
-    query = sa.select(SERVICES.c.host, SERVICES.c.disabled, SERVICES.c.forced_down, SERVICES.c.last_seen_at,
-                      SERVICES.c.updated_at).where(SERVICES.c.binary == services.COMPUTE)
+    """host, disabled, forced_down, updated_at of all compute services, or of those changed at or after ``since``. A heartbeat
+    does not change a service in this sense."""
+    query = sa.select(SERVICES.c.host, SERVICES.c.disabled, SERVICES.c.forced_down, SERVICES.c.updated_at).where(
+        SERVICES.c.binary == services.COMPUTE)
     if since is not None:
         query = query.where(SERVICES.c.updated_at >= since)
     return conn.execute(query).all()
 
 
-def _number(query: sa.Select) -> sa.ColumnElement:
-    return query.scalar_subquery()
+def silent_hosts(conn: sa.Connection, down_time: float) -> Sequence[str]:
+    """The hosts whose compute service has not reported for ``down_time`` seconds, by the clock of the database."""
+    return conn.scalars(sa.select(SERVICES.c.host).where(
+        SERVICES.c.binary == services.COMPUTE, SERVICES.c.last_seen_at < clock.after(conn, -down_time))).all()
 
 
-_FINGERPRINT = sa.select(
-    _number(sa.select(sa.func.count()).select_from(NODES)),
-    _number(sa.select(sa.func.count()).select_from(models.aggregates)),
-    _number(sa.select(sa.func.max(models.aggregates.c.id))),
-    _number(sa.select(sa.func.max(models.aggregates.c.updated_at))),
-    _number(sa.select(sa.func.count()).select_from(models.aggregate_hosts)))
-
-
-def fingerprint(conn: sa.Connection) -> tuple[Any, Any]:
-    """Two values to compare: the first changes when a node is added or deleted, the second with the aggregates."""
-    row = conn.execute(_FINGERPRINT).one()
-    return row[0], tuple(row[1:])
+def count_all(conn: sa.Connection) -> tuple[int, int]:
+    """How many nodes and how many compute services there are."""
+    nodes = sa.select(sa.func.count()).select_from(NODES).scalar_subquery()
+    of_hosts = sa.select(sa.func.count()).select_from(SERVICES).where(SERVICES.c.binary == services.COMPUTE).scalar_subquery()
+    row = conn.execute(sa.select(nodes, of_hosts)).one()
+    return row[0], row[1]

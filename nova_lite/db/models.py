@@ -49,7 +49,7 @@ services = sa.Table(
     sa.Column("listening_since", Time),
     sa.Column("listened_until", Time),
     sa.UniqueConstraint("host", "binary"),
-    sa.Index("ix_services_binary", "binary"),
+    sa.Index("ix_services_binary", "binary", "updated_at"),
 )
 
 compute_nodes = sa.Table(

@@ -19,7 +19,9 @@ from nova_lite.db import hosts as db_hosts
 from nova_lite.scheduler.snapshot import Aggregate, Snapshot
 
 OVERLAP = datetime.timedelta(seconds=2)     # a transaction is seen later than the time that it wrote
-LIVENESS_INTERVAL = 1.0
+CHECK_INTERVAL = 1.0
+"""Seconds after which a snapshot asks again which hosts are silent, and how many hosts there are: the database reads something
+of each host for that. All other changes are seen at once, as far as the clocks of those who write them agree."""
 _NEVER = datetime.datetime(1970, 1, 1)      # noqa: DTZ001  naive, as the database holds times
 ZONE = "availability_zone"
 
@@ -52,21 +54,18 @@ class HostTable:
         self._aggregates: list[dict[str, Any]] = []
         self._since: datetime.datetime | None = None
         self._services_since = _NEVER
-        self._services_read = self._all_read = float("-inf")
+        self._checked = self._all_read = float("-inf")
+        self._silent: Sequence[str] = ()
         self._aggregates_seen: object = None
         self._base: Snapshot | None = None
-        self._last_seen: np.ndarray = np.empty(0, dtype="datetime64[us]")
-        self._forced_down: np.ndarray = np.empty(0, dtype=bool)
+        self._not_forced_down: np.ndarray = np.empty(0, dtype=bool)
 
-    def snapshot(self, conn: sa.Connection, full: bool = False, now: datetime.datetime | None = None) -> Snapshot:
+    def snapshot(self, conn: sa.Connection, full: bool = False) -> Snapshot:
         """The hosts at this moment. ``full`` reads everything again, which also finds changes that no timestamp shows."""
-        now = now or units.utcnow()
         with self._lock:
             self._refresh(conn, full)
             assert self._base is not None
-            horizon = now - datetime.timedelta(seconds=self._conf.compute.service_down_time)
-            alive: np.ndarray = self._last_seen >= np.datetime64(horizon)
-            return dataclasses.replace(self._base, up=alive & ~self._forced_down)
+            return self._base
 
     def reload(self, conn: sa.Connection, node_ids: Iterable[int]) -> None:
         """Read some nodes again, those whose claim has failed, for example."""
@@ -82,22 +81,29 @@ class HostTable:
 
     # what changed ---------------------------------------------------------------------------------------------------
     def _refresh(self, conn: sa.Connection, full: bool) -> None:
-        nodes, seen = db_hosts.fingerprint(conn)
+        is_due = full or time.monotonic() - self._checked >= CHECK_INTERVAL
+        nodes, services = db_hosts.count_all(conn) if is_due else (None, None)
         if full or self._since is None:
             self._all_read = time.monotonic()
             self._read_all_nodes(conn)
         else:
             self._take_nodes(db_hosts.nodes_changed(conn, self._since - OVERLAP))
-            if len(self._rows) != nodes:
+            if nodes not in (None, len(self._rows)):
                 self._read_all_nodes(conn)
-        if full or seen != self._aggregates_seen:
-            self._aggregates, self._aggregates_seen = db_aggregates.list_all(conn), seen
+        versions = db_aggregates.versions(conn)
+        if full or versions != self._aggregates_seen:
+            self._aggregates, self._aggregates_seen = db_aggregates.list_all(conn), versions
             self._base = None
-        changed = self._read_services(conn, full)
+        changed = self._read_services(conn, full, services)
+        if is_due:
+            self._checked = time.monotonic()
+            self._silent = db_hosts.silent_hosts(conn, self._conf.compute.service_down_time)
         if self._base is None:
             self._build()
         elif changed:
             self._take_services(self._base)
+        elif is_due:
+            self._take_silent(self._base)
 
     def _read_all_nodes(self, conn: sa.Connection) -> None:
         rows = db_hosts.nodes_changed(conn)
@@ -140,21 +146,17 @@ class HostTable:
         self._base = dataclasses.replace(base, **arrays, **kept)
         return True
 
-    def _read_services(self, conn: sa.Connection, full: bool) -> bool:
-        """A disabled service is seen at once, a heartbeat within LIVENESS_INTERVAL. True when something changed."""
-        now = time.monotonic()
-        stranger = self._base is None and any(row.host not in self._services for row in self._rows.values())
-        if full or stranger or now - self._services_read >= LIVENESS_INTERVAL:
-            self._services_read = now
-            rows = db_hosts.compute_services(conn)
+    def _read_services(self, conn: sa.Connection, full: bool, count: int | None) -> bool:
+        """``count``: how many there are, if that was asked. True when something changed."""
+        rows = list(db_hosts.compute_services(conn, None if full else self._services_since - OVERLAP))
+        changed = [row for row in rows if self._services.get(row.host) != row]
+        self._services.update((row.host, row) for row in changed)
+        if count not in (None, len(self._services)):        # some were deleted
+            rows = changed = list(db_hosts.compute_services(conn))
             self._services = {row.host: row for row in rows}
-        else:
-            rows = db_hosts.compute_services(conn, self._services_since - OVERLAP)
-            rows = [row for row in rows if self._services.get(row.host) != row]
-            self._services.update((row.host, row) for row in rows)
         newest = max((row.updated_at for row in rows if row.updated_at), default=_NEVER)
         self._services_since = max(self._services_since, min(newest, units.utcnow()))
-        return bool(rows)
+        return bool(changed)
 
     # arrays ---------------------------------------------------------------------------------------------------------
     def _build(self) -> None:
@@ -184,10 +186,12 @@ class HostTable:
 
     def _take_services(self, base: Snapshot) -> None:
         found = [self._services.get(host) for host in base.hosts]
-        self._last_seen = np.array([s.last_seen_at if s else _NEVER for s in found], dtype="datetime64[us]")
-        self._forced_down = np.array([bool(s.forced_down) if s else True for s in found], dtype=bool)
-        enabled = np.array([not s.disabled if s else False for s in found], dtype=bool)
-        self._base = dataclasses.replace(base, enabled=enabled)
+        self._not_forced_down = np.array([s is not None and not s.forced_down for s in found], dtype=bool)
+        enabled = np.array([s is not None and not s.disabled for s in found], dtype=bool)
+        self._take_silent(dataclasses.replace(base, enabled=enabled))
+
+    def _take_silent(self, base: Snapshot) -> None:
+        self._base = dataclasses.replace(base, up=self._not_forced_down & ~base.on_hosts(self._silent))
 
 
 def _kind(row: Any) -> tuple[str, ...]:

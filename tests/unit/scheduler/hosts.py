@@ -46,8 +46,9 @@ class Hosts:
     def _service(self, conn, host):
         services = models.services
         if conn.scalar(sa.select(services.c.id).where(services.c.host == host)) is None:
-            conn.execute(sa.insert(services).values(uuid=str(uuid.uuid4()), host=host, binary="nova-compute",
-                                                    created_at=units.utcnow(), last_seen_at=units.utcnow()))
+            now = units.utcnow()
+            conn.execute(sa.insert(services).values(uuid=str(uuid.uuid4()), host=host, binary="nova-compute", created_at=now,
+                                                    updated_at=now, last_seen_at=now))
 
     def run(self, statement):
         """Execute one statement and commit."""

@@ -1,10 +1,13 @@
 """What hosts report, in the database and in the host table."""
+import datetime
 import json
 
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.db import heartbeats, hosts, models
+from nova_lite import units
+from nova_lite.db import aggregates, heartbeats, hosts, models
+from nova_lite.scheduler import host_table
 from nova_lite.scheduler.host_table import HostTable
 
 
@@ -91,25 +94,42 @@ def test_the_table_reads_only_what_changed_and_old_snapshots_stay(cloud):
         assert table.snapshot(conn, full=True).vcpus_used.tolist() == [1, 0, 0]
 
 
-def test_a_table_kept_by_changes_equals_one_read_anew(cloud):
+def test_a_table_kept_by_changes_equals_one_read_anew(cloud, monkeypatch):
     table = HostTable(cloud.conf)
-    steps = [lambda: cloud.add("h1"), lambda: cloud.add("h2", supported_instances=[["aarch64", "kvm", "hvm"]]),
-             lambda: cloud.service("h1", disabled=True), lambda: cloud.add("h1", vcpus=3, hypervisor_version=1),
-             lambda: cloud.run(sa.insert(models.aggregates).values(id=1, uuid="x", name="x", created_at=sa.func.now(),
-                                                                   metadata={"availability_zone": "z"})),
-             lambda: cloud.run(sa.insert(models.aggregate_hosts).values(aggregate_id=1, host="h2")),
-             lambda: cloud.add("h3", node="other"), lambda: cloud.add("h2", supported_instances=[]),
-             lambda: cloud.run(sa.delete(models.compute_nodes).where(models.compute_nodes.c.host == "h1")),
-             lambda: cloud.run(sa.delete(models.aggregate_hosts))]
-    for step in steps:
+    seen_at_once = [
+        lambda: cloud.add("h1"), lambda: cloud.add("h2", supported_instances=[["aarch64", "kvm", "hvm"]]),
+        lambda: cloud.service("h1", disabled=True), lambda: cloud.add("h1", vcpus=3, hypervisor_version=1),
+        lambda: cloud.db.write(aggregates.create, "x", "z"), lambda: cloud.db.write(aggregates.add_host, 1, "h2"),
+        lambda: cloud.db.write(aggregates.remove_host, 1, "h2"), lambda: cloud.add("h3", node="other"),
+        lambda: cloud.add("h2", supported_instances=[]), lambda: cloud.service("h3", forced_down=True),
+        lambda: cloud.service("h3", forced_down=False)]
+    seen_soon = [
+        lambda: cloud.service("h2", last_seen_at=units.utcnow() - datetime.timedelta(seconds=31)),
+        lambda: cloud.run(sa.update(models.services).values(last_seen_at=units.utcnow())),
+        lambda: cloud.run(sa.delete(models.compute_nodes).where(models.compute_nodes.c.host == "h1")),
+        lambda: cloud.run(sa.delete(models.services).where(models.services.c.host == "h3"))]
+    for step in seen_at_once + seen_soon:
         step()
+        monkeypatch.setattr(host_table, "CHECK_INTERVAL", 0.0 if step in seen_soon else 60.0)
         with cloud.db.read() as conn:
             kept, anew = table.snapshot(conn), HostTable(cloud.conf).snapshot(conn)
         for name in ("hosts", "nodes", "zones", "supports"):
             assert getattr(kept, name) == getattr(anew, name)
-        for name in ("vcpus", "vcpus_capacity", "hypervisor_version", "enabled", "zone", "support"):
+        for name in ("vcpus", "vcpus_capacity", "hypervisor_version", "enabled", "up", "zone", "support"):
             assert getattr(kept, name).tolist() == getattr(anew, name).tolist()
         assert [(a.name, a.mask.tolist()) for a in kept.aggregates] == [(a.name, a.mask.tolist()) for a in anew.aggregates]
+
+
+def test_a_host_is_up_when_it_reports_and_is_not_declared_down(cloud):
+    for host in ("h1", "h2", "h3", "h4"):
+        cloud.add(host)
+    cloud.service("h2", last_seen_at=units.utcnow() - datetime.timedelta(seconds=31))
+    cloud.service("h3", forced_down=True)
+    cloud.run(sa.delete(models.services).where(models.services.c.host == "h4"))     # its report of devices came late
+    with cloud.db.read() as conn:
+        seen = HostTable(cloud.conf).snapshot(conn)
+    assert dict(zip(seen.hosts, zip(seen.up.tolist(), seen.enabled.tolist(), strict=True), strict=True)) == {
+        "h1": (True, True), "h2": (False, True), "h3": (False, True), "h4": (False, False)}
 
 
 def test_the_table_sees_numa_nodes_that_changed(cloud):
