@@ -32,8 +32,8 @@ ADDRESSED = frozenset({COMPUTE})
 """Topics whose messages name a server. A message of another topic names none."""
 VERSION = "1.0"
 TAKEN_WITHIN = 0.5
-"""The part of its caller's wait after which a call that no thread has taken is dropped. An overloaded server with a queue takes
-each call when the call is just about to be dropped. The rest of the wait is for the work: without it all answers come too late."""
+"""The part of its caller's wait after which a call that no thread has taken is dropped. An overloaded server takes each call
+out of its queue when the call is just about to be dropped. So the rest of the wait must be enough for the work."""
 
 
 class ContextSerializer(messaging.Serializer):

@@ -119,12 +119,16 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
             listener = amqpdriver.RpcAMQPListener(self, share)
         else:
             key, threads = target.topic, self.conf.executor_thread_pool_size
-            # a receiver that waits for room must not keep back the answers to its own server's calls
-            share = self._receiver(threads).share()
-            assert share is not None        # the receiver is new
+            share = self._own_share(threads)
             listener = _Listener(self, share, threads)
         share.declare_server_queue(self._get_exchange(target), key, listener, of_host)
         return base.PollStyleListenerAdapter(listener, batch_size, batch_timeout)
+
+    def _own_share(self, on_the_way: int) -> Share:
+        """Of a receiver that may wait for room. It must not keep back the answers to the calls of its own server."""
+        made = self._receiver(on_the_way).share()
+        assert made is not None     # the receiver is new
+        return made
 
     def _receiver(self, on_the_way: int = 0) -> Receiver:
         """``on_the_way``: how many messages may be on their way to it at a time; 0: all."""

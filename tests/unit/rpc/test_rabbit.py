@@ -133,8 +133,8 @@ def test_few_connections_of_a_process_receive_and_one_of_a_host_sends(bus, monke
     monkeypatch.setattr(rabbit.impl_rabbit.Connection, "__init__", count)
     transport = bus.transport()
     bus.serve(transport, client_class.topic, "h1")
-    client = client_class(transport)
-    threads = [threading.Thread(target=client.call, args=(admin_context(), "ask", server), kwargs={"what": n}) for n in range(8)]
+    call = client_class(transport).call
+    threads = [threading.Thread(target=call, args=(admin_context(), "ask", server), kwargs={"what": n}) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
