@@ -10,12 +10,12 @@ if they are asked for. Tables go to stderr, JSON to stdout.
 share the connections by which they send, and the queue of their answers. ``--wire shared``: one connection listens for all
 hosts of a process.
 
-``--dilation 10``: hosts report ten times less often than in production, and are dead after ten times as long. That lets two
-cores carry more hosts. The control plane's own periodic work keeps its intervals. It is measured apart, while the hosts stand
-still. So are heartbeats: the benchmark sends as many a second as the hosts would in production. Looks and inventories are
-measured apart as well. Rates "at real intervals" are then the sum of these parts. With
-``--dilation 1`` they are measured. Single heartbeats, inventories and looks are sent back to back by 24 threads. Each costs
-less than one that comes alone.
+``--dilation 10``: hosts report ten times less often than in production, and are dead after ten times as long. With a shared
+wire all else that they do by themselves is as rare. That lets two cores carry more hosts. The control plane's own periodic work
+keeps its intervals. It is measured apart, while the hosts stand still. So are heartbeats: the benchmark sends as many a second
+as the hosts would in production. Looks and inventories are measured apart as well. Rates "at real intervals" are then the sum
+of these parts. With ``--dilation 1`` they are measured. Single heartbeats, inventories and looks are sent back to back by 24
+threads. Each costs less than one that comes alone.
 """
 from __future__ import annotations
 

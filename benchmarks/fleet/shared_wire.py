@@ -3,7 +3,8 @@
     python -m benchmarks.fleet.shared_wire --config-file FILE ...
 
 All hosts of ``[fake] hosts`` have the queue of a compute host each, and one connection receives from all of them. Hosts start
-one after the other, spread over one report interval: so do their heartbeats.
+one after the other, spread over one report interval: so do their heartbeats. What hosts do by themselves at fixed intervals is
+as rare as their reports are.
 """
 from __future__ import annotations
 
@@ -19,8 +20,12 @@ from oslo_messaging._drivers import amqpdriver, base
 from oslo_messaging.rpc.server import RPCServer
 
 from nova_lite import rpc
+from nova_lite.compute import manager as manager_module
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.runtime import checks, concurrency, service
+
+REPORT = 10     # seconds between two reports in production
+FIXED = ("TIDY_INTERVAL", "RULES_INTERVAL", "PLUG_INTERVAL", "WINDOW")      # no option changes them
 
 
 class _Listener(amqpdriver.RpcAMQPListener):
@@ -66,6 +71,11 @@ class _Wire(RPCServer):
         return base.PollStyleListenerAdapter(listener, 1, None)
 
 
+def _dilate(factor: float) -> None:
+    for name in FIXED:
+        setattr(manager_module, name, getattr(manager_module, name) * factor)
+
+
 class _Fleet:
     """Begins when all else of the process runs, and ends first."""
 
@@ -73,6 +83,7 @@ class _Fleet:
 
     def __init__(self, runner: service.Service) -> None:
         self._runner, self._stopping = runner, threading.Event()
+        _dilate(runner.conf.compute.report_interval / REPORT)
         self._managers = {host: ComputeManager(runner.conf, runner.transport, host)
                           for host in service.compute_hosts(runner.conf)}
         self._wire = _Wire(runner.transport, self._managers)
