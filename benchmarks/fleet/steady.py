@@ -22,7 +22,8 @@ from nova_lite.virt.fake import FakeDriver
 
 FULL_EVERY = 30         # heartbeats with an inventory: compute/manager.py
 OWN_SECONDS = 60        # one run of the longest frequent task of a conductor
-PACED, PACED_SECONDS, PACED_THREADS = "heartbeat at the real pace", 20, 256
+DILATED, PACED = "heartbeat of a daemon, dilated", "heartbeat at the real pace"
+PACED_SECONDS, PACED_THREADS = 20, 256
 THREADS = 24            # conductors write together what comes at the same time; a client has 30 connections
 _KIND = re.compile(r"^nova_lite\.(reply|compute)\.")
 
@@ -61,14 +62,15 @@ def measure(cloud: Cloud, window: float, events: int) -> dict[str, Any]:
     result["events"] = single_events(cloud, events, rates)
     if own is not None:
         beats = hosts * seconds / plan.report_interval
-        result["events"] |= {PACED: paced, "heartbeat of a daemon, dilated": everything.per_event(beats, own)}
+        result["events"] |= {PACED: paced, DILATED: everything.per_event(beats, own)}
         result["real_rates"] = real_rates(own, result["events"], hosts)
     return result
 
 
 def real_rates(own: Values, events: dict[str, Values], hosts: int) -> Values:
     """A second, if hosts reported and looked as often as in production: the sum of what was measured apart."""
-    beat, full, look = (events[name] for name in (PACED, "heartbeat with inventory", "look"))
+    paced, full, look, of_daemon = (events[name] for name in (PACED, "heartbeat with inventory", "look", DILATED))
+    beat = paced | {"cpu_computes": of_daemon["cpu_computes"]}     # this process has sent the others
     inventory = {name: (full[name] - events["heartbeat"][name]) / FULL_EVERY for name in own}
     return {name: own[name] + hosts / REPORT * (beat[name] + inventory[name]) + hosts / LOOK * look[name] for name in own}
 

@@ -119,10 +119,13 @@ def compute_services(conn: sa.Connection, since: datetime.datetime | None = None
     return conn.execute(query).all()
 
 
-def silent_hosts(conn: sa.Connection, down_time: float) -> Sequence[str]:
-    """The hosts whose compute service has not reported for ``down_time`` seconds, by the clock of the database."""
-    return conn.scalars(sa.select(SERVICES.c.host).where(
-        SERVICES.c.binary == services.COMPUTE, SERVICES.c.last_seen_at < clock.after(conn, -down_time))).all()
+def services_held_back(conn: sa.Connection, down_time: float) -> Sequence[sa.Row]:
+    """host, disabled, forced_down, is_silent of the compute services that are disabled, or down: declared down, or silent for
+    ``down_time`` seconds by the clock of the database."""
+    is_silent = SERVICES.c.last_seen_at < clock.after(conn, -down_time)
+    query = sa.select(SERVICES.c.host, SERVICES.c.disabled, SERVICES.c.forced_down, is_silent.label("is_silent"))
+    return conn.execute(query.where(SERVICES.c.binary == services.COMPUTE, sa.or_(
+        SERVICES.c.disabled, SERVICES.c.forced_down, is_silent))).all()
 
 
 def count_all(conn: sa.Connection) -> tuple[int, int]:

@@ -31,9 +31,10 @@ COMPUTE = "compute"
 ADDRESSED = frozenset({COMPUTE})
 """Topics whose messages name a server. A message of another topic names none."""
 VERSION = "1.0"
-TAKEN_WITHIN = 0.5
-"""The part of its caller's wait after which a call that no thread has taken is dropped. An overloaded server takes each call
-out of its queue when the call is just about to be dropped. So the rest of the wait must be enough for the work."""
+QUEUED_FOR, WAITING_FOR = 0.5, 0.25
+"""The parts of its caller's wait after which a call of conductors or schedulers is dropped: when it is still in the queue, and
+when no thread of the process that took it is free. An overloaded server takes each call out of its queue when the call is just
+about to be dropped. So the rest of the wait must be enough for the work."""
 
 
 class ContextSerializer(messaging.Serializer):
@@ -177,8 +178,10 @@ class _Exposed(messaging.RPCAccessPolicyBase):
 
 
 class _Server(RPCServer):     # type: ignore[misc]
-    """Drops a call that waited here too long: see TAKEN_WITHIN. The broker drops calls that wait in a queue, but oslo.messaging
-    takes messages out of the queue before it has a thread for them."""
+    """Drops a call that waited too long for a thread. The broker drops calls that wait in a queue, but oslo.messaging takes
+    messages out of the queue before it has a thread for them."""
+
+    waiting_for = WAITING_FOR
 
     def _on_incoming(self, incoming: Any) -> None:
         arrived = time.monotonic()
@@ -189,7 +192,7 @@ class _Server(RPCServer):     # type: ignore[misc]
     def _process_incoming(self, incoming: Any) -> None:
         message = incoming[0]
         waits, waited = message.ctxt.get(WAITS), time.monotonic() - message.arrived
-        if isinstance(waits, int | float) and waited > waits * TAKEN_WITHIN:
+        if isinstance(waits, int | float) and waited > waits * self.waiting_for:
             LOG.warning("dropped a call of %s: it waited %.1f s for a thread, and its caller waits for %s s",
                         message.message.get("method"), waited, waits)
             message.acknowledge()
@@ -208,6 +211,8 @@ def get_server(transport: messaging.RPCTransport, topic: str, server: str, endpo
                                     executor="eventlet" if concurrency.is_green() else "threading",
                                     serializer=ContextSerializer(),
                                     access_policy=_Exposed, server_cls=_Server)
+    if topic in ADDRESSED:      # nobody else would answer the next call
+        made.waiting_for = 1.0
     if not concurrency.is_green():
         # futurist's threads look once a second whether they shall end, and each message starts one more of them
         made._executor_cls = ThreadPoolExecutor

@@ -60,11 +60,14 @@ def _set_defaults(conf: cfg.ConfigOpts, values: dict[str, Any]) -> None:
 
 
 class _Connection(impl_rabbit.Connection):     # type: ignore[misc]
-    """Lets the broker drop calls that no server takes in time."""
+    """Lets the broker drop calls that no conductor or scheduler takes in time."""
 
     def topic_send(self, exchange_name: str, topic: str, msg: Any, timeout: float | None = None, **options: Any) -> None:
-        """``timeout``: seconds for which the caller waits; None for a cast."""
-        super().topic_send(exchange_name, topic, msg, timeout=timeout and timeout * rpc.TAKEN_WITHIN, **options)
+        """``topic``: with the server after a dot, where there is one. ``timeout``: seconds for which the caller waits; None for
+        a cast."""
+        if timeout is not None and topic.partition(".")[0] not in rpc.ADDRESSED:
+            timeout *= rpc.QUEUED_FOR
+        super().topic_send(exchange_name, topic, msg, timeout=timeout, **options)
 
 
 class _Message(amqpdriver.AMQPIncomingMessage):     # type: ignore[misc]
@@ -81,7 +84,8 @@ class _Message(amqpdriver.AMQPIncomingMessage):     # type: ignore[misc]
 
 class _Listener(amqpdriver.RpcAMQPListener):    # type: ignore[misc]
     """Receives as long as there is room for messages that wait for a thread. The others stay in the queue, where other servers
-    take them, or the broker drops them."""
+    take them, or the broker drops them. When no thread gets free for minutes, the broker closes the connection, because the
+    receiver sends no sign of life. The receiver then makes a new one."""
 
     message_cls = _Message
 
@@ -119,7 +123,7 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
             listener = amqpdriver.RpcAMQPListener(self, share)
         else:
             key, threads = target.topic, self.conf.executor_thread_pool_size
-            share = self._own_share(threads)
+            share = self._own_share(max(1, threads // 4))
             listener = _Listener(self, share, threads)
         share.declare_server_queue(self._get_exchange(target), key, listener, of_host)
         return base.PollStyleListenerAdapter(listener, batch_size, batch_timeout)
@@ -136,7 +140,11 @@ class Driver(impl_rabbit.RabbitDriver):     # type: ignore[misc]
         if on_the_way and not self.conf[GROUP].rabbit_qos_prefetch_count:
             # oslo.messaging sets it anew for each new connection to the broker
             lent.connection.rabbit_qos_prefetch_count = on_the_way
-            lent.connection._set_qos(lent.connection.channel)
+            try:
+                lent.connection._set_qos(lent.connection.channel)
+            except Exception:
+                lent.close()
+                raise
         return Receiver(lent)
 
     def share(self, use: str) -> Share:

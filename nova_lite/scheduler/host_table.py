@@ -20,8 +20,9 @@ from nova_lite.scheduler.snapshot import Aggregate, Snapshot
 
 OVERLAP = datetime.timedelta(seconds=2)     # a transaction is seen later than the time that it wrote
 CHECK_INTERVAL = 1.0
-"""Seconds after which a snapshot asks again which hosts are silent, and how many hosts there are: the database reads something
-of each host for that. All other changes are seen at once, as far as the clocks of those who write them agree."""
+"""Seconds after which a snapshot asks again for the services that are down or disabled, and for the numbers of nodes and
+services. The database reads something of each host for that. Other changes, and what an operator has just disabled, are seen at
+once, as far as the clocks of those who write them agree."""
 _NEVER = datetime.datetime(1970, 1, 1)      # noqa: DTZ001  naive, as the database holds times
 ZONE = "availability_zone"
 
@@ -50,20 +51,21 @@ class HostTable:
         self._conf = conf
         self._lock = threading.RLock()
         self._rows: dict[int, Any] = {}
-        self._services: dict[str, Any] = {}
+        self._services = _Services(conf.compute.service_down_time)
         self._aggregates: list[dict[str, Any]] = []
         self._since: datetime.datetime | None = None
-        self._services_since = _NEVER
         self._checked = self._all_read = float("-inf")
-        self._silent: Sequence[str] = ()
         self._aggregates_seen: object = None
         self._base: Snapshot | None = None
-        self._not_forced_down: np.ndarray = np.empty(0, dtype=bool)
 
     def snapshot(self, conn: sa.Connection, full: bool = False) -> Snapshot:
         """The hosts at this moment. ``full`` reads everything again, which also finds changes that no timestamp shows."""
         with self._lock:
-            self._refresh(conn, full)
+            try:
+                self._refresh(conn, full)
+            except BaseException:
+                self._base = None       # a part of the news may have been read: the next snapshot is built anew
+                raise
             assert self._base is not None
             return self._base
 
@@ -81,10 +83,11 @@ class HostTable:
 
     # what changed ---------------------------------------------------------------------------------------------------
     def _refresh(self, conn: sa.Connection, full: bool) -> None:
-        is_due = full or time.monotonic() - self._checked >= CHECK_INTERVAL
+        began = time.monotonic()
+        is_due = full or began - self._checked >= CHECK_INTERVAL
         nodes, services = db_hosts.count_all(conn) if is_due else (None, None)
         if full or self._since is None:
-            self._all_read = time.monotonic()
+            self._all_read = began
             self._read_all_nodes(conn)
         else:
             self._take_nodes(db_hosts.nodes_changed(conn, self._since - OVERLAP))
@@ -94,16 +97,13 @@ class HostTable:
         if full or versions != self._aggregates_seen:
             self._aggregates, self._aggregates_seen = db_aggregates.list_all(conn), versions
             self._base = None
-        changed = self._read_services(conn, full, services)
+        changed = self._services.refresh(conn, services)
         if is_due:
-            self._checked = time.monotonic()
-            self._silent = db_hosts.silent_hosts(conn, self._conf.compute.service_down_time)
+            self._checked = began
         if self._base is None:
             self._build()
         elif changed:
-            self._take_services(self._base)
-        elif is_due:
-            self._take_silent(self._base)
+            self._base = self._services.mark(self._base)
 
     def _read_all_nodes(self, conn: sa.Connection) -> None:
         rows = db_hosts.nodes_changed(conn)
@@ -146,18 +146,6 @@ class HostTable:
         self._base = dataclasses.replace(base, **arrays, **kept)
         return True
 
-    def _read_services(self, conn: sa.Connection, full: bool, count: int | None) -> bool:
-        """``count``: how many there are, if that was asked. True when something changed."""
-        rows = list(db_hosts.compute_services(conn, None if full else self._services_since - OVERLAP))
-        changed = [row for row in rows if self._services.get(row.host) != row]
-        self._services.update((row.host, row) for row in changed)
-        if count not in (None, len(self._services)):        # some were deleted
-            rows = changed = list(db_hosts.compute_services(conn))
-            self._services = {row.host: row for row in rows}
-        newest = max((row.updated_at for row in rows if row.updated_at), default=_NEVER)
-        self._services_since = max(self._services_since, min(newest, units.utcnow()))
-        return bool(changed)
-
     # arrays ---------------------------------------------------------------------------------------------------------
     def _build(self) -> None:
         rows = [self._rows[node_id] for node_id in sorted(self._rows)]
@@ -170,7 +158,7 @@ class HostTable:
         arrays: dict[str, Any] = {name: np.fromiter((number(row) for row in rows), dtype=kind, count=len(rows))
                                   for name, (kind, number) in _NUMBERS.items()}
         nothing = np.zeros(len(rows), dtype=bool)
-        self._take_services(Snapshot(
+        self._base = self._services.mark(Snapshot(
             hosts=hosts, nodes=tuple(row.hypervisor_hostname for row in rows),
             hypervisor_type=np.array([row.hypervisor_type for row in rows], dtype=object),
             support=support, supports=tuple(_supported(text) for text in supports),
@@ -184,14 +172,45 @@ class HostTable:
         default = self._conf.compute.default_availability_zone
         return _codes([of_host.get(host, default) for host in hosts])
 
-    def _take_services(self, base: Snapshot) -> None:
-        found = [self._services.get(host) for host in base.hosts]
-        self._not_forced_down = np.array([s is not None and not s.forced_down for s in found], dtype=bool)
-        enabled = np.array([s is not None and not s.disabled for s in found], dtype=bool)
-        self._take_silent(dataclasses.replace(base, enabled=enabled))
 
-    def _take_silent(self, base: Snapshot) -> None:
-        self._base = dataclasses.replace(base, up=self._not_forced_down & ~base.on_hosts(self._silent))
+class _Services:
+    """Which hosts have a service, and which of these must not get servers."""
+
+    def __init__(self, down_time: float) -> None:
+        self._down_time, self._since = down_time, _NEVER
+        self._known: set[str] = set()
+        self._disabled: set[str] = set()
+        self._forced_down: set[str] = set()
+        self._silent: set[str] = set()
+
+    def refresh(self, conn: sa.Connection, count: int | None) -> bool:
+        """Read what changed. With ``count``, the number of services, also what no timestamp shows. True when something is
+        different now."""
+        before = self._state()
+        rows = db_hosts.compute_services(conn, self._since - OVERLAP)
+        for row in rows:
+            self._known.add(row.host)
+            for hosts, is_in in ((self._disabled, row.disabled), (self._forced_down, row.forced_down)):
+                (hosts.add if is_in else hosts.discard)(row.host)
+        newest = max((row.updated_at for row in rows), default=_NEVER)
+        self._since = max(self._since, min(newest, units.utcnow()))
+        if count is not None:
+            held = db_hosts.services_held_back(conn, self._down_time)
+            self._disabled = {row.host for row in held if row.disabled}
+            self._forced_down = {row.host for row in held if row.forced_down}
+            self._silent = {row.host for row in held if row.is_silent}
+            if len(self._known) != count:
+                self._known = {row.host for row in db_hosts.compute_services(conn)}
+        return self._state() != before
+
+    def _state(self) -> tuple[object, ...]:
+        return len(self._known), frozenset(self._disabled), frozenset(self._forced_down), frozenset(self._silent)
+
+    def mark(self, base: Snapshot) -> Snapshot:
+        """With ``up`` and ``enabled``. A node whose host has no service is neither."""
+        strangers = base.rows_of.keys() - self._known
+        return dataclasses.replace(base, up=~base.on_hosts(self._forced_down | self._silent | strangers),
+                                   enabled=~base.on_hosts(self._disabled | strangers))
 
 
 def _kind(row: Any) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """A server that gets more calls than it can answer, on a real RabbitMQ."""
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ from nova_lite import rpc
 from nova_lite.context import admin_context
 from tests.support.engines import RabbitMQ
 
-CALLERS, THREADS, WORK, WAIT = 200, 4, 0.05, 1.0       # 80 calls a second can be answered
-BEGIN, LONG = 4.0, 6.0      # seconds until all wait, and seconds that count
+CALLERS, THREADS, WORK, WAIT = 200, 4, 0.1, 2.0        # 40 calls a second can be answered
+BEGIN, LONG = 6.0, 10.0     # seconds until all wait, and seconds that count
 
 
 class Slow:
@@ -38,16 +39,14 @@ class Client(rpc.Client):
 def transport(tmp_path: Any, monkeypatch: Any) -> Iterator[messaging.RPCTransport]:
     monkeypatch.setenv("NOVA_LITE_CONCURRENCY", "threading")
     broker = RabbitMQ(tmp_path / "rabbitmq")
-    broker.start()
     file = tmp_path / "conf"
     file.write_text(f"[DEFAULT]\ntransport_url = {broker.url}\nexecutor_thread_pool_size = {THREADS}\n"
                     f"state_path = {tmp_path}\n")
-    made = rpc.get_transport(nova_conf.load([], config_files=[str(file)]))
-    try:
+    with contextlib.closing(broker):
+        broker.start()
+        made = rpc.get_transport(nova_conf.load([], config_files=[str(file)]))
         yield made
-    finally:
         made.cleanup()
-        broker.close()
 
 
 def test_an_overloaded_server_works_on_calls_that_are_still_waited_for(transport: messaging.RPCTransport) -> None:

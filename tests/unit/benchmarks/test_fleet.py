@@ -37,7 +37,8 @@ def test_an_event_does_not_pay_for_what_goes_on_beside_it():
 
 def test_rates_at_real_intervals_are_those_of_all_parts():
     events = {"heartbeat": _rates(statements=2.0), "heartbeat with inventory": _rates(statements=32.0),
-              "look": _rates(statements=6.0), "heartbeat of a daemon": _rates(statements=3.0, cpu_computes=8.0)}
+              "look": _rates(statements=6.0), "heartbeat at the real pace": _rates(statements=3.0),
+              "heartbeat of a daemon, dilated": _rates(statements=30.0, cpu_computes=8.0)}
     rates = steady.real_rates(_rates(statements=5.0), events, 600)
     assert rates["statements"] == pytest.approx(5 + 60 * (3 + 1) + 10 * 6)
     assert rates["cpu_computes"] == pytest.approx(60 * 8)

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from nova_lite.scheduler import host_table
 from tests.unit.conductor.cloud import Cloud
 
 
@@ -9,6 +10,7 @@ from tests.unit.conductor.cloud import Cloud
 def make_cloud(tmp_path, monkeypatch):
     """Makes the cloud of one test, with options of its own."""
     monkeypatch.setitem(os.environ, "NOVA_LITE_CONCURRENCY", "threading")
+    monkeypatch.setattr(host_table, "CHECK_INTERVAL", 0.0)      # the scheduler sees at once who is silent
     made = []
 
     def make(*hosts, **options):

@@ -81,9 +81,9 @@ def test_a_build_that_no_host_can_do_has_no_host_and_no_nics(make_cloud):
 @contextlib.contextmanager
 def broken_scheduler(cloud):
     """It answers every question with an error of its own, since a table that it reads is missing."""
-    cloud.run(sa.text("ALTER TABLE aggregate_hosts RENAME TO away"))
+    cloud.run(sa.text("ALTER TABLE aggregates RENAME TO away"))
     yield
-    cloud.run(sa.text("ALTER TABLE away RENAME TO aggregate_hosts"))
+    cloud.run(sa.text("ALTER TABLE away RENAME TO aggregates"))
 
 
 def test_builds_outlive_a_scheduler_that_fails(cloud):
@@ -104,7 +104,7 @@ def test_a_scheduler_that_always_fails_is_not_asked_for_ever(make_cloud):
         cloud.sweep()
         found = cloud.wait(server, states.ERROR)
     assert "Scheduling failed 2 times" in found.fault["message"]
-    assert "aggregate_hosts" not in found.fault["message"]
+    assert "aggregates" not in found.fault["message"]
     assert cloud.claimed() == {}
 
 

@@ -106,6 +106,9 @@ def test_a_table_kept_by_changes_equals_one_read_anew(cloud, monkeypatch):
     seen_soon = [
         lambda: cloud.service("h2", last_seen_at=units.utcnow() - datetime.timedelta(seconds=31)),
         lambda: cloud.run(sa.update(models.services).values(last_seen_at=units.utcnow())),
+        # by a machine whose clock is late
+        lambda: cloud.run(sa.update(models.services).where(models.services.c.host == "h2").values(disabled=True)),
+        lambda: cloud.run(sa.update(models.services).where(models.services.c.host == "h2").values(disabled=False)),
         lambda: cloud.run(sa.delete(models.compute_nodes).where(models.compute_nodes.c.host == "h1")),
         lambda: cloud.run(sa.delete(models.services).where(models.services.c.host == "h3"))]
     for step in seen_at_once + seen_soon:
@@ -118,6 +121,29 @@ def test_a_table_kept_by_changes_equals_one_read_anew(cloud, monkeypatch):
         for name in ("vcpus", "vcpus_capacity", "hypervisor_version", "enabled", "up", "zone", "support"):
             assert getattr(kept, name).tolist() == getattr(anew, name).tolist()
         assert [(a.name, a.mask.tolist()) for a in kept.aggregates] == [(a.name, a.mask.tolist()) for a in anew.aggregates]
+
+
+@pytest.mark.parametrize("reads", ["services_held_back", "compute_services", "nodes_changed"])
+def test_a_table_whose_read_failed_is_complete_after_the_next(cloud, monkeypatch, reads):
+    monkeypatch.setattr(host_table, "CHECK_INTERVAL", 0.0)
+    cloud.add("h1"), cloud.add("h2")
+    table = HostTable(cloud.conf)
+    with cloud.db.read() as conn:
+        table.snapshot(conn)
+    cloud.service("h1", disabled=True)
+    cloud.add("h2", vcpus=3)
+    real = getattr(hosts, reads)
+
+    def read_and_fail(*arguments):
+        real(*arguments)
+        raise OSError("the database went away")
+    with cloud.db.read() as conn, monkeypatch.context() as broken:
+        broken.setattr(hosts, reads, read_and_fail)
+        with pytest.raises(OSError, match="went away"):
+            table.snapshot(conn)
+    with cloud.db.read() as conn:
+        seen = table.snapshot(conn)
+    assert (seen.enabled.tolist(), seen.vcpus.tolist()) == ([False, True], [16, 3])
 
 
 def test_a_host_is_up_when_it_reports_and_is_not_declared_down(cloud):
