@@ -1,12 +1,13 @@
 """What a fleet costs that has nothing to do, and what single events cost."""
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -85,26 +86,17 @@ def census(cloud: Cloud) -> dict[str, Any]:
 
 def single_events(cloud: Cloud, count: int, background: Values) -> dict[str, Values]:
     """Heartbeats and looks that this process sends in the name of the hosts, as fast as THREADS can."""
-    transport = rpc.get_transport(cloud.conf)
-    conductor, context = ConductorAPI(transport), admin_context()
-    report = {"owner": "benchmark", "actions": []}
-    guests = _guests(cloud)
-
-    def beat(host: str, **more: object) -> object:
-        return conductor.heartbeat(context, {**report, "host": host, **more})
-
-    kinds: dict[str, Callable[[str], object]] = {
-        "heartbeat": beat, "heartbeat with inventory": lambda host: beat(host, **_inventory(cloud, host)),
-        "look": lambda host: conductor.sync_power_states(context, host, guests.get(host, {}))}
-    found = {}
-    try:
+    guests, found = _guests(cloud), {}
+    with _conductor(cloud) as conductor:
+        kinds: dict[str, Callable[[str], object]] = {
+            "heartbeat": lambda host: _beat(conductor, host),
+            "heartbeat with inventory": lambda host: _beat(conductor, host, **_inventory(cloud, host)),
+            "look": lambda host: conductor.sync_power_states(admin_context(), host, guests.get(host, {}))}
         for name, send in kinds.items():
             _all(send, cloud.hosts, THREADS)        # opens the connections
             with cloud.meter.window() as taken:
                 _all(send, cloud.hosts, count)
             found[name] = taken.per_event(count, background)
-    finally:
-        transport.cleanup()
     return found
 
 
@@ -112,20 +104,28 @@ def heartbeats_at_real_pace(cloud: Cloud, own: Values) -> tuple[Values, float]:
     """What each heartbeat takes when as many come a second as in production, and how many this process sent a second: fewer,
     where the machine is too slow. The hosts stand still. Conductors write together what comes at the same time, so each
     heartbeat takes less than one of a dilated fleet."""
-    transport = rpc.get_transport(cloud.conf)
-    conductor, context = ConductorAPI(transport), admin_context()
+    with _conductor(cloud) as conductor:
+        def beat(host: str) -> object:
+            return _beat(conductor, host)
 
-    def beat(host: str) -> object:
-        return conductor.heartbeat(context, {"owner": "benchmark", "actions": [], "host": host})
-
-    try:
         _all(beat, cloud.hosts, THREADS)            # opens the connections
         with cloud.meter.window() as taken:
             sent = _paced(beat, cloud.hosts, len(cloud.hosts) / REPORT, PACED_SECONDS)
-    finally:
-        transport.cleanup()
     say(f"{sent / taken.seconds:.0f} heartbeats a second")
     return taken.per_event(sent, own), sent / taken.seconds
+
+
+@contextlib.contextmanager
+def _conductor(cloud: Cloud) -> Iterator[ConductorAPI]:
+    transport = rpc.get_transport(cloud.conf)
+    try:
+        yield ConductorAPI(transport)
+    finally:
+        transport.cleanup()
+
+
+def _beat(conductor: ConductorAPI, host: str, **more: object) -> object:
+    return conductor.heartbeat(admin_context(), {"owner": "benchmark", "actions": [], "host": host, **more})
 
 
 def _paced(send: Callable[[str], object], hosts: Sequence[str], rate: float, seconds: float) -> int:

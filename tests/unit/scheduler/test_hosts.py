@@ -151,7 +151,7 @@ def test_a_host_is_up_when_it_reports_and_is_not_declared_down(cloud):
         cloud.add(host)
     cloud.service("h2", last_seen_at=units.utcnow() - datetime.timedelta(seconds=31))
     cloud.service("h3", forced_down=True)
-    cloud.run(sa.delete(models.services).where(models.services.c.host == "h4"))     # its report of devices came late
+    cloud.run(sa.delete(models.services).where(models.services.c.host == "h4"))     # while its last report was handled
     with cloud.db.read() as conn:
         seen = HostTable(cloud.conf).snapshot(conn)
     assert dict(zip(seen.hosts, zip(seen.up.tolist(), seen.enabled.tolist(), strict=True), strict=True)) == {
