@@ -13,7 +13,7 @@ from nova_lite.db import heartbeats as statements
 from nova_lite.db.core import Database
 from nova_lite.db.heartbeats import Report
 
-GATHER_SECONDS = 0.1
+GATHER_SECONDS = 0.2
 
 
 class Heartbeats:

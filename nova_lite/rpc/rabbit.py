@@ -12,7 +12,7 @@ import contextlib
 import os
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import amqp
@@ -60,7 +60,9 @@ def _set_defaults(conf: cfg.ConfigOpts, values: dict[str, Any]) -> None:
 
 
 class _Connection(impl_rabbit.Connection):     # type: ignore[misc]
-    """Lets the broker drop calls that no conductor or scheduler takes in time."""
+    """Lets the broker drop calls that no conductor or scheduler takes in time, and does for each message only what it needs."""
+
+    _timeout: tuple[Any, float | None] | None = None      # the socket of the last time-out, and its seconds
 
     def topic_send(self, exchange_name: str, topic: str, msg: Any, timeout: float | None = None, **options: Any) -> None:
         """``topic``: with the server after a dot, where there is one. ``timeout``: seconds for which the caller waits; None for
@@ -68,6 +70,32 @@ class _Connection(impl_rabbit.Connection):     # type: ignore[misc]
         if timeout is not None and topic.partition(".")[0] not in rpc.ADDRESSED:
             timeout *= rpc.QUEUED_FOR
         super().topic_send(exchange_name, topic, msg, timeout=timeout, **options)
+
+    def ensure(self, method: Callable[[], None], *arguments: Any, **named: Any) -> None:
+        """Call ``method``, again and again while the broker fails. oslo.messaging and kombu prepare retries for each message,
+        which takes a third as long as the message itself. So the first attempt is made here. Retries begin with its error."""
+        failures: list[Exception] = []
+        if self.channel is not None:
+            try:
+                method()
+            except Exception as error:
+                failures.append(error)
+            else:
+                return
+
+        def again() -> None:
+            if failures:
+                raise failures.pop()
+            method()
+
+        super().ensure(again, *arguments, **named)
+
+    def set_transport_socket_timeout(self, timeout: float | None = None) -> None:
+        """Of the socket, in seconds; None: the broker's sign of life. It is set when it changes, not for each message."""
+        wanted = getattr(getattr(self.channel, "connection", None), "sock", None), timeout
+        if wanted != self._timeout:
+            super().set_transport_socket_timeout(timeout)
+            self._timeout = wanted
 
 
 class _Message(amqpdriver.AMQPIncomingMessage):     # type: ignore[misc]

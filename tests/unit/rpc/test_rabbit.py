@@ -6,10 +6,13 @@ import queue
 import threading
 import time
 
+import amqp
+import kombu
 import oslo_messaging as messaging
 import pytest
 from kombu.transport import memory
 from oslo_config import cfg
+from oslo_messaging._drivers import common
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception, rpc
@@ -140,6 +143,47 @@ def test_few_connections_of_a_process_receive_and_one_of_a_host_sends(bus, monke
     for thread in threads:
         thread.join(60)
     assert sorted(made) == connections
+
+
+def test_retries_are_prepared_only_for_a_message_whose_first_attempt_failed(bus, monkeypatch):
+    transport = bus.transport()
+    heard, client = bus.serve(transport, rpc.COMPUTE, "h1"), HostClient(transport)
+    client.cast(admin_context(), "tell", server="h1", what="first")     # opens the connection
+    prepared, attempts = [], []
+    retry, publish = rabbit.impl_rabbit.Connection.ensure, kombu.Producer.publish
+
+    def prepare(self, *arguments, **named):
+        if self.purpose == common.PURPOSE_SEND:
+            prepared.append(self)
+        return retry(self, *arguments, **named)
+
+    def fail_once(self, *arguments, **named):
+        attempts.append(self)
+        if len(attempts) == 2:
+            raise amqp.ConnectionForced("the test breaks it")
+        return publish(self, *arguments, **named)
+    monkeypatch.setattr(rabbit.impl_rabbit.Connection, "ensure", prepare)
+    monkeypatch.setattr(kombu.Producer, "publish", fail_once)
+    client.cast(admin_context(), "tell", server="h1", what="second")
+    assert (len(attempts), len(prepared)) == (1, 0)
+    client.cast(admin_context(), "tell", server="h1", what="third")
+    assert (len(attempts), len(prepared)) == (3, 1)
+    assert [heard.get(timeout=60) for _ in range(3)] == ["first", "second", "third"]
+    assert heard.empty()
+
+
+def test_an_error_that_no_retry_mends_is_raised_after_one_attempt(bus, monkeypatch):
+    transport = bus.transport()
+    client, attempts = HostClient(transport), []
+    client.cast(admin_context(), "tell", server="h1", what="first")
+
+    def fail(self, *arguments, **named):
+        attempts.append(self)
+        raise messaging.MessageUndeliverable(None, "cloud", "compute.h1", "second")
+    monkeypatch.setattr(kombu.Producer, "publish", fail)
+    with pytest.raises(messaging.MessageUndeliverable):
+        client.cast(admin_context(), "tell", server="h1", what="second")
+    assert len(attempts) == 1
 
 
 def test_what_a_busy_server_has_no_thread_for_is_left_to_others(bus):
