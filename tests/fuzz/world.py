@@ -79,7 +79,9 @@ class Keeper:
         return name
 
     def _delete_surplus_volumes(self) -> None:
-        for volume in self._volume_call("GET", "").json().get("volumes", ()):
+        answer = self._volume_call("GET", "")
+        assert answer.status_code == 200, answer.text
+        for volume in answer.json()["volumes"]:
             if volume["id"] not in self.ids.values():       # one in use is refused
                 self._volume_call("DELETE", volume["id"])
 
