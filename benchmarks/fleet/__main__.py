@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import os
 import pathlib
@@ -91,7 +92,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--outage", type=float, default=60, help="seconds that something is away; not dilated")
     parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for hosts")
     parser.add_argument("--plot", type=pathlib.Path, help="write a plot there; needs matplotlib")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install nova-lite[benchmarks]")     # now, not after the run
+    return arguments
 
 
 def _numbers(text: str) -> list[int]:

@@ -1,8 +1,11 @@
 """The arithmetic of the fleet benchmark."""
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
+from benchmarks.fleet import __main__ as fleet
 from benchmarks.fleet import figures, steady
 from benchmarks.fleet.meter import Window
 
@@ -57,3 +60,10 @@ def test_the_tables_have_a_column_for_each_size():
     assert "| requests of 1: a second | 16 | 16 |" in told
     assert "Extrapolation to 10,000 hosts" in told
     assert told.endswith("a host was late")
+
+
+def test_a_plot_without_matplotlib_is_refused_before_the_run(monkeypatch, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        fleet.parse(["--plot", "fleet.png"])
+    assert "--plot needs matplotlib" in capsys.readouterr().err
