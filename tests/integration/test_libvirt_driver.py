@@ -108,8 +108,9 @@ def _vif(bridge):
 
 
 def _virsh(hypervisor, *arguments):
-    return subprocess.run(["virsh", "-q", "-c", hypervisor.uri, *arguments], capture_output=True, text=True,
-                          check=False).stdout.strip()
+    done = subprocess.run(["virsh", "-q", "-c", hypervisor.uri, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def _directory(conf, instance):
