@@ -72,8 +72,8 @@ class _Connection(impl_rabbit.Connection):     # type: ignore[misc]
         super().topic_send(exchange_name, topic, msg, timeout=timeout, **options)
 
     def ensure(self, method: Callable[[], None], *arguments: Any, **named: Any) -> None:
-        """Call ``method``, again and again while the broker fails. oslo.messaging and kombu prepare retries for each message,
-        which takes a third as long as the message itself. So the first attempt is made here. Retries begin with its error."""
+        """Call ``method``; repeat it when the broker fails. oslo.messaging and kombu prepare retries for each message.
+        That takes a third as long as to send it. So the first attempt is made here, and their retries begin with its error."""
         failures: list[Exception] = []
         if self.channel is not None:
             try:
@@ -91,7 +91,7 @@ class _Connection(impl_rabbit.Connection):     # type: ignore[misc]
         super().ensure(again, *arguments, **named)
 
     def set_transport_socket_timeout(self, timeout: float | None = None) -> None:
-        """Of the socket, in seconds; None: the broker's sign of life. It is set when it changes, not for each message."""
+        """``timeout``: seconds; None: until the broker's sign of life is due. A socket that has this time-out is left alone."""
         wanted = getattr(getattr(self.channel, "connection", None), "sock", None), timeout
         if wanted != self._timeout:
             super().set_transport_socket_timeout(timeout)

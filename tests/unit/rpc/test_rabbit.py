@@ -186,6 +186,20 @@ def test_an_error_that_no_retry_mends_is_raised_after_one_attempt(bus, monkeypat
     assert len(attempts) == 1
 
 
+def test_the_time_out_of_a_socket_is_set_when_it_changes(bus, monkeypatch):
+    transport = bus.transport()
+    bus.serve(transport, rpc.COMPUTE, "h1")
+    client, told = HostClient(transport), []
+    client.cast(admin_context(), "tell", server="h1", what="first")
+    monkeypatch.setattr(rabbit.impl_rabbit.Connection, "set_transport_socket_timeout",
+                        lambda self, timeout=None: told.append(timeout))
+    client.cast(admin_context(), "tell", server="h1", what="second")
+    assert told == []
+    client.call(admin_context(), "ask", server="h1", timeout=20, what="hello")
+    assert [timeout for timeout in told if timeout is not None] == [20]
+    assert told[-1] is None
+
+
 def test_what_a_busy_server_has_no_thread_for_is_left_to_others(bus):
     busy, other = bus.transport(), bus.transport()
     first, client = bus.serve(busy, rpc.CONDUCTOR, "c1", Busy(), threads=1), AnyClient(other)
